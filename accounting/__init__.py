@@ -1,0 +1,61 @@
+"""What noise costs: descriptions of noisy releases, accountants, calibration and ledgers.
+
+Knows no data and draws no noise. The whole public interface is here:
+
+>>> from accounting import Budget, Gaussian, Ledger, calibrate, epsilon
+>>> round(epsilon(100 * Gaussian(10.0), delta=1e-5), 3)
+4.377
+>>> round(calibrate(lambda z: 100 * Gaussian(z), Budget(1.0, 1e-6)), 3)
+42.247
+"""
+
+from accounting.calibration import calibrate
+from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
+from accounting.gdp import gdp
+from accounting.guarantees import Budget
+from accounting.ledger import Ledger
+from accounting.releases import (
+    ZCDP,
+    Adjacency,
+    ApproxDP,
+    DiscreteGaussian,
+    Gaussian,
+    GeneralizedGaussian,
+    Laplace,
+    NoisyMax,
+    PureDP,
+    RandomizedResponse,
+    Release,
+    TreeAggregation,
+    parallel,
+)
+from accounting.totals import compare, delta, epsilon
+from accounting.zcdp import zcdp
+
+__all__ = [
+    "Adjacency",
+    "AdjacencyMismatch",
+    "ApproxDP",
+    "Budget",
+    "BudgetExceeded",
+    "DiscreteGaussian",
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "Ledger",
+    "LedgerCorrupted",
+    "NoisyMax",
+    "PureDP",
+    "RandomizedResponse",
+    "Release",
+    "TreeAggregation",
+    "UnsupportedRelease",
+    "ZCDP",
+    "calibrate",
+    "compare",
+    "delta",
+    "epsilon",
+    "gdp",
+    "parallel",
+    "zcdp",
+]

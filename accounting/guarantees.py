@@ -1,0 +1,306 @@
+"""Privacy guarantees and the exact conversions between them.
+
+======================  ==========  =====================================================================
+guarantee               parameter   δ(ε)
+======================  ==========  =====================================================================
+pure DP                 ε₀          (e^ε₀ − e^ε)/(1 + e^ε₀)   (randomized response is the worst case)
+Gaussian DP             μ           Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)   (Balle & Wang 2018; Dong et al. 2022)
+zCDP                    ρ           min over α > 1 of exp((α−1)(ρα − ε + ln(1 − 1/α)) − ln α)
+======================  ==========  =====================================================================
+
+The last row is Canonne, Kamath & Steinke (2020), Proposition 12, on the line ε_α = ρα. For each guarantee
+there are three functions: ε for a δ, δ for an ε, and the largest parameter that still meets an (ε, δ).
+
+All work in logarithms and are valid for ε ∈ [0, 1e3] and δ ∈ [1e-300, 1). Every answer is rounded to the
+safe side by a bound on the rounding error of its own evaluation, so an upper bound stays an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting._checks import fraction, nonnegative, positive
+from accounting.releases import Adjacency, check_adjacency
+
+__all__ = [
+    "Budget",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "pure_delta",
+    "pure_epsilon",
+    "pure_parameter",
+    "zcdp_delta",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]
+
+_UNIT_ROUNDOFF = 2.0**-52
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The (ε, δ) that may be spent, for neighbours that differ in one ``unit`` in the sense of ``adjacency``.
+
+    Parameters
+    ----------
+    epsilon : float
+        Positive and finite.
+    delta : float
+        In [0, 1); 0 asks for pure differential privacy.
+    adjacency : {"replace", "add_remove", "zero_out"}
+        How two neighbouring inputs differ.
+    unit : str
+        What one change covers: ``"row"``, ``"round"``, ``"person"``, …
+
+    Examples
+    --------
+    >>> Budget(1.0, 1e-6)
+    Budget(epsilon=1.0, delta=1e-06, adjacency='replace', unit='row')
+    >>> Budget(0.0, 1e-6)
+    Traceback (most recent call last):
+        ...
+    ValueError: epsilon must be positive and finite, got epsilon=0.0
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency = "replace"
+    unit: str = "row"
+
+    def __init__(self, epsilon: float, delta: float, *, adjacency: Adjacency = "replace", unit: str = "row") -> None:
+        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
+        object.__setattr__(self, "delta", fraction("delta", delta, include_zero=True))
+        check_adjacency(adjacency)
+        object.__setattr__(self, "adjacency", adjacency)
+        if not isinstance(unit, str) or not unit:
+            raise TypeError(f"unit must be a nonempty string, got unit={unit!r}")
+        object.__setattr__(self, "unit", unit)
+
+
+def log_delta_share(delta: float) -> float:
+    """ln δ of a target δ; refuses anything outside (0, 1)."""
+    return math.log(fraction("delta", delta))
+
+
+# ----------------------------------------------------------------------------------------------- pure DP
+
+
+def pure_delta(epsilon0: float, epsilon: float) -> float:
+    """The smallest δ such that every ε₀-DP mechanism is (ε, δ)-DP."""
+    if epsilon >= epsilon0:
+        return 0.0
+    # (e^ε₀ − e^ε)/(1 + e^ε₀), divided through by e^ε₀
+    value = -math.expm1(epsilon - epsilon0) / (1.0 + math.exp(-epsilon0))
+    return min(1.0, value * (1 + 8 * _UNIT_ROUNDOFF))
+
+
+def pure_epsilon(epsilon0: float, delta: float) -> float:
+    """The smallest ε such that every ε₀-DP mechanism is (ε, δ)-DP (``delta = 0`` gives ε₀)."""
+    inside = -delta * (1.0 + math.exp(-epsilon0))
+    if inside <= -1.0:
+        return 0.0
+    return min(epsilon0, max(0.0, (epsilon0 + math.log1p(inside)) * (1 + 8 * _UNIT_ROUNDOFF)))
+
+
+def pure_parameter(epsilon: float, delta: float) -> float:
+    """The largest ε₀ such that every ε₀-DP mechanism is (ε, δ)-DP."""
+    # e^ε₀ = (e^ε + δ)/(1 − δ)
+    exact = epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)
+    return exact * (1 - 8 * _UNIT_ROUNDOFF)
+
+
+# ------------------------------------------------------------------------------------------- Gaussian DP
+
+
+@cache
+def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    return (nodes + 1) / 2, weights / 2
+
+
+def _gdp_log_delta(mu: float, epsilon: float) -> tuple[float, float]:
+    """ln δ(ε) of μ-GDP, rounded up, and its derivative in ε.
+
+    With t₁ = ε/μ − μ/2, t₂ = ε/μ + μ/2 and Mills' ratio M(t) = (1 − Φ(t))/φ(t), and because e^ε φ(t₂) = φ(t₁),
+
+        δ = φ(t₁)·(M(t₁) − M(t₂)),      ∂δ/∂ε = −φ(t₁)·M(t₂).
+
+    Where the two ratios nearly cancel (small μ), their difference is integrated instead: from
+    M(t) = ∫₀^∞ exp(−ts − s²/2) ds it is ∫₀^∞ 2 sinh(μs/2)·exp(−(ε/μ)s − s²/2) ds, in which nothing cancels.
+    """
+    from scipy.special import erfcx, ndtr
+
+    t = epsilon / mu
+    t1, t2 = t - mu / 2, t + mu / 2
+    root = math.sqrt(math.pi / 2)
+    M2 = root * float(erfcx(t2 / math.sqrt(2)))
+    log_phi = -0.5 * t1 * t1 - 0.5 * math.log(2 * math.pi)
+    if t1 < -5.0:  # δ is close to 1
+        delta = float(ndtr(-t1)) - math.exp(log_phi) * M2
+        return math.log(delta) + 1e-14, -math.exp(log_phi) * M2 / delta
+    M1 = root * float(erfcx(t1 / math.sqrt(2)))
+    difference = M1 - M2
+    if M2 > 0.8 * M1:
+        nodes, weights = _legendre()
+        # beyond this s the integrand is below e^-80 of its peak
+        width = 160.0 / (math.sqrt(t1 * t1 + 160.0) + t1)
+        s = width * nodes
+        difference = width * float(weights @ (2 * np.sinh(mu / 2 * s) * np.exp(-s * (t + s / 2))))
+    log_delta = log_phi + math.log(difference)
+    # first-order rounding error of −t₁²/2 (t₁ itself is a difference) and of the rest
+    slack = _UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + 60)
+    return log_delta + slack, -M2 / difference
+
+
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """δ(ε) of a μ-GDP mechanism: exact for the Gaussian mechanism, rounded up.
+
+    Examples
+    --------
+    >>> round(gdp_delta(1.0, 1.0), 12)
+    0.126936737507
+    """
+    nonnegative("epsilon", epsilon)
+    if mu == 0:
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    return min(1.0, math.exp(_gdp_log_delta(mu, epsilon)[0]))
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """The smallest ε such that a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+
+    ln δ(ε) is concave and decreasing, so Newton's method from an ε that is too large stays on the safe side
+    and falls to the root.
+    """
+    target = log_delta_share(delta)
+    if mu == 0:
+        return 0.0
+    if math.isinf(mu):
+        return math.inf
+    if _gdp_log_delta(mu, 0.0)[0] <= target:
+        return 0.0
+    epsilon = mu * mu / 2 + mu * math.sqrt(-2 * target)  # Chernoff's bound
+    value, slope = _gdp_log_delta(mu, epsilon)
+    for _ in range(100):
+        closer = epsilon - (value - target) / slope
+        if not 0 <= closer < epsilon * (1 - 4 * _UNIT_ROUNDOFF):
+            break
+        closer_value, closer_slope = _gdp_log_delta(mu, closer)
+        if closer_value > target:  # rounding passed the root: keep the last safe point
+            break
+        epsilon, value, slope = closer, closer_value, closer_slope
+    return epsilon
+
+
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """The largest μ such that a μ-GDP mechanism is (ε, δ)-DP, rounded down.
+
+    Examples
+    --------
+    The noise multiplier of one Gaussian release at (1, 1e-6):
+
+    >>> round(1 / gdp_mu(1.0, 1e-6), 10)
+    4.2246788893
+    """
+    target = log_delta_share(delta)
+    nonnegative("epsilon", epsilon)
+    return _largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
+
+
+# ------------------------------------------------------------------------------------------------- zCDP
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The smallest ε that Proposition 12 of Canonne, Kamath & Steinke gives for ρ-zCDP, over all real orders.
+
+    Examples
+    --------
+    >>> round(zcdp_epsilon(0.1, 1e-6), 12)
+    2.141938928385
+    """
+    budget = -log_delta_share(delta)
+    if rho == 0:
+        return 0.0
+    if math.isinf(rho):
+        return math.inf
+    # With u = α − 1 the derivative vanishes where ρu² + ln(1 + u) = ln 1/δ, which increases in u.
+    u = _increasing_root(lambda u: rho * u * u + math.log1p(u) - budget, math.sqrt(budget / rho))
+    terms = (rho * (1 + u), math.log(u) - math.log1p(u), (budget - math.log1p(u)) / u)
+    return max(0.0, math.fsum(terms) + 4 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms)))
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """The smallest δ that the same proposition gives for ρ-zCDP at ε, over all real orders."""
+    nonnegative("epsilon", epsilon)
+    if rho == 0:
+        return 0.0
+    if math.isinf(rho):
+        return 1.0
+    return min(1.0, math.exp(_zcdp_log_delta(rho, epsilon)))
+
+
+def _zcdp_log_delta(rho: float, epsilon: float) -> float:
+    # The derivative (2α − 1)ρ − ε + ln(1 − 1/α) increases in α.
+    u = _increasing_root(lambda u: (2 * u + 1) * rho - epsilon + math.log(u) - math.log1p(u), 1.0 + epsilon / (2 * rho))
+    terms = (u * rho * (1 + u), -u * epsilon, u * (math.log(u) - math.log1p(u)), -math.log1p(u))
+    return math.fsum(terms) + 4 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """The largest ρ such that ``zcdp_delta(rho, epsilon) <= delta``, rounded down."""
+    fraction("delta", delta)
+    nonnegative("epsilon", epsilon)
+    return _largest(lambda rho: _zcdp_log_delta(rho, epsilon), math.log(delta))
+
+
+# ------------------------------------------------------------------------------------------- root finding
+
+
+def _increasing_root(function: Callable[[float], float], guess: float) -> float:
+    """The root u > 0 of an increasing function, to a relative 1e-12, by bisection-safe secants in ln u."""
+    from scipy.optimize import brentq
+
+    low = high = math.log(guess)
+    while function(math.exp(low)) > 0:
+        low -= 2.0
+        if low < -700:
+            return math.exp(low)
+    while function(math.exp(high)) < 0:
+        high += 2.0
+    if low == high:
+        return guess
+    return math.exp(brentq(lambda y: function(math.exp(y)), low, high, xtol=1e-12, rtol=1e-12))
+
+
+def _largest(log_delta: Callable[[float], float], target: float) -> float:
+    """The largest x > 0 with ``log_delta(x) <= target`` for an increasing ``log_delta``, rounded down."""
+    # −ln δ grows like 1/x² as x falls, so √(−ln δ) is nearly linear in ln x: secants converge in a few steps
+    root = math.sqrt(-target)
+
+    def excess(y: float) -> float:
+        return root - math.sqrt(max(0.0, -log_delta(math.exp(y))))
+
+    from scipy.optimize import brentq
+
+    low = high = 0.0
+    while excess(low) > 0:
+        low -= 2.0
+        if low < -690:
+            return 0.0
+    while excess(high) <= 0 and high < 690:
+        high += 2.0
+    x = math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-14))
+    step = 1e-15
+    while log_delta(x) > target:
+        x *= 1.0 - step
+        step *= 2.0
+    return x

@@ -1,0 +1,43 @@
+"""Pure differential privacy: the sum of the ε's, and what it gives at a positive δ."""
+
+from __future__ import annotations
+
+import math
+
+from accounting.errors import UnsupportedRelease
+from accounting.guarantees import pure_delta, pure_epsilon
+from accounting.releases import Composed, Laplace, NoisyMax, Parallel, PureDP, RandomizedResponse, Release
+
+__all__ = ["delta", "epsilon", "pure"]
+
+
+def pure(release: Release) -> float:
+    """The smallest known ε₀ such that ``release`` is ε₀-DP.
+
+    Examples
+    --------
+    >>> from accounting import PureDP
+    >>> from accounting.pure import pure
+    >>> pure(3 * PureDP(0.5))
+    1.5
+    """
+    match release:
+        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps):
+            return eps
+        case Laplace(noise_multiplier=z):
+            return 1.0 / z
+        case Composed(parts=parts):
+            return math.fsum(count * pure(part) for part, count in parts)
+        case Parallel(branches=branches):
+            return max(map(pure, branches), default=0.0)
+    raise UnsupportedRelease(f"the pure-DP accountant has no bound for {release!r}")
+
+
+def epsilon(release: Release, delta: float) -> float:
+    """ε at ``delta`` (0 allowed) of the composed ε₀."""
+    return pure_epsilon(pure(release), delta)
+
+
+def delta(release: Release, epsilon: float) -> float:
+    """δ at ``epsilon`` of the composed ε₀."""
+    return pure_delta(pure(release), epsilon)

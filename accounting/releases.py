@@ -1,0 +1,325 @@
+"""Descriptions of noisy releases: frozen data that say what left the process, and nothing about its price.
+
+A description gives its noise *relative to* the sensitivity of one unit, so it does not depend on the data,
+its scale or its dimension. Accountants (``accounting.gdp``, ``accounting.zcdp``, …) are functions of these
+descriptions; the meaning of a description never changes.
+
+``a + b`` describes releasing both on the same data, ``1000 * a`` a thousand releases like ``a``, and
+``parallel(a, b)`` releases on disjoint parts of the data. Composition is adaptive: ``b`` may be chosen
+after the output of ``a`` was seen.
+
+Neighbouring relation. A description may state the adjacency under which its sensitivity was measured:
+``"replace"`` (one unit swapped for any other), ``"add_remove"`` (one unit present or absent) or
+``"zero_out"`` (one unit swapped for a null contribution). ``None`` leaves it to the budget or to the other
+parts of a composition. Two different stated adjacencies never compose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
+
+from accounting._checks import fraction, integer, nonnegative, positive
+from accounting.errors import AdjacencyMismatch
+
+__all__ = [
+    "Adjacency",
+    "ApproxDP",
+    "Composed",
+    "DiscreteGaussian",
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "NoisyMax",
+    "Parallel",
+    "PureDP",
+    "RandomizedResponse",
+    "Release",
+    "TreeAggregation",
+    "ZCDP",
+    "parallel",
+]
+
+Adjacency = Literal["replace", "add_remove", "zero_out"]
+
+
+def check_adjacency(adjacency: str | None) -> None:
+    """Refuse a name that is not a neighbouring relation (``None`` passes)."""
+    if adjacency is not None and adjacency not in get_args(Adjacency):
+        raise ValueError(f"adjacency must be one of {get_args(Adjacency)}, got adjacency={adjacency!r}")
+
+
+def common_adjacency(adjacencies: Iterable[Adjacency | None]) -> Adjacency | None:
+    """The one adjacency that is stated, ``None`` if none is; two different ones raise."""
+    stated = sorted({a for a in adjacencies if a is not None})
+    if len(stated) > 1:
+        raise AdjacencyMismatch(
+            f"cannot compose costs measured under different adjacencies: {' and '.join(map(repr, stated))}"
+        )
+    return stated[0] if stated else None
+
+
+@dataclass(frozen=True)
+class Release:
+    """Base of all descriptions: value equality, a stated adjacency, and composition by ``+`` and ``*``."""
+
+    adjacency: Adjacency | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_adjacency(self.adjacency)
+
+    def __add__(self, other: Release) -> Release:
+        if not isinstance(other, Release):
+            return NotImplemented
+        return _compose([(self, 1), (other, 1)])
+
+    def __radd__(self, other: object) -> Release:
+        # so that the builtin sum(), which starts from 0, works on a list of releases
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, count: int) -> Release:
+        return _compose([(self, integer("count", count, at_least=0))])
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)
+            if f.repr and not (f.name == "adjacency" and self.adjacency is None)
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, repr=False)
+class Gaussian(Release):
+    """Gaussian noise of standard deviation ``noise_multiplier`` × the L2 sensitivity.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, epsilon
+    >>> round(epsilon(Gaussian(1.0), delta=1e-5), 4)
+    4.3772
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class DiscreteGaussian(Release):
+    """Discrete Gaussian noise on integer vectors, σ = ``noise_multiplier`` × the (integer-lattice) L2 sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class GeneralizedGaussian(Release):
+    """Noise of density ∝ exp(−‖z‖₊²/(2σ₊²)) with σ₊ = ``noise_multiplier`` × √κ × the sensitivity.
+
+    κ is the smoothness of ‖·‖₊² times the square of the norms' distortion (see ``dpkit.mechanisms``), so that the
+    noise multiplier means the same as for the Gaussian: ρ = 1/(2·noise_multiplier²).
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class Laplace(Release):
+    """Laplace noise of scale ``noise_multiplier`` × the L1 sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class NoisyMax(Release):
+    """The index of the largest noisy score, ``epsilon``-DP.
+
+    ``noise="gumbel"`` is the exponential mechanism (bounded range, Cesar & Rogers 2021); ``"exponential"`` is
+    permute-and-flip and ``"laplace"`` the classical mechanism, for which only pure DP is claimed.
+    """
+
+    epsilon: float
+    noise: Literal["gumbel", "exponential", "laplace"] = "gumbel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        if self.noise not in ("gumbel", "exponential", "laplace"):
+            raise ValueError(f"noise must be 'gumbel', 'exponential' or 'laplace', got noise={self.noise!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class RandomizedResponse(Release):
+    """The truth with probability e^ε/(e^ε + k − 1), else one of the other k − 1 ``categories`` evenly."""
+
+    epsilon: float
+    categories: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        integer("categories", self.categories, at_least=2)
+
+
+@dataclass(frozen=True, repr=False)
+class PureDP(Release):
+    """Any mechanism that is known to be ``epsilon``-DP."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, repr=False)
+class ZCDP(Release):
+    """Any mechanism that is known to be ``rho``-zCDP."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("rho", self.rho)
+
+
+@dataclass(frozen=True, repr=False)
+class ApproxDP(Release):
+    """Any mechanism that is known to be ``(epsilon, delta)``-DP, and no more.
+
+    Its dominating pair of distributions gives itself away with probability ``delta`` and is
+    ``epsilon``-randomized response otherwise (Kairouz, Oh & Viswanath 2015), which is how it is composed.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+        fraction("delta", self.delta, include_zero=True)
+
+
+@dataclass(frozen=True, repr=False)
+class TreeAggregation(Release):
+    """All prefix sums of a stream of ``steps`` inputs by a binary tree with Gaussian nodes.
+
+    ``noise_multiplier`` is the standard deviation of one node's noise over the L2 sensitivity of one input.
+    One unit sits in at most ``levels`` = ⌊log₂ steps⌋ + 1 nodes (Dwork et al. 2010; Chan, Shi & Song 2011).
+
+    Examples
+    --------
+    >>> from accounting import TreeAggregation
+    >>> TreeAggregation(5.0, steps=1023).levels, TreeAggregation(5.0, steps=1024).levels
+    (10, 11)
+    """
+
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+        integer("steps", self.steps, at_least=1)
+
+    @property
+    def levels(self) -> int:
+        """The number of nodes that one input can reach."""
+        return int(self.steps).bit_length()
+
+
+@dataclass(frozen=True, repr=False)
+class Composed(Release):
+    """Several releases on the same data; built by ``+`` and ``*``, in a canonical order."""
+
+    parts: tuple[tuple[Release, int], ...] = ()
+
+    def __repr__(self) -> str:
+        terms = [repr(r) if n == 1 else f"{n} * {r!r}" for r, n in self.parts]
+        return "(" + " + ".join(terms) + ")" if terms else "Composed()"
+
+
+@dataclass(frozen=True, repr=False)
+class Parallel(Release):
+    """Releases on disjoint parts of the data, whose assignment does not depend on the data: one unit meets one."""
+
+    branches: tuple[Release, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"parallel({', '.join(map(repr, self.branches))})"
+
+
+def parallel(*releases: Release) -> Release:
+    """Describe releases on disjoint scopes: whoever the unit is, it meets only one of them.
+
+    The partition must be fixed by public information. Under ``"replace"`` the swapped unit must stay in its
+    scope (its scope is public); otherwise a change touches two scopes and the releases must be added.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, epsilon, parallel
+    >>> two_cities = parallel(Gaussian(1.0), Gaussian(2.0))
+    >>> epsilon(two_cities, 1e-5) == epsilon(Gaussian(1.0), 1e-5)
+    True
+    """
+    flat: set[Release] = set()
+    for release in releases:
+        flat.update(release.branches if isinstance(release, Parallel) else (release,))
+    if len(flat) == 1:
+        return flat.pop()
+    return Parallel(branches=tuple(sorted(flat, key=repr)), adjacency=common_adjacency(r.adjacency for r in flat))
+
+
+def _compose(terms: Iterable[tuple[Release, int]]) -> Release:
+    """Flatten, merge equal descriptions and sort, so that equal totals compare equal in any order."""
+    counts: dict[Release, int] = {}
+    for release, count in terms:
+        inner = release.parts if isinstance(release, Composed) else ((release, 1),)
+        for part, times in inner:
+            counts[part] = counts.get(part, 0) + times * count
+    counts = {part: n for part, n in counts.items() if n > 0}
+    adjacency = common_adjacency(part.adjacency for part in counts)
+    if len(counts) == 1 and 1 in counts.values():
+        return next(iter(counts))
+    return Composed(parts=tuple(sorted(counts.items(), key=repr)), adjacency=adjacency)
+
+
+def split_failures(release: Release) -> tuple[float, Release]:
+    """Separate the probability that a release gives everything away from the rest of its description.
+
+    Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
+    described by ``rest``, so that δ(ε) = (1 − s) + s·δ_rest(ε) with s = exp(log_survival) (Bun & Steinke 2016,
+    Lemma 8.8; exact for ``ApproxDP``). Only ``ApproxDP`` parts can fail.
+    """
+    match release:
+        case ApproxDP(epsilon=eps, delta=delta):
+            return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
+        case Composed(parts=parts):
+            split = [(split_failures(part), count) for part, count in parts]
+            return (
+                math.fsum(count * log_s for (log_s, _), count in split),
+                _compose((rest, count) for (_, rest), count in split),
+            )
+        case Parallel(branches=branches):
+            survivals, rests = zip(*map(split_failures, branches), strict=True)
+            return min(survivals), parallel(*rests)
+        case _:
+            return 0.0, release

@@ -1,0 +1,146 @@
+"""The total of a description: ε for a δ, δ for an ε, under one accountant or under the best that applies."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Literal, get_args
+
+from accounting import gdp as _gdp
+from accounting import pure as _pure
+from accounting import zcdp as _zcdp
+from accounting._checks import fraction, nonnegative
+from accounting.errors import UnsupportedRelease
+from accounting.releases import Release, split_failures
+
+__all__ = ["Accountant", "Bound", "compare", "delta", "epsilon"]
+
+Accountant = Literal["gdp", "pure", "zcdp"]
+ACCOUNTANTS: dict[Accountant, ModuleType] = {"gdp": _gdp, "pure": _pure, "zcdp": _zcdp}
+
+
+class Bound(float):
+    """A float that remembers which accountant proved it (``.accountant``)."""
+
+    accountant: str
+
+    def __new__(cls, value: float, accountant: str) -> Bound:
+        bound = super().__new__(cls, value)
+        bound.accountant = accountant
+        return bound
+
+    def __reduce__(self) -> tuple[type[Bound], tuple[float, str]]:
+        return type(self), (float(self), self.accountant)
+
+
+def _rest_delta(log_survival: float, delta: float) -> float:
+    """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
+    return (delta + math.expm1(log_survival)) / math.exp(log_survival)
+
+
+def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
+    if accountant is not None:
+        if accountant not in ACCOUNTANTS:
+            raise ValueError(f"accountant must be one of {get_args(Accountant)}, got accountant={accountant!r}")
+        return [accountant]
+    # nothing beats an exact answer
+    return ["gdp"] if not every and _gdp.is_exact(rest) else list(ACCOUNTANTS)
+
+
+def _bounds(
+    release: Release,
+    accountant: Accountant | None,
+    *,
+    delta: float | None = None,
+    epsilon: float | None = None,
+    every: bool = False,
+) -> dict[str, float]:
+    """The candidates that know the whole description, each with its ε at ``delta`` or its δ at ``epsilon``."""
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+    log_survival, rest = split_failures(release)
+    failed = -math.expm1(log_survival)
+    found: dict[str, float] = {}
+    errors: list[str] = []
+    for name in _candidates(rest, accountant, every=every):
+        module = ACCOUNTANTS[name]
+        try:
+            if delta is not None:
+                left = _rest_delta(log_survival, delta)
+                usable = left > 0 or (left == 0 and name == "pure")
+                found[name] = module.epsilon(rest, left) if usable else _unreachable(module, rest)
+            else:
+                rest_delta = module.delta(rest, epsilon)
+                found[name] = min(1.0, failed + math.exp(log_survival) * rest_delta)
+        except UnsupportedRelease as error:
+            errors.append(str(error))
+    if not found:
+        raise UnsupportedRelease("; ".join(errors))
+    return found
+
+
+def _unreachable(module: ModuleType, rest: Release) -> float:
+    """No ε reaches the asked δ; ask anyway, so that an unsupported description still raises."""
+    module.delta(rest, 0.0)
+    return math.inf
+
+
+def epsilon(release: Release, delta: float, *, accountant: Accountant | None = None) -> Bound:
+    """The smallest proved ε such that ``release`` is (ε, ``delta``)-DP.
+
+    Parameters
+    ----------
+    release : Release
+        A description, such as ``100 * Gaussian(10.0)``.
+    delta : float
+        In [0, 1). At 0 only pure differential privacy gives a finite answer.
+    accountant : {"gdp", "pure", "zcdp"}, optional
+        Use this accountant only. By default the smallest of all that apply.
+
+    Returns
+    -------
+    Bound
+        A float; its ``accountant`` attribute names the accountant that proved it.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If no accountant (or not the one that was named) covers the whole description.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, epsilon
+    >>> total = epsilon(1000 * Gaussian(2.0), delta=1e-6)
+    >>> round(total, 6), total.accountant
+    (199.284569, 'gdp')
+    """
+    fraction("delta", delta, include_zero=True)
+    best = min(_bounds(release, accountant, delta=delta).items(), key=lambda item: item[1])
+    return Bound(best[1], best[0])
+
+
+def delta(release: Release, epsilon: float, *, accountant: Accountant | None = None) -> Bound:
+    """The smallest proved δ such that ``release`` is (``epsilon``, δ)-DP; see :func:`epsilon`.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, delta
+    >>> round(delta(Gaussian(1.0), epsilon=0.0), 12)
+    0.382924922548
+    """
+    nonnegative("epsilon", epsilon)
+    best = min(_bounds(release, accountant, epsilon=epsilon).items(), key=lambda item: item[1])
+    return Bound(best[1], best[0])
+
+
+def compare(release: Release, delta: float) -> dict[str, float]:
+    """ε at ``delta`` under every accountant that applies, smallest first.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, compare
+    >>> {name: round(value, 3) for name, value in compare(100 * Gaussian(10.0), 1e-5).items()}
+    {'gdp': 4.377, 'zcdp': 4.728}
+    """
+    fraction("delta", delta, include_zero=True)
+    return dict(sorted(_bounds(release, None, delta=delta, every=True).items(), key=lambda item: item[1]))
