@@ -14,6 +14,7 @@ from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted
 from accounting.gdp import gdp
 from accounting.guarantees import Budget
 from accounting.ledger import Ledger
+from accounting.rdp import rdp
 from accounting.releases import (
     ZCDP,
     Adjacency,
@@ -22,10 +23,13 @@ from accounting.releases import (
     Gaussian,
     GeneralizedGaussian,
     Laplace,
+    LocalShuffled,
     NoisyMax,
+    PoissonSubsampled,
     PureDP,
     RandomizedResponse,
     Release,
+    ShuffledBinomial,
     TreeAggregation,
     parallel,
 )
@@ -44,10 +48,13 @@ __all__ = [
     "Laplace",
     "Ledger",
     "LedgerCorrupted",
+    "LocalShuffled",
     "NoisyMax",
+    "PoissonSubsampled",
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "ShuffledBinomial",
     "TreeAggregation",
     "UnsupportedRelease",
     "ZCDP",
@@ -57,5 +64,6 @@ __all__ = [
     "epsilon",
     "gdp",
     "parallel",
+    "rdp",
     "zcdp",
 ]

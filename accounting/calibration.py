@@ -7,11 +7,16 @@ from collections.abc import Callable
 
 from accounting._checks import positive
 from accounting.errors import AdjacencyMismatch, BudgetExceeded
-from accounting.guarantees import Budget
+from accounting.guarantees import Budget, gdp_mu
 from accounting.releases import Release
+from accounting.totals import ACCOUNTANTS, Accountant
 from accounting.totals import delta as total_delta
+from accounting.totals import epsilon as total_epsilon
 
 __all__ = ["calibrate"]
+
+# Relative precision of the search where δ is not inverted in closed form.
+_PRECISION = 1e-11
 
 
 def calibrate(
@@ -19,6 +24,7 @@ def calibrate(
     budget: Budget,
     *,
     bracket: tuple[float, float] = (0.5, 8.0),
+    accountant: Accountant | None = None,
 ) -> float:
     """The smallest noise multiplier z such that ``make_release(z)`` meets ``budget``.
 
@@ -30,11 +36,13 @@ def calibrate(
         What the whole description may cost. If the description states an adjacency, it must be the budget's.
     bracket : (float, float)
         Where the answer is expected; it is widened as needed (over [1e-9, 1e18]).
+    accountant : {"gdp", "pure", "zcdp", "rdp", "pld"}, optional
+        Whose total has to meet the budget. By default the smallest of all that apply.
 
     Returns
     -------
     float
-        z with a relative precision of 1e-12, rounded so that ``make_release(z)`` never passes the budget.
+        z with a relative precision of 1e-10 (1e-14 for Gaussians), rounded up: ``make_release(z)`` meets the budget.
 
     Raises
     ------
@@ -43,42 +51,80 @@ def calibrate(
 
     Examples
     --------
-    >>> from accounting import Budget, Gaussian, calibrate
+    >>> from accounting import Budget, Gaussian, PoissonSubsampled, calibrate
     >>> round(calibrate(lambda z: 100 * Gaussian(z), Budget(1.0, 1e-6)), 9)
     42.246788893
+    >>> budget = Budget(1.0, 1e-5, adjacency="add_remove")
+    >>> z = calibrate(lambda z: 1000 * PoissonSubsampled(Gaussian(z), 0.01), budget, accountant="rdp")
+    >>> round(z, 4)
+    1.5131
     """
     low, high = (positive("bracket", end) for end in bracket)
     if not low < high:
         raise ValueError(f"bracket must be increasing, got bracket={bracket!r}")
-    root = math.sqrt(-math.log(budget.delta)) if budget.delta > 0 else math.inf
+    search = _Search(make_release, budget, accountant)
+    precision = _PRECISION if search.mu is None else 1e-15
+    if search.mu is not None:
+        # where all noise is proportional to z, μ is to 1/z, and one step from anywhere arrives
+        guess = high * math.exp(search.excess(high))
+        if abs(search.excess(guess)) < 4e-15:
+            return search.first_that_meets(guess, precision)
 
-    def excess(z: float) -> float:
-        """Positive where z passes the budget. √(−ln δ) is close to linear in z, which a secant likes."""
-        release = make_release(z)
-        check_budget_adjacency(release, budget)
-        value = float(total_delta(release, budget.epsilon))
-        if value == 0 or budget.delta == 0:
-            return -1.0 if value <= budget.delta else 1.0
-        return root - math.sqrt(-math.log(value))
-
-    while excess(high) > 0:
+    while search.excess(high) > 0:
         low, high = high, high * 8.0
         if high > 1e18:
             raise BudgetExceeded(f"no noise multiplier up to 1e18 meets {budget!r} with {make_release(high)!r}")
-    while excess(low) <= 0:
+    while search.excess(low) <= 0:
         low, high = low / 8.0, low
         if low < 1e-9:
             return high
 
     from scipy.optimize import brentq
 
-    guess: float = brentq(excess, low, high, xtol=1e-14 * high, rtol=1e-13)
-    # brentq stops on either side of the root: step up to the first multiplier that was seen to meet the budget
-    step = 1e-14
-    while excess(guess) > 0:
-        guess *= 1.0 + step
-        step *= 2.0
-    return guess
+    root: float = brentq(search.excess, low, high, xtol=precision * high, rtol=precision)
+    return search.first_that_meets(root, precision)
+
+
+class _Search:
+    """By how much a noise multiplier misses the budget, in a form that is close to linear for a secant."""
+
+    def __init__(self, make_release: Callable[[float], Release], budget: Budget, accountant: Accountant | None) -> None:
+        self.make_release, self.budget, self.accountant = make_release, budget, accountant
+        # where the description is all Gaussian, μ is compared with the largest that the budget allows
+        self.mu: float | None = None
+        if accountant in (None, "gdp") and budget.delta > 0 and ACCOUNTANTS["gdp"].is_exact(make_release(1.0)):
+            self.mu = gdp_mu(budget.epsilon, budget.delta)
+
+    def release(self, z: float) -> Release:
+        release = self.make_release(z)
+        check_budget_adjacency(release, self.budget)
+        return release
+
+    def excess(self, z: float) -> float:
+        """Positive where z passes the budget."""
+        release, budget = self.release(z), self.budget
+        if self.mu is not None and ACCOUNTANTS["gdp"].is_exact(release):
+            return math.log(ACCOUNTANTS["gdp"].gdp(release) / self.mu)
+        if budget.delta == 0:
+            return min(total_epsilon(release, 0.0, accountant=self.accountant) / budget.epsilon, 1e300) - 1.0
+        value = float(total_delta(release, budget.epsilon, accountant=self.accountant))
+        target = math.sqrt(-math.log(budget.delta))
+        gap = target - math.sqrt(-math.log(value)) if value > 0 else -1.0
+        # the comparison decides; the square root may round across the boundary
+        return min(gap, 0.0) if value <= budget.delta else max(gap, 1e-15)
+
+    def first_that_meets(self, z: float, step: float) -> float:
+        """A root may lie on either side: step up to the first multiplier that was seen to meet the budget."""
+        while not self.meets(z):
+            z *= 1.0 + step
+            step *= 2.0
+        return z
+
+    def meets(self, z: float) -> bool:
+        release, budget = self.release(z), self.budget
+        if self.mu is not None and total_epsilon(release, budget.delta, accountant=self.accountant) > budget.epsilon:
+            return False
+        return total_delta(release, budget.epsilon, accountant=self.accountant) <= budget.delta
 
 
 def check_budget_adjacency(release: Release, budget: Budget) -> None:

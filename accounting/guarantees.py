@@ -12,7 +12,8 @@ The last row is Canonne, Kamath & Steinke (2020), Proposition 12, on the line ε
 there are three functions: ε for a δ, δ for an ε, and the largest parameter that still meets an (ε, δ).
 
 All work in logarithms and are valid for ε ∈ [0, 1e3] and δ ∈ [1e-300, 1). Every answer is rounded to the
-safe side by a bound on the rounding error of its own evaluation, so an upper bound stays an upper bound.
+safe side by a bound on the rounding error of its own evaluation, so an upper bound stays an upper bound; a
+positive δ below the smallest float is reported as that float, not as 0.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ __all__ = [
 ]
 
 _UNIT_ROUNDOFF = 2.0**-52
+_ROOT_HALF = math.sqrt(0.5)
+_ROOT_HALF_PI = math.sqrt(math.pi / 2)
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+_SMALLEST = 5e-324
+# A ρ below this is priced as this one: safe, and its orders still square without overflow.
+_SMALLEST_RHO = 1e-100
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,22 @@ class Budget:
         object.__setattr__(self, "unit", unit)
 
 
-def log_delta_share(delta: float) -> float:
+def log_target(delta: float) -> float:
     """ln δ of a target δ; refuses anything outside (0, 1)."""
     return math.log(fraction("delta", delta))
+
+
+def probability(log_delta: float) -> float:
+    """e^``log_delta``, at most 1, rounded up where it leaves the range of floats."""
+    return 1.0 if log_delta >= 0 else min(1.0, math.exp(log_delta) + _SMALLEST)
+
+
+def _parameter(name: str, value: float) -> float:
+    """A privacy parameter: any number ≥ 0, and infinity for a release that hides nothing."""
+    if not value >= 0:
+        bound = "a number" if math.isnan(value) else "nonnegative"
+        raise ValueError(f"{name} must be {bound}, got {name}={value!r}")
+    return value
 
 
 # ----------------------------------------------------------------------------------------------- pure DP
@@ -94,7 +114,8 @@ def log_delta_share(delta: float) -> float:
 
 def pure_delta(epsilon0: float, epsilon: float) -> float:
     """The smallest δ such that every ε₀-DP mechanism is (ε, δ)-DP."""
-    if epsilon >= epsilon0:
+    nonnegative("epsilon", epsilon)
+    if epsilon >= _parameter("epsilon0", epsilon0):
         return 0.0
     # (e^ε₀ − e^ε)/(1 + e^ε₀), divided through by e^ε₀
     value = -math.expm1(epsilon - epsilon0) / (1.0 + math.exp(-epsilon0))
@@ -103,6 +124,9 @@ def pure_delta(epsilon0: float, epsilon: float) -> float:
 
 def pure_epsilon(epsilon0: float, delta: float) -> float:
     """The smallest ε such that every ε₀-DP mechanism is (ε, δ)-DP (``delta = 0`` gives ε₀)."""
+    fraction("delta", delta, include_zero=True)
+    if math.isinf(_parameter("epsilon0", epsilon0)):
+        return math.inf
     inside = -delta * (1.0 + math.exp(-epsilon0))
     if inside <= -1.0:
         return 0.0
@@ -110,7 +134,9 @@ def pure_epsilon(epsilon0: float, delta: float) -> float:
 
 
 def pure_parameter(epsilon: float, delta: float) -> float:
-    """The largest ε₀ such that every ε₀-DP mechanism is (ε, δ)-DP."""
+    """The largest ε₀ such that every ε₀-DP mechanism is (ε, δ)-DP, rounded down."""
+    nonnegative("epsilon", epsilon)
+    fraction("delta", delta, include_zero=True)
     # e^ε₀ = (e^ε + δ)/(1 − δ)
     exact = epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)
     return exact * (1 - 8 * _UNIT_ROUNDOFF)
@@ -135,27 +161,27 @@ def _gdp_log_delta(mu: float, epsilon: float) -> tuple[float, float]:
     Where the two ratios nearly cancel (small μ), their difference is integrated instead: from
     M(t) = ∫₀^∞ exp(−ts − s²/2) ds it is ∫₀^∞ 2 sinh(μs/2)·exp(−(ε/μ)s − s²/2) ds, in which nothing cancels.
     """
-    from scipy.special import erfcx, ndtr
+    from scipy.special import erfcx
 
     t = epsilon / mu
     t1, t2 = t - mu / 2, t + mu / 2
-    root = math.sqrt(math.pi / 2)
-    M2 = root * float(erfcx(t2 / math.sqrt(2)))
-    log_phi = -0.5 * t1 * t1 - 0.5 * math.log(2 * math.pi)
+    M2 = _ROOT_HALF_PI * float(erfcx(t2 * _ROOT_HALF))
+    log_phi = -0.5 * t1 * t1 - _LOG_ROOT_TWO_PI
     if t1 < -5.0:  # δ is close to 1
-        delta = float(ndtr(-t1)) - math.exp(log_phi) * M2
+        delta = 0.5 * math.erfc(t1 * _ROOT_HALF) - math.exp(log_phi) * M2
         return math.log(delta) + 1e-14, -math.exp(log_phi) * M2 / delta
-    M1 = root * float(erfcx(t1 / math.sqrt(2)))
+    M1 = _ROOT_HALF_PI * float(erfcx(t1 * _ROOT_HALF))
     difference = M1 - M2
-    if M2 > 0.8 * M1:
+    lost = 8 * M1 / (M1 - M2) if M2 < 0.97 * M1 else 0.0
+    if not lost:
         nodes, weights = _legendre()
         # beyond this s the integrand is below e^-80 of its peak
         width = 160.0 / (math.sqrt(t1 * t1 + 160.0) + t1)
         s = width * nodes
         difference = width * float(weights @ (2 * np.sinh(mu / 2 * s) * np.exp(-s * (t + s / 2))))
     log_delta = log_phi + math.log(difference)
-    # first-order rounding error of −t₁²/2 (t₁ itself is a difference) and of the rest
-    slack = _UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + 60)
+    # first-order rounding error of −t₁²/2 (t₁ itself is a difference), of M(t₁) − M(t₂) and of the rest
+    slack = _UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + lost + 60)
     return log_delta + slack, -M2 / difference
 
 
@@ -168,37 +194,48 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     0.126936737507
     """
     nonnegative("epsilon", epsilon)
-    if mu == 0:
+    if _parameter("mu", mu) == 0:
         return 0.0
     if math.isinf(mu):
         return 1.0
-    return min(1.0, math.exp(_gdp_log_delta(mu, epsilon)[0]))
+    return probability(_gdp_log_delta(mu, epsilon)[0])
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
     """The smallest ε such that a μ-GDP mechanism is (ε, δ)-DP, rounded up.
 
-    ln δ(ε) is concave and decreasing, so Newton's method from an ε that is too large stays on the safe side
-    and falls to the root.
+    Newton's method on √(−ln δ(ε)), which is close to linear in ε, then a step up to a point that was seen to be safe.
     """
-    target = log_delta_share(delta)
-    if mu == 0:
+    target = log_target(delta)
+    if _parameter("mu", mu) == 0:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    if _gdp_log_delta(mu, 0.0)[0] <= target:
+    if math.erf(mu * _ROOT_HALF / 2) * (1 + 8 * _UNIT_ROUNDOFF) <= delta:  # δ(0) = 2Φ(μ/2) − 1
         return 0.0
-    epsilon = mu * mu / 2 + mu * math.sqrt(-2 * target)  # Chernoff's bound
-    value, slope = _gdp_log_delta(mu, epsilon)
-    for _ in range(100):
-        closer = epsilon - (value - target) / slope
-        if not 0 <= closer < epsilon * (1 - 4 * _UNIT_ROUNDOFF):
+    root = math.sqrt(-target)
+    t = math.sqrt(2.0) * root
+    safe = mu * (t + mu / 2)  # Chernoff's bound
+    # start from ln δ ≈ ln φ(t₁) + ln(M(t₁) − M(t₁ + μ)) with M(t) ≈ 1/(t + 0.8)
+    square = 2 * (-target - _LOG_ROOT_TWO_PI + math.log(mu / ((t + 0.8) * (t + mu + 0.8))))
+    epsilon = mu * (math.sqrt(square) + mu / 2) if square > 0 else safe
+    for _ in range(50):
+        value, slope = _gdp_log_delta(mu, epsilon)
+        if value <= target:
+            safe = min(safe, epsilon)
+        steep = math.sqrt(max(-value, 1e-16))
+        step = 2 * steep * (root - steep) / -slope
+        epsilon = max(epsilon + step, epsilon / 16)
+        if abs(step) <= 8 * _UNIT_ROUNDOFF * epsilon:
             break
-        closer_value, closer_slope = _gdp_log_delta(mu, closer)
-        if closer_value > target:  # rounding passed the root: keep the last safe point
-            break
-        epsilon, value, slope = closer, closer_value, closer_slope
-    return epsilon
+    # the iteration ends on either side of the root, within the rounding error of ln δ
+    step = _UNIT_ROUNDOFF
+    while epsilon < safe:
+        if _gdp_log_delta(mu, epsilon)[0] <= target:
+            return epsilon
+        epsilon *= 1.0 + step
+        step *= 2.0
+    return safe
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
@@ -211,7 +248,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     >>> round(1 / gdp_mu(1.0, 1e-6), 10)
     4.2246788893
     """
-    target = log_delta_share(delta)
+    target = log_target(delta)
     nonnegative("epsilon", epsilon)
     return _largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
 
@@ -227,39 +264,45 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     >>> round(zcdp_epsilon(0.1, 1e-6), 12)
     2.141938928385
     """
-    budget = -log_delta_share(delta)
-    if rho == 0:
+    budget = -log_target(delta)
+    if _parameter("rho", rho) == 0:
         return 0.0
     if math.isinf(rho):
         return math.inf
+    rho = max(rho, _SMALLEST_RHO)
     # With u = α − 1 the derivative vanishes where ρu² + ln(1 + u) = ln 1/δ, which increases in u.
     u = _increasing_root(lambda u: rho * u * u + math.log1p(u) - budget, math.sqrt(budget / rho))
-    terms = (rho * (1 + u), math.log(u) - math.log1p(u), (budget - math.log1p(u)) / u)
-    return max(0.0, math.fsum(terms) + 4 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms)))
+    terms = (rho, rho * u, -math.log1p(1 / u), budget / u, -math.log1p(u) / u)
+    return max(0.0, _upward_sum(terms))
 
 
 def zcdp_delta(rho: float, epsilon: float) -> float:
     """The smallest δ that the same proposition gives for ρ-zCDP at ε, over all real orders."""
     nonnegative("epsilon", epsilon)
-    if rho == 0:
+    if _parameter("rho", rho) == 0:
         return 0.0
     if math.isinf(rho):
         return 1.0
-    return min(1.0, math.exp(_zcdp_log_delta(rho, epsilon)))
+    return probability(_zcdp_log_delta(rho, epsilon))
 
 
 def _zcdp_log_delta(rho: float, epsilon: float) -> float:
+    rho = max(rho, _SMALLEST_RHO)
     # The derivative (2α − 1)ρ − ε + ln(1 − 1/α) increases in α.
-    u = _increasing_root(lambda u: (2 * u + 1) * rho - epsilon + math.log(u) - math.log1p(u), 1.0 + epsilon / (2 * rho))
-    terms = (u * rho * (1 + u), -u * epsilon, u * (math.log(u) - math.log1p(u)), -math.log1p(u))
-    return math.fsum(terms) + 4 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))
+    u = _increasing_root(lambda u: (2 * u + 1) * rho - epsilon - math.log1p(1 / u), 1.0 + epsilon / (2 * rho))
+    return _upward_sum((u * rho, u * u * rho, -u * epsilon, -u * math.log1p(1 / u), -math.log1p(u)))
+
+
+def _upward_sum(terms: tuple[float, ...]) -> float:
+    """The sum of terms that are each right to 8 units in the last place, rounded up."""
+    return math.fsum(terms) + 8 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))
 
 
 def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ such that ``zcdp_delta(rho, epsilon) <= delta``, rounded down."""
-    fraction("delta", delta)
+    target = log_target(delta)
     nonnegative("epsilon", epsilon)
-    return _largest(lambda rho: _zcdp_log_delta(rho, epsilon), math.log(delta))
+    return _largest(lambda rho: _zcdp_log_delta(rho, epsilon), target)
 
 
 # ------------------------------------------------------------------------------------------- root finding

@@ -6,9 +6,21 @@ import math
 
 from accounting.errors import UnsupportedRelease
 from accounting.guarantees import pure_delta, pure_epsilon
-from accounting.releases import Composed, Laplace, NoisyMax, Parallel, PureDP, RandomizedResponse, Release
+from accounting.releases import (
+    Composed,
+    Laplace,
+    LocalShuffled,
+    NoisyMax,
+    Parallel,
+    PoissonSubsampled,
+    PureDP,
+    RandomizedResponse,
+    Release,
+)
 
 __all__ = ["delta", "epsilon", "pure"]
+
+_UNIT_ROUNDOFF = 2.0**-52
 
 
 def pure(release: Release) -> float:
@@ -22,10 +34,16 @@ def pure(release: Release) -> float:
     1.5
     """
     match release:
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps):
+        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
         case Laplace(noise_multiplier=z):
             return 1.0 / z
+        case PoissonSubsampled(release=inner, rate=rate):
+            # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorem 8); the second form for an e^ε beyond floats
+            eps = pure(inner)
+            if eps < 700:
+                return min(eps, math.log1p(rate * math.expm1(eps)) * (1 + 8 * _UNIT_ROUNDOFF))
+            return min(eps, (eps + math.log(rate) + math.exp(-eps) / rate) * (1 + 8 * _UNIT_ROUNDOFF))
         case Composed(parts=parts):
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):

@@ -32,11 +32,14 @@ __all__ = [
     "Gaussian",
     "GeneralizedGaussian",
     "Laplace",
+    "LocalShuffled",
     "NoisyMax",
     "Parallel",
+    "PoissonSubsampled",
     "PureDP",
     "RandomizedResponse",
     "Release",
+    "ShuffledBinomial",
     "TreeAggregation",
     "ZCDP",
     "parallel",
@@ -59,6 +62,11 @@ def common_adjacency(adjacencies: Iterable[Adjacency | None]) -> Adjacency | Non
             f"cannot compose costs measured under different adjacencies: {' and '.join(map(repr, stated))}"
         )
     return stated[0] if stated else None
+
+
+def _check_inner(release: object) -> None:
+    if not isinstance(release, Release):
+        raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
 
 
 @dataclass(frozen=True)
@@ -85,11 +93,9 @@ class Release:
     __rmul__ = __mul__
 
     def __repr__(self) -> str:
-        shown = [
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in fields(self)
-            if f.repr and not (f.name == "adjacency" and self.adjacency is None)
-        ]
+        shown = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name != "adjacency"]
+        if self.adjacency is not None:
+            shown.append(f"adjacency={self.adjacency!r}")
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -247,6 +253,100 @@ class TreeAggregation(Release):
 
 
 @dataclass(frozen=True, repr=False)
+class PoissonSubsampled(Release):
+    """A release that reads only a random part of the data, each unit kept independently with probability ``rate``.
+
+    Neighbours differ by one unit present or absent (``"add_remove"``): under another relation the amplification is a
+    different one. The sensitivity of the inner ``release`` is measured under ``"add_remove"`` too. Sampling must be
+    done as described: batches of a fixed size, or shuffled epochs, are not Poisson subsampling.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, PoissonSubsampled, epsilon
+    >>> step = PoissonSubsampled(Gaussian(1.0), rate=0.01)
+    >>> round(epsilon(1000 * step, 1e-5), 2)
+    1.83
+    """
+
+    release: Release
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_inner(self.release)
+        fraction("rate", self.rate, include_one=True)
+        for stated in (self.release.adjacency, self.adjacency):
+            if stated not in (None, "add_remove"):
+                raise AdjacencyMismatch(
+                    "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
+                    f"('add_remove'), got adjacency={stated!r}"
+                )
+        object.__setattr__(self, "adjacency", "add_remove")
+
+
+@dataclass(frozen=True, repr=False)
+class ShuffledBinomial(Release):
+    """Integer counts, each with binomial noise Bin(``trials``, ½), of which one unit changes at most a few.
+
+    What a shuffler of bits lets out: one count per coordinate. One unit shifts the vector of ``coordinates`` counts
+    by an integer vector of Euclidean length at most ``shift_norm``. With ``rounded=True`` it shifts a real vector by
+    at most that, of which every entry is then rounded at random to a neighbouring integer, up with the probability of
+    its fraction.
+
+    Examples
+    --------
+    >>> from accounting import ShuffledBinomial, epsilon
+    >>> round(epsilon(ShuffledBinomial(trials=40_000, shift_norm=50.0, coordinates=6), 1e-6), 2)
+    2.26
+    """
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("trials", self.trials, at_least=1)
+        positive("shift_norm", self.shift_norm)
+        integer("coordinates", self.coordinates, at_least=1)
+        if not isinstance(self.rounded, bool):
+            raise TypeError(f"rounded must be True or False, got rounded={self.rounded!r}")
+
+
+@dataclass(frozen=True, repr=False)
+class CentralShuffledBinomial(Release):
+    """A :class:`ShuffledBinomial` given that no count left the window on which it is priced; see ``split_failures``."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class LocalShuffled(Release):
+    """The shuffled messages of ``users`` who each ran a local randomizer that is ``epsilon``-DP by itself.
+
+    Neighbours differ in one user's input (``"replace"``).
+
+    Examples
+    --------
+    >>> from accounting import LocalShuffled, epsilon
+    >>> round(epsilon(LocalShuffled(1.0, users=10_000), 1e-6), 4)
+    0.0432
+    """
+
+    epsilon: float
+    users: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        integer("users", self.users, at_least=1)
+
+
+@dataclass(frozen=True, repr=False)
 class Composed(Release):
     """Several releases on the same data; built by ``+`` and ``*``, in a canonical order."""
 
@@ -307,13 +407,31 @@ def split_failures(release: Release) -> tuple[float, Release]:
 
     Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
     described by ``rest``, so that δ(ε) = (1 − s) + s·δ_rest(ε) with s = exp(log_survival) (Bun & Steinke 2016,
-    Lemma 8.8; exact for ``ApproxDP``). Only ``ApproxDP`` parts can fail.
+    Lemma 8.8; exact for ``ApproxDP``). What can fail:
+
+    * ``ApproxDP``, with probability δ;
+    * ``ShuffledBinomial``, when a count leaves the window on which it is priced (:mod:`accounting.shuffled_binomial`,
+      :mod:`accounting.binomial_trade_off`);
+    * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
+      the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors.
     """
     match release:
+        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+            if rounded:
+                from accounting.binomial_trade_off import rounded_log_survival as log_survival
+            else:
+                from accounting.shuffled_binomial import log_survival
+            central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
+            return log_survival(trials, norm, coordinates), central
+        case PoissonSubsampled(release=inner, rate=rate):
+            log_s, rest = split_failures(inner)
+            return math.log1p(rate * math.expm1(log_s)), release if rest is inner else PoissonSubsampled(rest, rate)
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
             split = [(split_failures(part), count) for part, count in parts]
+            if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
+                return 0.0, release
             return (
                 math.fsum(count * log_s for (log_s, _), count in split),
                 _compose((rest, count) for (_, rest), count in split),

@@ -1,22 +1,26 @@
-"""The total of a description: ε for a δ, δ for an ε, under one accountant or under the best that applies."""
+"""The total of a description: ε for a δ, δ for an ε, under one accountant or under the best that applies.
+
+Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), else all that know the
+whole description; the privacy loss distribution only while it takes a fraction of a second, that is for at
+most a few different parts (``compare``, or naming it, always runs it).
+"""
 
 from __future__ import annotations
 
 import math
+from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
-from accounting import gdp as _gdp
-from accounting import pure as _pure
-from accounting import zcdp as _zcdp
 from accounting._checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Release, split_failures
 
 __all__ = ["Accountant", "Bound", "compare", "delta", "epsilon"]
 
-Accountant = Literal["gdp", "pure", "zcdp"]
-ACCOUNTANTS: dict[Accountant, ModuleType] = {"gdp": _gdp, "pure": _pure, "zcdp": _zcdp}
+Accountant = Literal["gdp", "pure", "zcdp", "rdp", "pld"]
+# modules by name: as attributes of the package some of them are hidden by the functions that it exports
+ACCOUNTANTS: dict[Accountant, ModuleType] = {name: import_module(f"accounting.{name}") for name in get_args(Accountant)}
 
 
 class Bound(float):
@@ -35,7 +39,7 @@ class Bound(float):
 
 def _rest_delta(log_survival: float, delta: float) -> float:
     """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
-    return (delta + math.expm1(log_survival)) / math.exp(log_survival)
+    return (delta + math.expm1(log_survival)) / math.exp(log_survival) if log_survival > -700 else -1.0
 
 
 def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
@@ -43,8 +47,11 @@ def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) ->
         if accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant must be one of {get_args(Accountant)}, got accountant={accountant!r}")
         return [accountant]
-    # nothing beats an exact answer
-    return ["gdp"] if not every and _gdp.is_exact(rest) else list(ACCOUNTANTS)
+    if every:
+        return list(ACCOUNTANTS)
+    if ACCOUNTANTS["gdp"].is_exact(rest):  # nothing beats an exact answer
+        return ["gdp"]
+    return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(rest)]
 
 
 def _bounds(
@@ -94,8 +101,8 @@ def epsilon(release: Release, delta: float, *, accountant: Accountant | None = N
         A description, such as ``100 * Gaussian(10.0)``.
     delta : float
         In [0, 1). At 0 only pure differential privacy gives a finite answer.
-    accountant : {"gdp", "pure", "zcdp"}, optional
-        Use this accountant only. By default the smallest of all that apply.
+    accountant : {"gdp", "pure", "zcdp", "rdp", "pld"}, optional
+        Use this accountant only. By default the smallest of all that apply (see the module's text).
 
     Returns
     -------
@@ -140,7 +147,7 @@ def compare(release: Release, delta: float) -> dict[str, float]:
     --------
     >>> from accounting import Gaussian, compare
     >>> {name: round(value, 3) for name, value in compare(100 * Gaussian(10.0), 1e-5).items()}
-    {'gdp': 4.377, 'zcdp': 4.728}
+    {'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}
     """
     fraction("delta", delta, include_zero=True)
     return dict(sorted(_bounds(release, None, delta=delta, every=True).items(), key=lambda item: item[1]))

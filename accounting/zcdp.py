@@ -1,19 +1,41 @@
-"""Zero-concentrated differential privacy: ρ of a description (Bun & Steinke 2016). ρ adds under composition."""
+"""Zero-concentrated differential privacy: ρ of a description (Bun & Steinke 2016). ρ adds under composition.
+
+ρ is the supremum of ε_α/α over orders α > 1. For the three mechanisms below it is reached as α → 1, so it is the
+Kullback–Leibler divergence. With s = (α − ½)², (α − 1)ε_α is, up to a constant, the logarithm of
+
+* ε-DP (binary randomized response): cosh(ε√s);
+* k-ary randomized response: cosh(ε√s) + (k − 2)/(2e^(ε/2));
+* Laplace, θ = 1/z: cosh(θ√s) + sinh(θ√s)/(2√s).
+
+Each is an entire function of s of order ½. If its zeros are real and negative it is a product of factors 1 + s/a
+(Hadamard), so its logarithm is concave in s and lies below its tangent at s = ¼, that is at α = 1. As α(α − 1) = s −
+¼, that is the claim. The first has the zeros of cos(εy), s = −y²; so has the second while (k − 2)/(2e^(ε/2)) ≤ 1; the
+third is the characteristic function of a self-adjoint Sturm–Liouville problem (u″ = su on [0, θ], u′(0) = u(0)/2,
+u(θ) = 0), whose eigenvalues are real, and negative because it has no zero at s ≥ 0. For larger k the supremum is
+bounded between neighbouring orders a < b by ε_b/a, since ε_α increases.
+"""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from accounting._numerics import exp_remainder
 from accounting.errors import UnsupportedRelease
+from accounting.gdp import gdp
 from accounting.guarantees import zcdp_delta, zcdp_epsilon
 from accounting.releases import (
     ZCDP,
+    CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
     Gaussian,
     GeneralizedGaussian,
+    Laplace,
     NoisyMax,
     Parallel,
+    PoissonSubsampled,
     PureDP,
     RandomizedResponse,
     Release,
@@ -21,6 +43,9 @@ from accounting.releases import (
 )
 
 __all__ = ["delta", "epsilon", "zcdp"]
+
+# The elementary functions here are right to a few units in the last place; ρ is rounded up by more than that.
+_SAFETY = 1 + 1e-14
 
 
 def zcdp(release: Release) -> float:
@@ -34,8 +59,8 @@ def zcdp(release: Release) -> float:
     Examples
     --------
     >>> from accounting import Gaussian, PureDP, zcdp
-    >>> zcdp(Gaussian(2.0) + PureDP(1.0))
-    0.625
+    >>> round(zcdp(Gaussian(2.0) + PureDP(1.0)), 6)
+    0.587117
     """
     match release:
         case ZCDP(rho=rho):
@@ -49,14 +74,48 @@ def zcdp(release: Release) -> float:
         case TreeAggregation(noise_multiplier=z):
             return 0.5 * release.levels / z**2
         case NoisyMax(epsilon=eps, noise="gumbel"):
-            return eps**2 / 8  # bounded range (Cesar & Rogers 2021)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps):
-            return 0.5 * eps**2
+            return min(eps**2 / 8, _pure_rho(eps))  # bounded range (Cesar & Rogers 2021)
+        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+            return _pure_rho(eps)
+        case RandomizedResponse(epsilon=eps, categories=k):
+            return _randomized_response_rho(eps, k)
+        case Laplace(noise_multiplier=z):
+            return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
+        case CentralShuffledBinomial():
+            return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, B.1)
+        case PoissonSubsampled() if (amplified := _pure_epsilon(release)) is not None:
+            return _pure_rho(amplified)
         case Composed(parts=parts):
             return math.fsum(count * zcdp(part) for part, count in parts)
         case Parallel(branches=branches):
             return max(map(zcdp, branches), default=0.0)
     raise UnsupportedRelease(f"the zCDP accountant has no bound for {release!r}")
+
+
+def _pure_rho(epsilon: float) -> float:
+    return epsilon * math.tanh(epsilon / 2) * _SAFETY
+
+
+def _pure_epsilon(release: Release) -> float | None:
+    from accounting.pure import pure
+
+    try:
+        return pure(release)
+    except UnsupportedRelease:
+        return None
+
+
+def _randomized_response_rho(epsilon: float, categories: int) -> float:
+    # ε(e^ε − 1)/(e^ε + k − 1), divided through by e^ε
+    divergence = epsilon * -math.expm1(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon)) * _SAFETY
+    if (categories - 2) * math.exp(-epsilon / 2) <= 2:
+        return divergence
+    from accounting.rdp import randomized_response
+
+    # from the last order on ε_α/α ≤ ε/α is below the divergence
+    orders = np.geomspace(1.0, max(2.0, epsilon / divergence), 4096)
+    suprema = randomized_response(epsilon, categories, orders[1:]) / orders[:-1]
+    return min(_pure_rho(epsilon), max(divergence, float(suprema.max()) * _SAFETY))
 
 
 def epsilon(release: Release, delta: float) -> float:

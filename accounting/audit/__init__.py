@@ -1,0 +1,27 @@
+"""Audits: is a ledger's arithmetic right, and is a mechanism as private as it says?
+
+* ``recompute(ledger)``: the total under every accountant, against the declared budget.
+* ``lower_bound(mechanism, data, neighbour, …)``: an empirical lower bound on ε from runs on two neighbouring inputs,
+  with the test that shows it; ``from_scores`` for scores that exist already; ``one_run`` for one run with canaries.
+* ``scores``: log-likelihood ratios of common noises, and a classifier that learns one.
+
+A lower bound above the claim proves, at its confidence, that the claim is false. One below it proves nothing.
+"""
+
+from accounting.audit import scores
+from accounting.audit.bounds import LowerBound, OneRunBound, PrivacyViolation
+from accounting.audit.canaries import one_run
+from accounting.audit.report import Report, recompute
+from accounting.audit.threshold import from_scores, lower_bound
+
+__all__ = [
+    "LowerBound",
+    "OneRunBound",
+    "PrivacyViolation",
+    "Report",
+    "from_scores",
+    "lower_bound",
+    "one_run",
+    "recompute",
+    "scores",
+]

@@ -1,0 +1,238 @@
+"""Dominating pairs of distributions (P, Q), seen through their privacy loss L = ln P/Q.
+
+A pair dominates a mechanism if its hockey-stick divergence H(e^ε) = ∫(P − e^ε Q)₊ is at least the mechanism's for
+every pair of neighbours and every ε. Dominating pairs compose, also adaptively (Zhu, Dong & Wang 2022, Theorem 10).
+Each class here has three methods: ``delta(ε)``, the divergence in closed form; ``masses(edges)``, what P and Q give
+to L between neighbouring edges; and ``highest(log_tail)``, a loss that P exceeds with probability at most
+e^``log_tail``.
+
+All pairs but the subsampled ones are symmetric: L under P has the law of −L under Q.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.guarantees import gdp_delta
+from accounting.shuffling import shuffled_delta, shuffled_losses
+
+__all__ = ["Coins", "GaussianPair", "GumbelPair", "LaplacePair", "LossPair", "ShuffledPair", "SubsampledPair"]
+
+Array = NDArray[np.float64]
+
+_UNIT_ROUNDOFF = 2.0**-52
+# ln of a probability that never matters
+_NEVER = -745.0
+
+
+class LossPair(Protocol):
+    """What the composition needs to know about a pair."""
+
+    def delta(self, epsilon: float) -> float:
+        """H(e^ε), rounded up; ε may be negative."""
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        """P and Q of L ≤ edges[0], between neighbouring edges, and above the last; each of shape (edges + 1,)."""
+
+    def highest(self, log_tail: float) -> float:
+        """A loss above which P has at most e^``log_tail``."""
+
+
+@dataclass(frozen=True)
+class GaussianPair:
+    """N(μ, 1) against N(0, 1), which dominates all that is μ-Gaussian DP. L is N(±μ²/2, μ²)."""
+
+    mu: float
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            return gdp_delta(self.mu, epsilon)
+        return -math.expm1(epsilon) + math.exp(epsilon) * gdp_delta(self.mu, -epsilon)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        t = edges / self.mu
+        return _normal_masses(t - self.mu / 2), _normal_masses(t + self.mu / 2)
+
+    def highest(self, log_tail: float) -> float:
+        return self.mu**2 / 2 + self.mu * math.sqrt(-2 * log_tail)
+
+
+def _normal_masses(z: Array) -> Array:
+    """Φ between neighbouring edges, from whichever tail is the smaller."""
+    from scipy.special import ndtr
+
+    tail = np.concatenate([[0.0], ndtr(-np.abs(z)), [0.0]])
+    right = np.concatenate([[False], z > 0, [True]])
+    masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
+    masses[right[1:] & ~right[:-1]] += 1.0
+    return np.asarray(masses)
+
+
+@dataclass(frozen=True)
+class LaplacePair:
+    """Laplace noise of scale 1, shifted by θ in the L1 norm, over any number of coordinates.
+
+    The loss of one coordinate shifted by v is v or −v with an atom of P-mass ½ or e^(−v)/2, and has density
+    e^((L−v)/2)/4 between, so that H = 1 − e^((ε−v)/2) on |ε| ≤ v. A shift that is spread, v₁ ≤ v₂ with v₁ + v₂ = θ,
+    is never worse: given the first loss ℓ the divergence of both is H₂(ε − ℓ), and its mean over ℓ ~ P₁ is 1 − (1 +
+    v₁/2)E for 0 ≤ ε ≤ v₂ − v₁ and 1 − (1 + (v₁ + v₂ − ε)/4)E for v₂ − v₁ ≤ ε ≤ θ, where 1 − E is the divergence of a
+    single shift θ.
+    """
+
+    theta: float
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < -self.theta:
+            return -math.expm1(epsilon)
+        return -math.expm1(min(0.0, epsilon - self.theta) / 2) * (1 + 4 * _UNIT_ROUNDOFF)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        theta = self.theta
+        inside = np.clip(edges, -theta, theta)
+        low, high = np.concatenate([[-theta], inside]), np.concatenate([inside, [theta]])
+        gap = -np.expm1((low - high) / 2)
+        p, q = 0.5 * np.exp((high - theta) / 2) * gap, 0.5 * np.exp(-(low + theta) / 2) * gap
+        first, last = np.searchsorted(edges, [-theta, theta])
+        for at, atom_p, atom_q in ((first, 0.5 * math.exp(-theta), 0.5), (last, 0.5, 0.5 * math.exp(-theta))):
+            p[at] += atom_p
+            q[at] += atom_q
+        return p, q
+
+    def highest(self, log_tail: float) -> float:
+        return self.theta
+
+
+@dataclass(frozen=True)
+class Coins:
+    """Finitely many losses: randomized response, and with k = 2 every pure DP mechanism (Kairouz et al. 2015)."""
+
+    epsilon: float
+    categories: int = 2
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        eps, k = self.epsilon, self.categories
+        losses = np.array([-eps, 0.0, eps])
+        low = math.exp(-eps) / (1 + (k - 1) * math.exp(-eps))
+        p = np.array([low, (k - 2) * low, 1 / (1 + (k - 1) * math.exp(-eps))])
+        return losses, p, p[::-1]
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _ = self._atoms()
+        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
+        return min(1.0, float(p @ gained) * (1 + 8 * _UNIT_ROUNDOFF))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return _histogram(edges, *self._atoms())
+
+    def highest(self, log_tail: float) -> float:
+        return self.epsilon
+
+
+def _histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    at = np.searchsorted(edges, losses)
+    size = edges.size + 1
+    in_p, in_q = (np.bincount(at, weights=mass, minlength=size).astype(np.float64) for mass in (p, q))
+    return in_p, in_q
+
+
+@dataclass(frozen=True)
+class GumbelPair:
+    """Report-noisy-max with Gumbel noise, whose loss has range ε₀, with the worst offset for every ε.
+
+    The pair of coins with losses t and t − ε₀ has H = (1 − e^(ε−t))(1 − e^(t−ε₀))/(1 − e^(−ε₀)), largest at t = (ε +
+    ε₀)/2. With y = e^((ε−ε₀)/2) that is (1 − y)²/(1 − e^(−ε₀)), again the divergence of a pair (Dong, Durfee & Rogers
+    2020): P(L > ε) = (1 − y)/(1 − e^(−ε₀)), and Q has the density e^(−L).
+    """
+
+    epsilon: float
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < -self.epsilon:
+            return -math.expm1(epsilon)
+        gap = -math.expm1(min(0.0, epsilon - self.epsilon) / 2)
+        return min(1.0, gap * gap / -math.expm1(-self.epsilon) * (1 + 8 * _UNIT_ROUNDOFF))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        inside = np.clip(edges, -self.epsilon, self.epsilon)
+        low, high = np.concatenate([[-self.epsilon], inside]), np.concatenate([inside, [self.epsilon]])
+        gap = -np.expm1((low - high) / 2) / -math.expm1(-self.epsilon)
+        return np.exp((high - self.epsilon) / 2) * gap, np.exp(-(low + self.epsilon) / 2) * gap
+
+    def highest(self, log_tail: float) -> float:
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class ShuffledPair:
+    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.shuffling`."""
+
+    local_epsilon: float
+    users: int
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            return shuffled_delta(self.local_epsilon, self.users, epsilon)
+        return -math.expm1(epsilon) + math.exp(epsilon) * shuffled_delta(self.local_epsilon, self.users, -epsilon)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return _histogram(edges, *shuffled_losses(self.local_epsilon, self.users))
+
+    def highest(self, log_tail: float) -> float:
+        losses, p, _ = shuffled_losses(self.local_epsilon, self.users)
+        order = np.argsort(-losses)
+        above = np.searchsorted(np.cumsum(p[order]), math.exp(max(log_tail, _NEVER)))
+        return float(losses[order[min(int(above), losses.size - 1)]])
+
+
+@dataclass(frozen=True)
+class SubsampledPair:
+    """A symmetric pair seen through a Poisson sample: with probability q the unit is read (Zhu, Dong & Wang 2022, Thm
+    11).
+
+    ``present=True`` is (1 − q)Q + qP against Q, ``False`` is Q against (1 − q)Q + qP: both directions of
+    ``"add_remove"``.
+    """
+
+    inner: LossPair
+    rate: float
+    present: bool
+
+    def delta(self, epsilon: float) -> float:
+        q = self.rate
+        if self.present:
+            # H = q·H_inner((e^ε − 1 + q)/q)
+            scaled = math.expm1(epsilon) / q if epsilon < 700 else math.inf
+            if scaled <= -1:
+                return -math.expm1(epsilon)
+            if math.isinf(scaled):
+                return q * self.inner.delta(epsilon - math.log(q)) * (1 + 8 * _UNIT_ROUNDOFF)
+            return q * self.inner.delta(math.log1p(scaled)) * (1 + 8 * _UNIT_ROUNDOFF)
+        # H = b·H_inner(e^ε·q/b) with b = 1 − e^ε(1 − q)
+        left = q - (1 - q) * math.expm1(epsilon) if epsilon < 700 else -1.0
+        if left <= 0:
+            return 0.0
+        return left * self.inner.delta(epsilon + math.log(q) - math.log(left)) * (1 + 8 * _UNIT_ROUNDOFF)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        at = edges if self.present else -edges[::-1]
+        p, q = self.inner.masses(self._inner_loss(at))
+        mixed = (1 - self.rate) * q + self.rate * p
+        return (mixed, q) if self.present else (q[::-1], mixed[::-1])
+
+    def _inner_loss(self, loss: Array) -> Array:
+        """The inner L at which ln(1 − q + qe^L) is ``loss``."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 30.0)) / self.rate, -1.0))
+            far = loss - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-loss))
+        return np.asarray(np.where(loss < 30.0, near, far))
+
+    def highest(self, log_tail: float) -> float:
+        if not self.present:
+            return -math.log1p(-self.rate) if self.rate < 1 else self.inner.highest(log_tail)
+        inner = self.inner.highest(log_tail)
+        return math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner

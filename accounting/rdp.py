@@ -1,0 +1,205 @@
+"""Rényi differential privacy: the curve α ↦ ε_α of a description over any real orders α > 1 (Mironov 2017).
+
+Curves add under adaptive composition. The conversion to (ε, δ) is Proposition 12 of Canonne, Kamath & Steinke (2020),
+
+    ε = ε_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1),
+
+valid at every order, hence at the best one. (α − 1)ε_α and (α − 1)ln(α − 1) − α ln α are convex in α, so ε, a convex
+function over α − 1 > 0, has a single valley: the order is optimised over the reals, without a grid to run out of.
+
+Where the curves come from, with c = α − ½:
+
+* ε-DP: every ε-DP mechanism is a function of binary randomized response (Kairouz, Oh & Viswanath 2015), whose curve
+  ln(cosh(cε)/cosh(ε/2))/(α − 1) is exact, and never above the customary min(ε²α/2, ε) (see :mod:`accounting.zcdp`);
+* k-ary randomized response: from its two pmfs;
+* Laplace, θ = 1/z: ln(α/(2α − 1)·e^((α−1)θ) + (α − 1)/(2α − 1)·e^(−αθ))/(α − 1) (Mironov 2017, Proposition 6). It is
+  convex in θ and 0 at 0, so the shift may be spread over coordinates in any way;
+* Gumbel report-noisy-max: its loss has range ε, so it is at least as private as some pair of coins whose log-odds w and
+  w + ε differ by ε. With S(x) = ln(1 + e^x) their curve is S(w + αε) − αS(w + ε) + (α − 1)S(w) over α − 1. Its
+  derivative in u = e^w has a *linear* numerator, so the worst w is known in closed form;
+* shuffled messages of a local randomizer: from the pair of :mod:`accounting.shuffling`;
+* Poisson-subsampled pure DP: ε′ = ln(1 + q(e^ε − 1)) is pure again. Subsampled Gaussian: :mod:`accounting.subsampling`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting._numerics import exp_remainder
+from accounting.errors import UnsupportedRelease
+from accounting.gdp import gdp, is_exact
+from accounting.orders import best_delta, best_epsilon
+from accounting.releases import (
+    ZCDP,
+    CentralShuffledBinomial,
+    Composed,
+    DiscreteGaussian,
+    Gaussian,
+    GeneralizedGaussian,
+    Laplace,
+    LocalShuffled,
+    NoisyMax,
+    Parallel,
+    PoissonSubsampled,
+    PureDP,
+    RandomizedResponse,
+    Release,
+    TreeAggregation,
+)
+
+__all__ = ["delta", "epsilon", "rdp"]
+
+Array = NDArray[np.float64]
+
+
+def rdp(release: Release, orders: ArrayLike) -> Array:
+    """The Rényi curve ε_α of ``release`` at every one of ``orders``.
+
+    Parameters
+    ----------
+    release : Release
+        A description.
+    orders : array_like
+        Real orders > 1, of any shape.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of ``orders``.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If no curve is proved for a part of the description.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, Laplace, PoissonSubsampled, rdp
+    >>> rdp(100 * Gaussian(10.0) + Laplace(2.0), [1.5, 10.0]).round(6)
+    array([0.905978, 5.42869 ])
+    >>> rdp(PoissonSubsampled(Gaussian(4.0), rate=0.1), [8]).round(9)
+    array([0.0026745])
+    """
+    alphas = np.asarray(orders, dtype=np.float64)
+    if not np.all((alphas > 1) & np.isfinite(alphas)):
+        raise ValueError(f"orders must be finite and greater than 1, got orders={orders!r}")
+    return curve(release, alphas.ravel()).reshape(alphas.shape)
+
+
+def curve(release: Release, orders: Array) -> Array:
+    """As :func:`rdp`, for orders that were checked; shape (m,)."""
+    match release:
+        case (
+            Gaussian(noise_multiplier=z)
+            | DiscreteGaussian(noise_multiplier=z)
+            | GeneralizedGaussian(noise_multiplier=z)
+        ):
+            return orders * (0.5 / z**2)
+        case TreeAggregation(noise_multiplier=z):
+            return orders * (0.5 * release.levels / z**2)
+        case ZCDP(rho=rho):
+            return orders * rho
+        case Laplace(noise_multiplier=z):
+            return _laplace(1.0 / z, orders)
+        case RandomizedResponse(epsilon=eps, categories=k):
+            return randomized_response(eps, k, orders)
+        case NoisyMax(epsilon=eps, noise="gumbel"):
+            return _bounded_range(eps, orders)
+        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+            return randomized_response(eps, 2, orders)
+        case PoissonSubsampled():
+            return _subsampled(release, orders)
+        case CentralShuffledBinomial(rounded=True):
+            return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, B.1)
+        case CentralShuffledBinomial():
+            from accounting.shuffled_binomial import central_rdp
+
+            return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
+        case LocalShuffled(epsilon=eps, users=users):
+            return _shuffled(eps, int(users), orders)
+        case Composed(parts=parts):
+            return np.asarray(sum((count * curve(part, orders) for part, count in parts), np.zeros_like(orders)))
+        case Parallel(branches=branches):
+            return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
+    raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}")
+
+
+def epsilon(release: Release, delta: float) -> float:
+    """ε at ``delta`` through the Rényi curve, at its best order."""
+    return best_epsilon(lambda orders: curve(release, orders), delta)
+
+
+def delta(release: Release, epsilon: float) -> float:
+    """δ at ``epsilon`` through the Rényi curve, at its best order."""
+    return best_delta(lambda orders: curve(release, orders), epsilon)
+
+
+def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
+    from accounting.pure import pure
+    from accounting.subsampling import subsampled_gaussian_rdp
+
+    if is_exact(release.release):
+        # Gaussians composed before the sampling are one Gaussian
+        mu = gdp(release.release)
+        return subsampled_gaussian_rdp(release.rate, 1.0 / mu, orders) if mu > 0 else np.zeros_like(orders)
+    try:
+        return randomized_response(pure(release), 2, orders)
+    except UnsupportedRelease:
+        raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}") from None
+
+
+def _shuffled(epsilon: float, users: int, orders: Array) -> Array:
+    from accounting.shuffling import shuffled_losses
+
+    losses, p, _ = shuffled_losses(epsilon, users)
+    found = randomized_response(epsilon, 2, orders)
+    for i, eta in enumerate(orders - 1):
+        peak = eta * float(losses.max())
+        with np.errstate(under="ignore"):
+            log_moment = peak + math.log(float(np.exp(eta * losses - peak) @ p))
+        found[i] = min(found[i], log_moment / eta)
+    return found
+
+
+def randomized_response(epsilon: float, categories: int, orders: Array) -> Array:
+    """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
+    eta, k = orders - 1, categories
+    x = eta * epsilon
+    with np.errstate(over="ignore"):
+        # A_α − 1 = ((e^ε − 1)(e^((α−1)ε) − 1) + 4 sinh²((α−1)ε/2))/(e^ε + k − 1), in which nothing cancels
+        near = np.minimum(x, 1.0)
+        shrink = math.exp(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # 1/(e^ε + k − 1)
+        rise = -math.expm1(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # (e^ε − 1)/(e^ε + k − 1)
+        small = np.log1p(rise * np.expm1(near) + shrink * 4 * np.sinh(near / 2) ** 2)
+        tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
+    large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
+    return np.asarray(np.where(x < 1.0, small, large) / eta)
+
+
+def _laplace(theta: float, orders: Array) -> Array:
+    eta = orders - 1
+    x = eta * theta
+    near = np.minimum(x, 1.0)
+    # A_α − 1 = (α·E(ηθ) + η·E(−αθ))/(2α − 1) with E(x) = e^x − 1 − x: the linear terms have cancelled exactly
+    small = np.log1p((orders * exp_remainder(near) + eta * exp_remainder(-orders * theta)) / (2 * orders - 1))
+    with np.errstate(under="ignore"):
+        tail = eta / orders * np.exp(-(2 * orders - 1) * theta)
+    large = x + np.log(orders / (2 * orders - 1)) + np.log1p(tail)
+    return np.asarray(np.where(x < 1.0, small, large) / eta)
+
+
+def _bounded_range(epsilon: float, orders: Array) -> Array:
+    eta = orders - 1
+    bound = np.minimum(epsilon**2 / 8 * orders, epsilon)  # Cesar & Rogers 2021
+    with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
+        # the stationary u = e^w, both of its parts divided by e^(αε), and the second once more by e^ε
+        up = 1 - orders * np.exp(-eta * epsilon) + eta * np.exp(-orders * epsilon)
+        down = eta - orders * math.exp(-epsilon) + np.exp(-orders * epsilon)
+        w = np.log(up) - np.log(down) - epsilon
+        terms = np.logaddexp(0.0, [w + orders * epsilon, w + epsilon, w]) * np.stack([np.ones_like(eta), -orders, eta])
+        log_moment = terms.sum(axis=0) + 1e-15 * np.abs(terms).sum(axis=0)
+    usable = np.isfinite(log_moment) & (up > 1e-6) & (down > 1e-6 * eta)
+    return np.where(usable, np.minimum(bound, log_moment / eta), bound)

@@ -1,0 +1,126 @@
+"""Privacy amplification by Poisson subsampling: the exact Rényi curve of the subsampled Gaussian.
+
+Each unit is kept with probability q, and Gaussian noise of standard deviation z (in units of the sensitivity) is
+added. With w = (2x − 1)/(2z²) the likelihood ratio of "present" against "absent" is 1 + u, u = q(e^w − 1), and with x
+~ N(0, z²)
+
+    A_α = E[(1 + u)^α],      ε_α = ln A_α / (α − 1)                      (Mironov, Talwar & Zhang 2019, section 3.2),
+
+which is also the larger of the two directions (their Theorem 5). Because E[u] = 0,
+
+    A_α − 1 = E[h(u)],       h(u) = (1 + u)^α − 1 − αu ≥ 0,
+
+an integral in which nothing cancels however small q is. The trapezoidal rule on t = x/z converges geometrically: the
+integrand is analytic for |Im t| < πz, the distance to the zeros of 1 + u, and decays like a Gaussian. One formula
+thus serves whole and fractional orders alike, in log space, to a relative 1e-12.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["subsampled_gaussian_rdp"]
+
+Array = NDArray[np.float64]
+
+# Beyond this many standard deviations from its outermost mode the integrand is below 1e-19 of its peak.
+_REACH = 9.6
+# A drop of the log-integrand after which a stretch of nodes is left out.
+_NEGLIGIBLE = 60.0
+_NODES_AT_ONCE = 1 << 18
+# Relative error of the evaluation (tested against 50 digits), added to the curve so that it stays an upper bound.
+_SAFETY = 1 + 2e-13
+
+
+def subsampled_gaussian_rdp(rate: float, noise_multiplier: float, orders: Array) -> Array:
+    """ε_α of a Gaussian release on a Poisson sample, for any real orders α > 1.
+
+    Parameters
+    ----------
+    rate : float
+        Sampling probability q in (0, 1].
+    noise_multiplier : float
+        z, the noise standard deviation over the L2 sensitivity (``"add_remove"`` neighbours).
+    orders : ndarray, shape (m,)
+
+    Returns
+    -------
+    ndarray, shape (m,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> subsampled_gaussian_rdp(0.01, 1.0, np.array([2.0, 32.0])).round(9)
+    array([1.71813000e-04, 1.12462759e+01])
+    """
+    q, z = rate, noise_multiplier
+    curve = orders / (2 * z * z)  # without sampling; never exceeded
+    if q == 1.0:
+        return curve
+    ends = np.maximum(orders, 2.0) / z + _REACH
+    # Past this length the whole range has more nodes than are worth it, and sampling saves less than 1e-4 of ε.
+    narrow = np.flatnonzero(ends < 2e5)
+    step = min(0.4, 0.45 * z)
+    order_of_ends = narrow[np.argsort(ends[narrow])]
+    start = 0
+    while start < order_of_ends.size:
+        # orders whose ranges are alike share one set of nodes
+        limit = max(2.0 * ends[order_of_ends[start]], 60.0)
+        stop = start + int(np.searchsorted(ends[order_of_ends[start:]], limit, side="right"))
+        last = float(ends[order_of_ends[stop - 1]])
+        stop = min(stop, start + max(1, int(_NODES_AT_ONCE * step / (last + _REACH))))
+        chosen = order_of_ends[start:stop]
+        last = float(ends[chosen[-1]])
+        log_moment = _log_moment(q, z, orders[chosen], _nodes(q, z, orders[chosen], last, step), step)
+        curve[chosen] = np.minimum(curve[chosen], log_moment / (orders[chosen] - 1) * _SAFETY)
+        start = stop
+    return curve
+
+
+def _nodes(q: float, z: float, orders: Array, last: float, step: float) -> Array:
+    """The lattice points of the trapezoidal rule; of a long range only the stretches that matter."""
+    first, count = -math.ceil(_REACH / step), math.ceil(last / step)
+    if count < 4096:
+        return np.asarray(step * np.arange(first, count + 1), dtype=np.float64)
+    # Every peak of the integrand is at least as wide as a Gaussian of variance 1 (ln(1 + u) is convex), so a scan in
+    # steps of about ½ sees it.
+    stride = max(1, round(0.5 / step))
+    coarse = np.arange(first, count + stride + 1, stride, dtype=np.float64)
+    heights = _log_integrand(q, z, orders, step * coarse)
+    seen = np.any(heights > heights.max(axis=1, keepdims=True) - _NEGLIGIBLE, axis=0)
+    seen[1:] |= seen[:-1]
+    seen[:-1] |= seen[1:]
+    return np.asarray(step * (coarse[seen][:, None] + np.arange(stride)).ravel(), dtype=np.float64)
+
+
+def _log_moment(q: float, z: float, orders: Array, t: Array, step: float) -> Array:
+    """ln A_α by the trapezoidal rule over the nodes t."""
+    heights = _log_integrand(q, z, orders, t)
+    peak = heights.max(axis=1)
+    total = np.exp(heights - peak[:, None]).sum(axis=1)
+    return np.asarray(np.logaddexp(0.0, peak + np.log(total * (step / math.sqrt(2 * math.pi)))))
+
+
+def _log_integrand(q: float, z: float, orders: Array, t: Array) -> Array:
+    """−t²/2 + ln h(u), shape (orders, nodes)."""
+    w = t / z - 0.5 / (z * z)
+    u = q * np.expm1(np.minimum(w, 30.0))
+    L = np.where(w < 30.0, np.log1p(u), np.logaddexp(math.log1p(-q), math.log(q) + w))  # ln(1 + u)
+    alpha, eta = orders[:, None], orders[:, None] - 1
+    x = eta * L
+    size = np.abs(x)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        # h = (1 + u)·(e^x − 1)·(1 − η(1 − e^(−L))/(e^x − 1)), in logarithms
+        shrunk = -np.expm1(-size)
+        ratio = eta * np.where(L > 0, -np.expm1(-L) * np.exp(-size), np.expm1(-L)) / shrunk
+        log_h = L + np.maximum(x, 0.0) + np.log(shrunk) + np.log(np.abs(1.0 - ratio))
+        # where αu is small the binomial series instead: C(α,2)u²(1 + (α−2)u/3·(1 + (α−3)u/4·(1 + …)))
+        small = alpha * np.abs(u) < 0.02
+        series = np.ones_like(x)
+        for k in range(9, 2, -1):
+            series = 1.0 + (alpha - (k - 1)) * u / k * series
+        log_series = np.log(0.5 * alpha * eta * series) + 2.0 * np.log(np.abs(u))
+    return np.asarray(np.where(small, log_series, log_h) - 0.5 * t * t)

@@ -1,0 +1,22 @@
+"""The command ``dpkit``; also ``python -m dpkit``."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from dpkit.cli import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit(f'the command needs {error.name}: python -m pip install "dpkit[cli]"')
+    app(prog_name="dpkit")
+
+
+if __name__ == "__main__":
+    main()

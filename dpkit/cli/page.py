@@ -1,0 +1,331 @@
+"""An audit as one self-contained HTML page: no script, nothing loaded from elsewhere, readable in light and dark."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from html import escape
+from typing import cast
+
+import numpy as np
+
+from accounting import Ledger, Release, UnsupportedRelease, epsilon
+from accounting.audit import Report
+from accounting.totals import Accountant
+from dpkit.cli.charts import Line, Mark, line_chart
+
+__all__ = ["NAMES", "broken_page", "page", "verdict"]
+
+NAMES = {
+    "gdp": "Gaussian DP",
+    "pld": "privacy loss distribution",
+    "pure": "pure DP",
+    "rdp": "Rényi DP",
+    "zcdp": "zCDP",
+}
+_SHORT = {"gdp": "GDP", "pld": "PLD", "pure": "pure DP", "rdp": "RDP", "zcdp": "zCDP"}
+_SLOW = "pld"
+_FEW, _MANY = 9, 121  # points of a curve, for an accountant that composes numerically and for a closed formula
+
+
+def verdict(report: Report) -> tuple[str, str]:
+    """A word for the style (``"good"``, ``"bad"``, ``"open"``) and the verdict in a sentence."""
+    if report.budget is None:
+        sentence = "No budget was declared: there is nothing to hold the total against."
+        style = "open"
+    elif report.within_budget:
+        sentence, style = "The recorded releases are within the budget.", "good"
+    else:
+        sentence, style = "The recorded releases pass the budget.", "bad"
+    if report.problems and style != "bad":
+        sentence, style = f"{sentence} But something is wrong, see below.", "bad"
+    if report.simulation:
+        sentence += " Some noise came from a seeded generator: this is a simulation, not a private release."
+        style = "bad" if style == "bad" else "open"
+    return style, sentence
+
+
+def page(ledger: Ledger, report: Report, *, name: str, made: datetime) -> str:
+    """The page of a ledger that verifies.
+
+    Parameters
+    ----------
+    ledger : Ledger
+    report : Report
+        From ``accounting.audit.recompute(ledger)``.
+    name : str
+        How the reader knows the ledger: its file name.
+    made : datetime
+        When the audit was made.
+    """
+    style, sentence = verdict(report)
+    best = min(report.epsilons, key=report.epsilons.__getitem__, default=None)
+    sections = [_facts(ledger, report, best)]
+    if report.problems:
+        items = "".join(f"<li>{escape(problem)}</li>" for problem in report.problems)
+        sections.append(f"<section><h2>What is wrong</h2><ul class='bad'>{items}</ul></section>")
+    if best is not None and report.rows:
+        sections += [_side_by_side(report), _curve(ledger.total, report), _over_time(ledger, report)]
+    sections.append(_dearest(report))
+    sections.append(_READING)
+    return _document(name, made, style, sentence, "".join(sections))
+
+
+def broken_page(message: str, *, name: str, made: datetime) -> str:
+    """The page of a ledger that does not verify: nothing in it can be relied on, so nothing of it is shown."""
+    body = f"<section><h2>What is wrong</h2><p>{escape(message)}</p></section>"
+    return _document(name, made, "bad", "The ledger does not verify: it was edited, damaged or replaced.", body)
+
+
+# ----------------------------------------------------------------------------------------------- sections
+
+
+def _facts(ledger: Ledger, report: Report, best: str | None) -> str:
+    rows = ledger.rows()
+    outcomes = [row.outcome for row in rows]
+    total = "none" if best is None else f"ε = {_number(report.epsilons[best])}"
+    at = f"at δ = {report.delta:g}" + (f", by {NAMES.get(best, best)}" if best else "")
+    budget = report.budget
+    facts = [
+        ("Spent", total, at),
+        (
+            "Budget",
+            "none declared" if budget is None else f"ε = {budget.epsilon:g}",
+            "" if budget is None else f"δ = {budget.delta:g}, one {budget.unit}, {budget.adjacency}",
+        ),
+        ("Releases", f"{report.rows:,}", _listed([(o, outcomes.count(o)) for o in ("released", "reserved", "failed")])),
+        ("Recorded", *_period([row.time for row in rows])),
+    ]
+    if budget is not None:
+        left, counted = ledger.remaining(), ledger.accountant
+        by = "" if counted is None else f", by {NAMES.get(counted, counted)}"
+        facts.insert(2, ("Left", f"ε = {_number(left)}", f"as the filter counts it{by}"))
+    cards = "".join(
+        f"<div><dt>{escape(title)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>"
+        for title, value, note in facts
+    )
+    return (
+        f"<section><dl class='facts'>{cards}</dl>"
+        "<p class='head'>Head of the hash chain, to be kept elsewhere: "
+        f"<code>{escape(ledger.head)}</code></p></section>"
+    )
+
+
+def _side_by_side(report: Report) -> str:
+    scale = max([value for value in report.epsilons.values() if math.isfinite(value)], default=1.0) or 1.0
+    if report.budget is not None:
+        scale = max(scale, report.budget.epsilon)
+    rows = ""
+    for index, (name, value) in enumerate(report.epsilons.items()):
+        width = 100 * min(value, scale) / scale
+        best = "<small> smallest</small>" if index == 0 and len(report.epsilons) > 1 else ""
+        mark = ""
+        if report.budget is not None:
+            mark = f"<i style='left:{100 * report.budget.epsilon / scale:.2f}%'></i>"
+        rows += (
+            f"<tr><th scope='row'>{escape(NAMES.get(name, name))}{best}</th><td class='number'>{_number(value)}</td>"
+            f"<td class='bar'><div><span class='{escape(name)}' style='width:{width:.2f}%'></span>{mark}</div></td>"
+            "</tr>"
+        )
+    line = "" if report.budget is None else "The vertical line is the budget. "
+    return (
+        f"<section><h2>Accountants side by side</h2><p>ε at δ = {report.delta:g}. {line}"
+        "Each is a proved upper bound; they differ because each knows the releases by another measure.</p>"
+        f"<div class='scroll'><table><thead><tr><th>accountant</th><th class='number'>ε</th><th></th></tr>"
+        f"</thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _curve(total: Release, report: Report) -> str:
+    exponents = (-12.0, -2.0)
+    if report.delta > 0:
+        exponents = (min(-12.0, math.floor(math.log10(report.delta)) - 1), -2.0)
+    lines = []
+    for name in report.epsilons:
+        grid = np.linspace(*exponents, _FEW if name == _SLOW else _MANY)
+        values = [(float(x), float(epsilon(total, 10.0**x, accountant=cast(Accountant, name)))) for x in grid]
+        finite = [(x, value) for x, value in values if math.isfinite(value)]
+        if finite:
+            lines.append(Line(_SHORT.get(name, name), name, finite))
+    marks = []
+    if report.budget is not None and report.budget.delta > 0:
+        marks.append(Mark("budget", report.budget.epsilon, math.log10(report.budget.delta)))
+    ticks = range(math.ceil(exponents[0]), math.floor(exponents[1]) + 1)
+    every = max(1, math.ceil(len(ticks) / 6))
+    picture = line_chart(
+        lines,
+        title="ε against δ under every accountant",
+        x_ticks=[(float(x), f"1e{x}") for x in ticks if (x - ticks[-1]) % every == 0],
+        x_label="δ",
+        y_label="ε",
+        marks=marks,
+    )
+    point = " The point is the budget: curves below it meet it." if marks else ""
+    return (
+        f"<section><h2>ε against δ</h2><p>The whole price of what was recorded.{point}</p>"
+        f"<div class='scroll'>{picture}</div></section>"
+    )
+
+
+def _over_time(ledger: Ledger, report: Report) -> str:
+    quick = [name for name in report.epsilons if name != _SLOW]
+    name = quick[0] if quick else _SLOW
+    rows = ledger.rows()
+    shown = {round(x) for x in np.linspace(0, len(rows) - 1, _MANY if quick else _FEW)}
+    replay = Ledger()
+    points = []
+    for row in rows:
+        replay.spend(row.release, scope=row.scope)
+        if row.index in shown:
+            try:
+                value = float(epsilon(replay.total, report.delta, accountant=cast(Accountant, name)))
+            except UnsupportedRelease:
+                continue
+            if math.isfinite(value):
+                points.append(((row.time - rows[0].time).total_seconds(), value))
+    if not points:
+        return ""
+    points = [(0.0, 0.0), *points]
+    first, last = rows[0].time, rows[-1].time
+    ticks = _time_ticks(first, last)
+    marks = [] if report.budget is None else [Mark("budget", report.budget.epsilon)]
+    picture = line_chart(
+        [Line("spent", f"{name} solid", points, step=True)],
+        title="ε spent over time",
+        x_ticks=ticks,
+        x_label="time of recording (UTC)",
+        y_label="ε",
+        marks=marks,
+    )
+    return (
+        f"<section><h2>Spends over time</h2><p>ε of everything recorded up to each moment, at δ = {report.delta:g}, "
+        f"by {escape(NAMES.get(name, name))}.</p><div class='scroll'>{picture}</div></section>"
+    )
+
+
+def _dearest(report: Report) -> str:
+    if not report.dearest:
+        return "<section><h2>Dearest releases</h2><p>Nothing was recorded.</p></section>"
+    rows = "".join(
+        f"<tr><td class='number'>{index}</td><td>{escape(label) or '<span class=quiet>no label</span>'}</td>"
+        f"<td><code>{escape(release)}</code></td><td class='number'>{_number(alone)}</td></tr>"
+        for index, label, release, alone in report.dearest
+    )
+    return (
+        "<section><h2>Dearest releases</h2><p>By what each would cost alone; costs do not add up by plain addition.</p>"
+        "<div class='scroll'><table class='wide'><thead><tr><th class='number'>row</th><th>label</th><th>release</th>"
+        f"<th class='number'>ε alone</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+_READING = (
+    "<section><h2>How to read this</h2>"
+    "<p>ε bounds how much the output distribution can change with one unit of data, up to probability δ. Every "
+    "release counts from the moment it was reserved, also if it failed or its process died before anything left. "
+    "The smallest total above is a guarantee for a list of releases that was fixed in advance; for releases chosen in "
+    "the light of earlier ones the ledger’s filter vouches, which counts one measure that was fixed at the start, and "
+    "may therefore have less left than the totals suggest.</p>"
+    "<p>This page checks arithmetic and records. It cannot see whether the noise was drawn as described, whether "
+    "sensitivities were enforced, or whether something was released without being recorded.</p></section>"
+)
+
+
+# ---------------------------------------------------------------------------------------------- formatting
+
+
+def _number(value: float) -> str:
+    return f"{value:.6g}" if math.isfinite(value) else "∞"
+
+
+def _listed(counts: list[tuple[str, int]]) -> str:
+    return ", ".join(f"{count:,} {word}" for word, count in counts if count)
+
+
+def _period(times: list[datetime]) -> tuple[str, str]:
+    if not times:
+        return "nothing", ""
+    first, last = times[0], times[-1]
+    day = f"{first:%Y-%m-%d}"
+    if first.date() == last.date():
+        return day, f"{first:%H:%M:%S} to {last:%H:%M:%S} UTC"
+    return f"{(last - first).days + 1:,} days", f"{day} to {last:%Y-%m-%d}"
+
+
+def _time_ticks(first: datetime, last: datetime) -> list[tuple[float, str]]:
+    """Five moments between the first and the last, in the unit that tells them apart."""
+    span = last - first
+    form = "%Y-%m-%d" if span > timedelta(days=4) else "%m-%d %H:%M" if span > timedelta(days=1) else "%H:%M:%S"
+    if span < timedelta(seconds=4):
+        return [(0.0, f"{first:%H:%M:%S}"), (span.total_seconds(), f"+{span.total_seconds():.3g} s")]
+    moments = [span * step / 4 for step in range(5)]
+    return [(moment.total_seconds(), f"{first + moment:{form}}") for moment in moments]
+
+
+def _document(name: str, made: datetime, style: str, sentence: str, body: str) -> str:
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+        f"<title>Privacy audit of {escape(name)}</title><style>{_STYLE}</style></head><body><main>"
+        f"<header><h1>Privacy audit</h1><p class='quiet'><code>{escape(name)}</code>, "
+        f"audited {made:%Y-%m-%d %H:%M} UTC</p><p class='verdict {style}'>{escape(sentence)}</p></header>"
+        f"{body}</main></body></html>\n"
+    )
+
+
+_STYLE = """
+:root{color-scheme:light dark;--back:#fbfbf9;--card:#fff;--ink:#1d1f23;--quiet:#5d636e;--rule:#dcdedf;--grid:#e9eaea;
+--good:#0b6b45;--good-back:#e2f3ea;--bad:#a3211a;--bad-back:#fbe5e2;--open:#6b4d00;--open-back:#fbf0d2;
+--gdp:#0b63a8;--zcdp:#b5530a;--rdp:#0f7f6c;--pld:#8a3fa0;--pure:#5c5f66}
+@media (prefers-color-scheme:dark){:root{--back:#15171a;--card:#1d2024;--ink:#e7e8ea;--quiet:#a2a8b3;--rule:#363a41;
+--grid:#2a2d33;--good:#7ddcaf;--good-back:#12352a;--bad:#ff9d93;--bad-back:#431c1a;--open:#f0cd74;--open-back:#3a2f10;
+--gdp:#6cb4f2;--zcdp:#f2a35e;--rdp:#5ed1bb;--pld:#d59be8;--pure:#b4b8c0}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
+main{max-width:46rem;margin:0 auto;padding:2rem 1rem 4rem}
+h1{font-size:1.7rem;line-height:1.2;margin:0}
+h2{font-size:1.1rem;margin:0 0 .3rem}
+p{margin:.3rem 0 .8rem}
+section{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:1.1rem 1.25rem;margin:1rem 0}
+code{font:.86em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
+.quiet,small{color:var(--quiet)}
+.verdict{font-weight:600;padding:.7rem 1rem;border-radius:8px;margin:1rem 0}
+.verdict.good{color:var(--good);background:var(--good-back)}
+.verdict.bad{color:var(--bad);background:var(--bad-back)}
+.verdict.open{color:var(--open);background:var(--open-back)}
+ul.bad{color:var(--bad);margin:.3rem 0;padding-left:1.2rem}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(10.5rem,1fr));gap:1rem 1.5rem;margin:0}
+.facts dt{color:var(--quiet);font-size:.85rem}
+.facts dd{margin:0;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums}
+.facts small{display:block;font-size:.8rem;font-weight:400;line-height:1.35}
+.head{margin:1rem 0 0;font-size:.85rem;color:var(--quiet)}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;width:100%;font-size:.92rem}
+th,td{text-align:left;font-weight:400;padding:.4rem .7rem .4rem 0;vertical-align:top}
+th,td{border-bottom:1px solid var(--rule)}
+table.wide{min-width:34rem}
+thead th{color:var(--quiet);font-size:.82rem}
+tbody tr:last-child>*{border-bottom:0}
+.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+.bar{width:50%;padding:0 .5rem}
+.bar div{position:relative;padding:.65rem 0}
+.bar span{display:block;height:.8rem;border-radius:0 3px 3px 0;min-width:1px}
+.bar i{position:absolute;top:0;bottom:0;border-left:2px dashed var(--bad)}
+span.gdp{background:var(--gdp)}span.zcdp{background:var(--zcdp)}span.rdp{background:var(--rdp)}
+span.pld{background:var(--pld)}span.pure{background:var(--pure)}
+svg{display:block;width:100%;min-width:32rem;height:auto;margin-top:.4rem}
+svg text{font:13px system-ui,-apple-system,"Segoe UI",sans-serif;fill:var(--quiet)}
+svg .end{font-weight:600}
+.grid{stroke:var(--grid)}.axis{stroke:var(--quiet)}
+.budget{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:6 4}
+text.budget{stroke:none;fill:var(--bad)}
+.point{fill:var(--card);stroke:var(--bad);stroke-width:2.5}
+.line{fill:none;stroke:var(--ink);stroke-width:2;stroke-linejoin:round}
+.line.gdp{stroke:var(--gdp)}.line.zcdp{stroke:var(--zcdp);stroke-dasharray:9 3}
+.line.rdp{stroke:var(--rdp);stroke-dasharray:2 3}.line.pld{stroke:var(--pld);stroke-dasharray:12 3 2 3}
+.line.pure{stroke:var(--pure);stroke-dasharray:5 5}
+.line.solid{stroke-dasharray:none}
+.end.gdp{fill:var(--gdp)}.end.zcdp{fill:var(--zcdp)}.end.rdp{fill:var(--rdp)}
+.end.pld{fill:var(--pld)}.end.pure{fill:var(--pure)}
+@media print{body{background:#fff}section{break-inside:avoid}}
+"""

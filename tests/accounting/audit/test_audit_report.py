@@ -1,0 +1,157 @@
+"""The recomputation of a ledger: totals, order, verdict, and what it finds wrong."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from accounting import (
+    ApproxDP,
+    Budget,
+    Gaussian,
+    Laplace,
+    Ledger,
+    PureDP,
+    Release,
+    audit,
+    compare,
+    epsilon,
+    parallel,
+)
+
+
+@dataclass
+class Claims:
+    """Rows, and what somebody says of them."""
+
+    kept: list
+    budget: Budget | None = None
+    said: float = 0.0
+    simulation: bool = False
+
+    def rows(self):
+        return self.kept
+
+    def epsilon(self, delta=None):
+        return self.said
+
+
+@dataclass(frozen=True, repr=False)
+class Unheard(Release):
+    """A description that no accountant knows."""
+
+
+def ledger_of(*releases, budget=None, **spend):
+    ledger = Ledger(budget)
+    for number, release in enumerate(releases):
+        ledger.spend(release, label=f"release {number}", **spend)
+    return ledger
+
+
+def test_totals_are_those_of_the_composition():
+    releases = [Gaussian(4.0), Laplace(5.0), Gaussian(4.0), PureDP(0.1)]
+    report = audit.recompute(ledger_of(*releases), delta=1e-6)
+    assert report.epsilons == compare(sum(releases), 1e-6)
+    assert list(report.epsilons.values()) == sorted(report.epsilons.values())
+    assert (report.budget, report.rows, report.within_budget, report.problems) == (None, 4, None, [])
+
+
+def test_scopes_compose_in_parallel():
+    ledger = Ledger()
+    ledger.spend(Gaussian(4.0))
+    ledger.spend(Gaussian(2.0), scope="Bern")
+    ledger.spend(Gaussian(3.0), scope="Jena")
+    ledger.spend(Gaussian(3.0), scope="Jena")
+    report = audit.recompute(ledger, delta=1e-6)
+    total = Gaussian(4.0) + parallel(Gaussian(2.0), 2 * Gaussian(3.0))
+    assert min(report.epsilons.values()) == epsilon(total, 1e-6)
+    assert report.problems == []
+
+
+def test_ten_dearest_in_order():
+    ledger = ledger_of(*[Gaussian(float(z)) for z in (9, 3, 5, 3, 20, 8, 7, 6, 4, 10, 11, 12)])
+    report = audit.recompute(ledger, delta=1e-6)
+    assert [index for index, *_ in report.dearest] == [1, 3, 8, 2, 7, 6, 5, 0, 9, 10]
+    assert report.dearest[0] == (1, "release 1", "Gaussian(noise_multiplier=3.0)", epsilon(Gaussian(3.0), 1e-6))
+
+
+def test_within_and_beyond_the_budget():
+    ledger = ledger_of(Gaussian(8.0), Gaussian(8.0), budget=Budget(1.0, 1e-6))
+    report = audit.recompute(ledger)
+    assert (report.delta, report.within_budget, report.problems) == (1e-6, True, [])
+    # the same rows under a budget that would never have let them through
+    spent = epsilon(2 * Gaussian(8.0), 1e-6)
+    report = audit.recompute(Claims(ledger.rows(), budget=Budget(0.5, 1e-6), said=spent))
+    assert report.within_budget is False
+    assert report.problems == [f"the total ε={spent:.6g} at δ=1e-06 passes the budget 0.5"]
+
+
+def test_a_budget_spent_to_the_last_digit_is_kept():
+    ledger = ledger_of(*[PureDP(0.1)] * 10, budget=Budget(1.0, 0.0))
+    report = audit.recompute(ledger)
+    assert report.within_budget is True
+    assert report.epsilons["pure"] == 1.0
+    assert report.problems == []
+
+
+def test_the_verdict_is_at_the_budgets_delta():
+    ledger = ledger_of(Gaussian(8.0), Gaussian(8.0), budget=Budget(1.0, 1e-6))
+    report = audit.recompute(ledger, delta=1e-12)
+    assert report.delta == 1e-12
+    assert min(report.epsilons.values()) > 1.0
+    assert report.within_budget is True
+
+
+def test_simulation_is_marked():
+    assert audit.recompute(ledger_of(Gaussian(1.0)), delta=1e-6).simulation is False
+    assert audit.recompute(ledger_of(Gaussian(1.0), simulation=True), delta=1e-6).simulation is True
+
+
+def test_empty_ledger():
+    report = audit.recompute(Ledger(Budget(1.0, 1e-6)))
+    assert (report.rows, report.dearest, report.within_budget, report.problems) == (0, [], True, [])
+    assert set(report.epsilons.values()) == {0.0}
+
+
+def test_a_release_without_a_bound():
+    report = audit.recompute(ledger_of(Gaussian(1.0), Unheard()), delta=1e-6)
+    assert report.epsilons == {}
+    assert report.dearest[0][0] == 1
+    assert math.isinf(report.dearest[0][3])
+    assert report.problems[0] == "row 1 'release 1' has no finite ε at δ=1e-06: Unheard()"
+    assert report.problems[1].startswith("the rows have no total: ")
+
+
+def test_a_failure_probability_above_delta():
+    report = audit.recompute(ledger_of(ApproxDP(1.0, 1e-3)), delta=1e-6)
+    assert all(map(math.isinf, report.epsilons.values()))
+    assert "has no finite ε" in report.problems[0]
+
+
+def test_mixed_adjacencies():
+    rows = [
+        *ledger_of(Gaussian(9.0, adjacency="replace")).rows(),
+        *ledger_of(Gaussian(9.0, adjacency="add_remove")).rows(),
+    ]
+    report = audit.recompute(Claims(rows), delta=1e-6)
+    assert report.epsilons == {}
+    assert "different adjacencies" in report.problems[0]
+    report = audit.recompute(Claims(rows, budget=Budget(100.0, 1e-6, adjacency="replace")))
+    assert report.within_budget is False
+    assert report.problems[0] == "row 0 'release 0' counts 'add_remove' neighbours, the budget 'replace'"
+
+
+def test_a_ledger_that_says_less_than_its_rows():
+    full = epsilon(Gaussian(1.0), 1e-6)
+    report = audit.recompute(Claims(ledger_of(Gaussian(1.0)).rows(), budget=Budget(9.0, 1e-6), said=full / 2))
+    assert report.within_budget is True
+    assert report.problems == [f"the ledger says ε={full / 2:.6g} at δ=1e-06, its rows add up to {full:.6g}"]
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="delta must be given for a ledger without a budget"):
+        audit.recompute(Ledger())
+    with pytest.raises(ValueError, match="delta must lie in"):
+        audit.recompute(Ledger(), delta=1.5)

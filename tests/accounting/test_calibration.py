@@ -1,0 +1,138 @@
+"""The smallest noise: exact for Gaussians, never optimistic for anything."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    ZCDP,
+    AdjacencyMismatch,
+    ApproxDP,
+    Budget,
+    BudgetExceeded,
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    LocalShuffled,
+    NoisyMax,
+    PoissonSubsampled,
+    PureDP,
+    RandomizedResponse,
+    ShuffledBinomial,
+    TreeAggregation,
+    UnsupportedRelease,
+    calibrate,
+    delta,
+    epsilon,
+    parallel,
+)
+
+
+def test_reference_values():
+    # computed with mpmath at 40 digits
+    assert calibrate(Gaussian, Budget(1.0, 1e-6)) == pytest.approx(4.22467888932683528, rel=1e-12)
+    assert calibrate(Gaussian, Budget(10.0, 1e-6)) == pytest.approx(0.541086831818365981, rel=1e-12)
+    assert calibrate(lambda z: 100 * Gaussian(z), Budget(1.0, 1e-6)) == pytest.approx(42.2467888932683528, rel=1e-13)
+
+
+DESCRIPTIONS = {
+    "gaussians": lambda z: 100 * Gaussian(z),
+    "tree": lambda z: TreeAggregation(z, 1000) + Gaussian(2 * z),
+    "parallel": lambda z: parallel(3 * Gaussian(z), Gaussian(z / 2)),
+    "discrete": lambda z: 10 * DiscreteGaussian(z),
+    "gumbel": lambda z: 20 * NoisyMax(1 / z),
+    "one laplace": Laplace,
+    "local": lambda z: RandomizedResponse(1 / z, 10),
+    "mixed": lambda z: DiscreteGaussian(z) + NoisyMax(1 / z) + ZCDP(1e-6),
+    "shuffled": lambda z: LocalShuffled(1 / z, 500),
+    "with failures": lambda z: Gaussian(z) + ApproxDP(0.01, 1e-9),
+}
+
+
+@pytest.mark.parametrize("name", DESCRIPTIONS)
+@settings(max_examples=6, deadline=None)
+@given(log_eps=st.floats(-1, 1), log_delta=st.floats(-8, -2))
+def test_it_meets_the_budget_and_a_little_less_noise_does_not(name, log_eps, log_delta):
+    make, budget = DESCRIPTIONS[name], Budget(10**log_eps, 10**log_delta)
+    z = calibrate(make, budget)
+    assert delta(make(z), budget.epsilon) <= budget.delta
+    assert delta(make(z * (1 - 1e-9)), budget.epsilon) > budget.delta
+
+
+@pytest.mark.parametrize("eps", [1e-3, 0.1, 1.0, 30.0])
+@pytest.mark.parametrize("level", [1e-12, 1e-5, 0.1])
+def test_calibrated_gaussians_pass_both_ways_of_asking(eps, level):
+    total = 7 * Gaussian(calibrate(lambda z: 7 * Gaussian(z), Budget(eps, level)))
+    assert epsilon(total, level) <= eps
+    assert delta(total, eps) <= level
+
+
+@pytest.mark.parametrize("make", [lambda z: 10 * Laplace(z), lambda z: Laplace(z) + 3 * NoisyMax(1 / z)])
+def test_discretised_totals_are_met_too(make):
+    budget = Budget(2.0, 1e-5)
+    z = calibrate(make, budget)
+    assert delta(make(z), 2.0) <= 1e-5
+    assert delta(make(z * (1 - 1e-6)), 2.0) > 1e-5
+    assert z < calibrate(make, budget, accountant="rdp")
+
+
+def test_a_named_accountant_is_used():
+    budget = Budget(1.0, 1e-5, adjacency="add_remove")
+    z = calibrate(lambda z: 1000 * PoissonSubsampled(Gaussian(z), 0.01), budget, accountant="rdp")
+    total = 1000 * PoissonSubsampled(Gaussian(z), 0.01)
+    assert epsilon(total, 1e-5, accountant="rdp") == pytest.approx(1.0, rel=1e-9)
+    assert calibrate(Gaussian, Budget(1.0, 1e-5), accountant="zcdp") > calibrate(Gaussian, Budget(1.0, 1e-5))
+
+
+def test_binomial_noise_is_calibrated_by_its_number_of_trials():
+    z = calibrate(lambda z: ShuffledBinomial(math.ceil(1000 * z * z), 10.0, 3), Budget(1.0, 1e-5))
+    assert epsilon(ShuffledBinomial(math.ceil(1000 * z * z), 10.0, 3), 1e-5) <= 1.0
+    assert epsilon(ShuffledBinomial(math.ceil(1000 * z * z) - 1, 10.0, 3), 1e-5) > 1.0
+
+
+def test_pure_budgets():
+    assert calibrate(lambda z: 4 * Laplace(z), Budget(2.0, 0.0)) == pytest.approx(2.0, rel=1e-9)
+    with pytest.raises(BudgetExceeded, match="no noise multiplier up to 1e18 meets Budget"):
+        calibrate(Gaussian, Budget(1.0, 0.0))
+
+
+def test_a_bracket_far_off_is_widened():
+    budget = Budget(1e-3, 1e-9)
+    assert calibrate(Gaussian, budget, bracket=(1e-3, 1e-2)) == pytest.approx(calibrate(Gaussian, budget), rel=1e-12)
+    assert calibrate(Gaussian, budget, bracket=(1e9, 1e10)) == pytest.approx(calibrate(Gaussian, budget), rel=1e-12)
+
+
+def test_a_budget_that_any_noise_meets():
+    assert calibrate(lambda z: PureDP(1e-3) + ZCDP(1e-9 / z), Budget(1.0, 1e-2)) <= 1e-8
+
+
+def test_no_noise_is_enough_for_a_fixed_part_that_costs_more():
+    with pytest.raises(BudgetExceeded, match=r"no noise multiplier up to 1e18 meets Budget\(epsilon=1.0"):
+        calibrate(lambda z: Gaussian(z) + PureDP(5.0), Budget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("bracket", "message"),
+    [
+        ((2.0, 1.0), r"bracket must be increasing, got bracket=\(2.0, 1.0\)"),
+        ((0.0, 1.0), "bracket must be positive and finite, got bracket=0.0"),
+        ((1.0, math.nan), "bracket must be a number, got bracket=nan"),
+    ],
+)
+def test_bad_brackets_are_refused(bracket, message):
+    with pytest.raises(ValueError, match=message):
+        calibrate(Gaussian, Budget(1.0, 1e-6), bracket=bracket)
+
+
+def test_adjacencies_must_agree():
+    with pytest.raises(AdjacencyMismatch, match=r"the budget counts 'replace' neighbours .* 'add_remove'"):
+        calibrate(lambda z: PoissonSubsampled(Gaussian(z), 0.1), Budget(1.0, 1e-6))
+
+
+def test_what_no_accountant_knows_is_refused():
+    with pytest.raises(UnsupportedRelease, match="GDP accountant has no bound for"):
+        calibrate(
+            lambda z: PoissonSubsampled(Gaussian(z) + Laplace(1.0), 0.1), Budget(1.0, 1e-6, adjacency="add_remove")
+        )

@@ -1,0 +1,74 @@
+"""A process that spends from a shared ledger is killed again and again: what it released was always recorded."""
+
+import os
+import random
+import signal
+import time
+
+from accounting import Gaussian, Ledger
+
+KILLS, KILLS_PER_FILE = 208, 13
+
+
+def spend_until_killed(path, released, name):
+    """Record, then release (append a line to a file that the ledger knows nothing of), then commit; for ever."""
+    descriptor = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    ledger = Ledger.open(path)
+    for count in range(10**9):
+        label = f"{name}.{count}"
+        row = ledger.spend(Gaussian(1.0 + count), label=label)
+        os.write(descriptor, f"{label}\n".encode())
+        ledger.commit(row)
+
+
+def start(*arguments):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            spend_until_killed(*arguments)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def wait_for_more(released, lines):
+    """Until the file has some more lines."""
+    before = released.read_bytes().count(b"\n") if released.exists() else 0
+    deadline = time.monotonic() + 10
+    while not released.exists() or released.read_bytes().count(b"\n") < before + lines:
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def test_a_killed_process_never_released_more_than_it_recorded(tmp_path):
+    generator = random.Random(0)
+    recorded = reserved = killed = 0
+    for kill in range(KILLS):
+        file = kill // KILLS_PER_FILE
+        killed = killed if kill % KILLS_PER_FILE else 0
+        path, released = tmp_path / f"{file}.ledger", tmp_path / f"{file}.released"
+        # every third time a second process spends beside the one that is killed, and is killed after it
+        children = [start(path, released, f"{kill}{side}") for side in ("a", "b")[: 2 if kill % 3 == 0 else 1]]
+        for child in children:
+            if generator.random() < 0.5:  # anywhere, the opening of the ledger included
+                time.sleep(generator.uniform(0.0, 0.012))
+            else:  # in the midst of spending, however slow the machine
+                wait_for_more(released, lines=generator.randrange(1, 4))
+                time.sleep(generator.uniform(0.0, 0.002))
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        with Ledger.open(path) as ledger:  # which verifies the chain
+            rows = ledger.rows()
+        labels = {row.label for row in rows}
+        assert len(labels) == len(rows)
+        lines = released.read_text().splitlines() if released.exists() else []
+        assert set(lines) <= labels
+        killed += len(children)
+        assert len(rows) - len(lines) <= killed  # each death costs at most the one release that it interrupted
+        assert {row.label for row in rows if row.outcome == "released"} <= set(lines)
+        recorded += len(rows)
+        reserved += sum(row.outcome == "reserved" for row in rows)
+    # there was something to lose, and kills did fall between the steps
+    assert recorded > KILLS
+    assert reserved > 0

@@ -1,0 +1,233 @@
+"""The privacy-loss-distribution accountant: never below the exact value, and close to it."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    ZCDP,
+    Gaussian,
+    Laplace,
+    LocalShuffled,
+    NoisyMax,
+    PoissonSubsampled,
+    PureDP,
+    RandomizedResponse,
+    TreeAggregation,
+    UnsupportedRelease,
+    compare,
+    delta,
+    epsilon,
+    parallel,
+)
+from accounting.pld import is_quick
+
+
+def pld_delta(release, eps):
+    return float(delta(release, eps, accountant="pld"))
+
+
+def pld_epsilon(release, level):
+    return float(epsilon(release, level, accountant="pld"))
+
+
+# ------------------------------------------------------------------------------------------------ reference values
+
+
+def test_reference_values():
+    assert delta(Laplace(2.0), 0.25) == pytest.approx(0.117503097415404597, rel=1e-12)  # mpmath at 40 digits
+    # by peers' discretised accountants, from below and above
+    assert 30.48293 <= pld_epsilon(100 * Laplace(2.0), 1e-6) <= 30.48373
+    assert 6.1863847 <= pld_epsilon(10_000 * PoissonSubsampled(Gaussian(1.0), 0.01), 1e-5) <= 6.1890404
+
+
+def test_gaussians_are_exact():
+    total = 1000 * Gaussian(2.0) + TreeAggregation(5.0, 1023)
+    assert pld_epsilon(total, 1e-6) == pytest.approx(epsilon(total, 1e-6, accountant="gdp"), rel=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ single releases
+
+
+def hockey_stick(P, Q, eps):
+    """∫(p − e^ε q)₊ of two densities that cross once, by quadrature with 40 digits."""
+    with mpmath.workdps(40):
+        crossing = mpmath.findroot(lambda x: mpmath.log(P(x)) - mpmath.log(Q(x)) - eps, (mpmath.mpf(-3), 3), "anderson")
+        return mpmath.quad(lambda x: P(x) - mpmath.exp(eps) * Q(x), [crossing, crossing + 2, 20, mpmath.inf])
+
+
+@pytest.mark.parametrize(("q", "z", "eps"), [(0.2, 1.0, 0.1), (0.01, 0.7, 0.5), (0.5, 2.0, 0.3)])
+def test_a_sample_costs_the_worse_of_its_two_directions(q, z, eps):
+    with mpmath.workdps(40):
+
+        def absent(x):
+            return mpmath.npdf(x, 0, z)
+
+        def present(x):
+            return (1 - mpmath.mpf(q)) * absent(x) + mpmath.mpf(q) * mpmath.npdf(x, 1, z)
+
+        removal = hockey_stick(present, absent, eps)
+        addition = hockey_stick(lambda x: absent(-x), lambda x: present(-x), eps) if eps < -math.log1p(-q) else 0
+        exact = max(removal, addition)
+    found = pld_delta(PoissonSubsampled(Gaussian(z), q), eps)
+    assert exact * (1 - mpmath.mpf("1e-25")) <= found <= exact * (1 + mpmath.mpf("1e-10"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(log_eps0=st.floats(-3, 0.7), share=st.floats(0, 0.999), log_level=st.floats(-280, -1))
+def test_delta_inverts_epsilon_for_single_releases(log_eps0, share, log_level):
+    eps0, level = 10**log_eps0, 10**log_level
+    for release in (Laplace(1 / eps0), NoisyMax(eps0), RandomizedResponse(eps0, 5), PureDP(eps0)):
+        assert pld_epsilon(release, level) <= eps0 * (1 + 1e-12)
+        value = pld_delta(release, share * eps0)
+        assert 0 < value < 1
+        assert pld_epsilon(release, value) == pytest.approx(share * eps0, rel=1e-6, abs=1e-9 * eps0)
+
+
+@pytest.mark.parametrize("eps0", [0.1, 1.0, 6.0])
+def test_gumbel_noise_costs_as_much_as_its_worst_offset(eps0):
+    for eps in np.array([0.0, 0.3, 0.9]) * eps0:
+        w = np.linspace(-8 - 3 * eps0, 8, 200_001)  # log-odds of the two coins: w and w + ε₀
+        p, q = 1 / (1 + np.exp(-w - eps0)), 1 / (1 + np.exp(-w))
+        worst = np.max(np.maximum(p - np.exp(eps) * q, 0) + np.maximum((1 - p) - np.exp(eps) * (1 - q), 0))
+        assert worst <= pld_delta(NoisyMax(eps0), eps) * (1 + 1e-12)
+        assert worst == pytest.approx(pld_delta(NoisyMax(eps0), eps), rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------------- composition
+
+
+def exact_coins(eps, k, at):
+    """δ of k pure ε-DP releases: the loss is ε(2j − k) with j binomial."""
+    p = mpmath.exp(eps) / (1 + mpmath.exp(eps))
+    terms = (
+        mpmath.binomial(k, j) * p**j * (1 - p) ** (k - j) * max(mpmath.mpf(0), 1 - mpmath.exp(at - (2 * j - k) * eps))
+        for j in range(k + 1)
+    )
+    return mpmath.fsum(terms)
+
+
+@pytest.mark.parametrize(("eps", "k"), [(1.0, 50), (0.1, 200), (0.01, 3), (50.0, 3)])
+@pytest.mark.parametrize("level", [0.1, 1e-5, 1e-50])
+def test_composed_pure_dp_against_the_binomial_sum(eps, k, level):
+    with mpmath.workdps(80):
+        found = pld_epsilon(k * PureDP(eps), level)
+        assert exact_coins(mpmath.mpf(eps), k, mpmath.mpf(found)) <= level
+        assert found == 0 or exact_coins(mpmath.mpf(eps), k, mpmath.mpf(found) * (1 - mpmath.mpf("1e-4"))) > level
+        at = 0.9 * found
+        exact = exact_coins(mpmath.mpf(eps), k, mpmath.mpf(at))
+        assert exact <= pld_delta(k * PureDP(eps), at) <= exact * (1 + mpmath.mpf("1e-4"))
+
+
+@pytest.mark.parametrize("theta", [0.05, 1.0, 5.0])
+@pytest.mark.parametrize("share", [0.1, 0.6, 0.95])
+def test_two_laplace_releases_against_a_quadrature(theta, share):
+    at = share * 2 * theta
+    with mpmath.workdps(30):
+        # given the first loss ℓ, with its atoms, δ of the second is 1 − e^((at − ℓ − θ)/2) where that is positive
+        first = max(mpmath.mpf(-theta), mpmath.mpf(at) - theta)
+
+        def second(loss):
+            return -mpmath.expm1((at - loss - theta) / 2)
+
+        density = mpmath.quad(lambda x: mpmath.exp((x - theta) / 2) / 4 * second(x), [first, theta])
+        exact = density + second(mpmath.mpf(theta)) / 2
+    found = pld_delta(2 * Laplace(1 / theta), at)
+    assert exact <= found <= exact * (1 + mpmath.mpf("1e-4"))
+
+
+@settings(max_examples=8, deadline=None)
+@given(log_z=st.floats(-0.3, 1), count=st.integers(2, 200), log_level=st.floats(-60, -2))
+def test_a_gaussian_composed_on_the_grid_is_close_to_the_exact_one(log_z, count, log_level):
+    # half of the μ² comes with a release that costs nothing, so that the grid is used
+    total = count * Gaussian(10**log_z) + PureDP(1e-9)
+    exact = epsilon(count * Gaussian(10**log_z), 10**log_level, accountant="gdp")
+    assert exact <= pld_epsilon(total, 10**log_level) <= exact * (1 + 3e-4) + 1e-8
+
+
+def test_epsilon_and_delta_agree_and_are_monotone():
+    total = 5 * PoissonSubsampled(Laplace(0.8), 0.3) + 4 * Laplace(3.0)
+    levels = [1e-2, 1e-6, 1e-15]
+    found = [pld_epsilon(total, level) for level in levels]
+    assert found == sorted(found)
+    assert [pld_delta(total, eps) for eps in found] == pytest.approx(levels, rel=2e-3)
+    assert pld_epsilon(2 * total, 1e-6) > found[1]
+
+
+def test_it_is_the_smallest_of_all_that_apply():
+    for total in (
+        100 * Laplace(2.0),
+        20 * RandomizedResponse(0.5, 10),
+        500 * PoissonSubsampled(Gaussian(1.0), 0.02),
+        5 * PoissonSubsampled(Laplace(1.0), 0.1),
+        3 * LocalShuffled(1.0, 2000),
+        2 * Laplace(1.0) + Gaussian(3.0) + NoisyMax(1.0, noise="exponential"),
+    ):
+        bounds = compare(total, 1e-6)
+        assert min(bounds, key=bounds.get) == "pld"
+        assert epsilon(total, 1e-6).accountant == "pld"
+
+
+def test_offsets_that_follow_epsilon_are_not_the_tightest_under_composition():
+    # the worst offset of Gumbel noise differs from one ε to the next, but is the same for all orders of one release
+    bounds = compare(20 * NoisyMax(0.3), 1e-6)
+    assert bounds["rdp"] < bounds["pld"] < bounds["gdp"]
+    assert epsilon(20 * NoisyMax(0.3), 1e-6) == bounds["rdp"]
+
+
+def test_a_large_epsilon_and_a_small_delta_stay_finite():
+    assert 1e3 < pld_epsilon(2 * Laplace(1 / 600), 1e-15) <= 1200 * (1 + 1e-4)
+    assert math.isfinite(pld_epsilon(100 * Laplace(2.0), 1e-300))
+    assert pld_epsilon(3 * PoissonSubsampled(Gaussian(0.05), 0.5), 1e-15) > 300
+
+
+def test_losses_add_like_their_laws():
+    # k-ary randomized response composed twice, by brute force over pairs of outcomes
+    eps0, k = 0.7, 4
+    low = 1 / (math.exp(eps0) + k - 1)
+    P = np.array([math.exp(eps0) * low, low, low, low])
+    P2, Q2 = np.outer(P, P), np.outer(np.roll(P, 1), np.roll(P, 1))
+    for eps in (0.0, 0.35, 0.9, 1.3):
+        exact = np.maximum(P2 - math.exp(eps) * Q2, 0).sum()
+        assert exact <= pld_delta(2 * RandomizedResponse(eps0, k), eps) <= exact * (1 + 1e-4)
+
+
+# ------------------------------------------------------------------------------------------ branches and the unknown
+
+
+def test_a_unit_meets_the_worst_branch():
+    a, b = Laplace(1.0), NoisyMax(1.2)
+    branches = [pld_epsilon(a + PureDP(0.1), 1e-5), pld_epsilon(b + PureDP(0.1), 1e-5)]
+    assert pld_epsilon(parallel(a, b) + PureDP(0.1), 1e-5) == max(branches)
+    twice = [pld_delta(some, 2.0) for some in (2 * a, a + b, 2 * b)]
+    assert pld_delta(2 * parallel(a, b), 2.0) == max(twice)
+
+
+@pytest.mark.parametrize(
+    "release",
+    [ZCDP(0.1), Laplace(1.0) + ZCDP(0.1), PoissonSubsampled(Laplace(1.0) + PureDP(1.0), 0.1)],
+    ids=repr,
+)
+def test_the_unknown_is_refused_by_name(release):
+    with pytest.raises(UnsupportedRelease, match="the PLD accountant has no bound for"):
+        epsilon(release, 1e-5, accountant="pld")
+
+
+def test_too_many_branches_are_refused():
+    many = 10 * parallel(*(Laplace(float(z)) for z in range(1, 9)))
+    with pytest.raises(UnsupportedRelease, match="PLD accountant cannot try every branch"):
+        epsilon(many, 1e-5, accountant="pld")
+    assert not is_quick(many)
+    assert epsilon(many, 1e-5).accountant != "pld"
+
+
+def test_it_is_tried_by_default_only_where_it_is_quick():
+    many = sum(Laplace(1.0 + z) for z in range(10))
+    assert not is_quick(many)
+    assert is_quick(100 * Laplace(1.0) + 3 * NoisyMax(1.0))
+    assert epsilon(many, 1e-5).accountant == "rdp"
+    assert compare(many, 1e-5)["pld"] < epsilon(many, 1e-5)

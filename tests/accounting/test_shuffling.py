@@ -1,0 +1,288 @@
+"""Shuffled messages of a local randomizer, and shuffled counts under binomial noise."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    Budget,
+    Gaussian,
+    LocalShuffled,
+    PureDP,
+    ShuffledBinomial,
+    calibrate,
+    delta,
+    epsilon,
+)
+from accounting.releases import split_failures
+from accounting.shuffled_binomial import central_rdp, log_survival
+from accounting.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
+
+# ------------------------------------------------------------------------------------------------- single messages
+
+
+@pytest.mark.parametrize(
+    ("users", "at_least", "best_known", "clones"),
+    [
+        (1000, 0.126614480961, 0.148670732975, 0.1824123478),
+        (10_000, 0.035658815298, 0.0432064831257, 0.0530053172),
+    ],
+)
+def test_reference_values(users, at_least, best_known, clones):
+    # at ε₀ = 1, δ = 1e-6: a lower bound, a variation-ratio bound rounded up, the clones of Feldman et al. (2021)
+    found = epsilon(LocalShuffled(1.0, users), 1e-6)
+    assert at_least < found < clones
+    assert found <= best_known
+    assert found == pytest.approx(best_known, rel=1e-5)
+
+
+def views(users: int, messages: list[list[float]]) -> dict[tuple[int, ...], float]:
+    """The law of the multiset of messages, as counts per message, given every user's law."""
+    law = {(0,) * len(messages[0]): 1.0}
+    for user in messages:
+        following: dict[tuple[int, ...], float] = {}
+        for counts, mass in law.items():
+            for i, share in enumerate(user):
+                seen = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+                following[seen] = following.get(seen, 0.0) + mass * share
+        law = following
+    return law
+
+
+def hockey_stick(P, Q, eps):
+    return math.fsum(max(0.0, P.get(view, 0.0) - math.exp(eps) * Q.get(view, 0.0)) for view in {*P, *Q})
+
+
+@pytest.mark.parametrize("eps0", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("users", [1, 2, 5, 12])
+def test_the_curve_is_that_of_the_pair(eps0, users):
+    lie = 1 / (math.exp(eps0) + 1)
+    others = [[lie, lie, 1 - 2 * lie]] * (users - 1)
+    P, Q = views(users, [[1 - lie, lie, 0.0], *others]), views(users, [[lie, 1 - lie, 0.0], *others])
+    for share in (0.0, 0.1, 0.5, 0.9):
+        exact = hockey_stick(P, Q, share * eps0)
+        assert exact * (1 - 1e-9) <= shuffled_delta(eps0, users, share * eps0) <= exact * (1 + 1e-9) + 1e-30
+
+
+@pytest.mark.parametrize("eps0", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("users", [2, 4, 8])
+def test_no_extremal_randomizer_is_less_private(eps0, users):
+    e = math.exp(eps0)
+    worst = {share: shuffled_delta(eps0, users, share * eps0) * (1 + 1e-9) for share in (0.05, 0.3, 0.8)}
+    laws = []
+    # k-ary randomized response, the others telling either truth or a third one
+    for k in (2, 3, 6):
+        rr = (np.ones((k, k)) + (e - 1) * np.eye(k)) / (e + k - 1)
+        laws += [(rr[0], rr[1], rr[i]) for i in range(min(k, 3))]
+    # outcomes that are likely under both inputs of the one user and rare under all others
+    for h in np.linspace(0, 1 / (e + 1), 4):
+        a = (1 - (e + 1) * h) / (e + 2)
+        laws.append(([e * a, a, e * h, a + h], [a, e * a, e * h, a + h], [a, a, h, e * (a + h)]))
+    for one, other, rest in laws:
+        others = [list(rest)] * (users - 1)
+        P, Q = views(users, [list(one), *others]), views(users, [list(other), *others])
+        for share, bound in worst.items():
+            assert hockey_stick(P, Q, share * eps0) <= bound
+
+
+@settings(max_examples=25, deadline=None)
+@given(log_eps0=st.floats(-3, 1.2), log_users=st.floats(0, 5), log_level=st.floats(-15, -2))
+def test_epsilon_inverts_delta_and_shuffling_never_hurts(log_eps0, log_users, log_level):
+    eps0, users, level = 10**log_eps0, int(10**log_users), 10**log_level
+    found = shuffled_epsilon(eps0, users, level)
+    assert 0 <= found <= eps0
+    if found > 0:
+        assert shuffled_delta(eps0, users, found) <= level
+        assert shuffled_delta(eps0, users, found * (1 - 1e-7)) > level * (1 - 1e-9)
+    assert shuffled_epsilon(eps0, 3 * users, level) <= found * (1 + 1e-9)
+    assert shuffled_epsilon(eps0 * 1.1, users, level) >= found
+    assert found <= epsilon(PureDP(eps0), level) * (1 + 1e-9)
+
+
+@settings(max_examples=15, deadline=None)
+@given(log_eps=st.floats(-2, 0.5), users=st.integers(1, 100_000), log_level=st.floats(-10, -3))
+def test_the_largest_local_epsilon(log_eps, users, log_level):
+    eps, level = 10**log_eps, 10**log_level
+    eps0 = local_epsilon(users, eps, level)
+    assert eps0 >= eps
+    assert shuffled_delta(eps0, users, eps) <= level
+    if eps0 < 500:
+        assert shuffled_delta(eps0 * (1 + 1e-6), users, eps) > level
+
+
+def test_calibration_finds_the_same_local_epsilon():
+    z = calibrate(lambda z: LocalShuffled(1 / z, 5000), Budget(0.3, 1e-6))
+    assert 1 / z == pytest.approx(local_epsilon(5000, 0.3, 1e-6), rel=1e-8)
+
+
+def test_several_rounds_cost_less_than_their_sum():
+    one, ten = (epsilon(n * LocalShuffled(1.0, 2000), 1e-6) for n in (1, 10))
+    assert one < ten < 10 * one
+    assert ten <= epsilon(10 * LocalShuffled(1.0, 2000), 1e-6, accountant="rdp")
+
+
+def test_a_billion_users():
+    assert 5e-5 < shuffled_epsilon(1.0, 10**9, 1e-6) < 1e-4
+    assert shuffled_delta(1.0, 10**12, 1e-4) == shuffled_delta(1.0, 10**9, 1e-4)
+
+
+def test_edges_of_single_messages():
+    assert shuffled_epsilon(2.0, 100, 0.0) == 2.0
+    assert shuffled_delta(2.0, 100, 2.0) == 0.0
+    assert shuffled_epsilon(1e-3, 100, 0.4) == 0.0
+    assert local_epsilon(1000, 0.5, 0.0) == 0.5
+    with pytest.raises(ValueError, match="users must be at least 1, got users=0"):
+        LocalShuffled(1.0, 0)
+    with pytest.raises(ValueError, match=r"epsilon must be positive and finite, got epsilon=-1\.0"):
+        LocalShuffled(-1.0, 10)
+    with pytest.raises(ValueError, match=r"local_epsilon must be positive and finite, got local_epsilon=0\.0"):
+        shuffled_delta(0.0, 10, 0.1)
+
+
+# -------------------------------------------------------------------------------------------------- binomial counts
+
+
+def pmf(trials: int) -> np.ndarray:
+    with mpmath.workdps(30):
+        return np.array([float(mpmath.binomial(trials, k) / mpmath.mpf(2) ** trials) for k in range(trials + 1)])
+
+
+def shifted(trials: int, shifts: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The laws of the counts before and after the shift, over all outcomes of either."""
+    P = Q = np.ones(1)
+    one = pmf(trials)
+    for v in shifts:
+        P = np.multiply.outer(P, np.pad(one, (0, v))).ravel()
+        Q = np.multiply.outer(Q, np.pad(one, (v, 0))).ravel()
+    return P, Q
+
+
+@pytest.mark.parametrize(
+    ("trials", "norm", "coordinates"),
+    [(30, 2.0, 1), (100, 3.0, 2), (101, math.sqrt(2), 2), (400, 5.0, 1), (60, 2.5, 2)],
+)
+def test_no_integer_shift_is_dearer(trials, norm, coordinates):
+    release = ShuffledBinomial(trials, norm, coordinates)
+    largest = int(norm)
+    for shifts in itertools.product(range(largest + 1), repeat=coordinates):
+        if not 0 < sum(v * v for v in shifts) <= norm**2 + 1e-9:
+            continue
+        P, Q = shifted(trials, shifts)
+        for eps in (0.2, 1.0, 3.0):
+            exact = max(np.maximum(P - math.exp(eps) * Q, 0).sum(), np.maximum(Q - math.exp(eps) * P, 0).sum())
+            assert exact <= delta(release, eps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", [1.0, 3.0, 6.0])
+def test_no_integer_shift_of_two_thousand_trials_is_dearer(norm):
+    release, bounds = ShuffledBinomial(2000, norm, 2), {}
+    for shifts in itertools.product(range(int(norm) + 1), repeat=2):
+        if 0 < sum(v * v for v in shifts) <= norm**2:
+            P, Q = shifted(2000, shifts)
+            for eps in (0.1, 0.5, 2.0):
+                exact = np.maximum(P - math.exp(eps) * Q, 0).sum()
+                assert exact <= bounds.setdefault(eps, delta(release, eps))
+
+
+@pytest.mark.parametrize(("trials", "shift"), [(50, 1), (50, 4), (120, 3)])
+@pytest.mark.parametrize("alpha", [1.5, 2.0, 7.3])
+def test_the_curve_on_the_window_is_exact_for_one_count(trials, shift, alpha):
+    survival = math.exp(log_survival(trials, shift, 1))
+    one = pmf(trials)
+    outside = one[: int(np.argmax(np.cumsum(one) > (1 - survival) * 0.999)) + 1].sum()
+    assert outside == pytest.approx(1 - survival, rel=1e-6)  # all is kept of so few trials but the ends
+    p, q = one[shift:], one[:-shift]
+    moment = np.sum(p**alpha * q ** (1 - alpha)) / p.sum()
+    exact = math.log(moment) / (alpha - 1)
+    assert central_rdp(trials, shift, 1, np.array([alpha]))[0] == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("trials", "norm"), [(20_000, 5.0), (20_000, 80.0), (50_000, 80.0), (10**6, 300.0), (10**9, 4e3)]
+)
+def test_many_trials_cost_like_the_gaussian_of_the_same_variance(trials, norm):
+    orders = np.array([1.5, 2.0, 4.0, 8.0])
+    gaussian = orders * norm**2 / (2 * trials / 4)
+    curve = central_rdp(trials, norm, 6, orders)
+    assert np.all(curve >= gaussian * 0.999)
+    assert np.all(curve <= gaussian * 1.02)
+    equivalent = Gaussian(math.sqrt(trials) / 2 / norm)
+    found = epsilon(ShuffledBinomial(trials, norm, 6), 1e-6, accountant="rdp")
+    assert found <= epsilon(equivalent, 1e-6, accountant="zcdp") * 1.02
+
+
+@settings(max_examples=20, deadline=None)
+@given(trials=st.integers(300, 3000), norm=st.floats(1, 8), coordinates=st.integers(1, 20))
+def test_more_noise_and_smaller_shifts_cost_less(trials, norm, coordinates):
+    found = epsilon(ShuffledBinomial(trials, norm, coordinates), 1e-5)
+    assert epsilon(ShuffledBinomial(2 * trials, norm, coordinates), 1e-5) <= found * (1 + 1e-6)
+    assert epsilon(ShuffledBinomial(trials, norm + 1, coordinates), 1e-5) >= found * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.5])
+@pytest.mark.parametrize("shift", [0.4, 1.0, 2.7])
+def test_no_shift_of_a_rounded_count_is_dearer(fraction, shift):
+    trials = 300
+    release = ShuffledBinomial(trials, shift, 1, rounded=True)
+
+    def rounded(a):
+        whole, part = int(a), a - int(a)
+        law = np.zeros(trials + 8)
+        for start, weight in ((whole, 1 - part), (whole + 1, part)):
+            law[start : start + trials + 1] += weight * pmf(trials)
+        return law
+
+    P, Q = rounded(fraction), rounded(fraction + shift)
+    for eps in (0.01, 0.1, 0.5):
+        for one, other in ((P, Q), (Q, P)):
+            assert np.maximum(one - math.exp(eps) * other, 0).sum() <= delta(release, eps)
+
+
+def test_binomial_noise_is_nearly_gaussian():
+    # the trade-off of a count against its shift is that of a Gaussian to a part in a thousand
+    for rounded in (False, True):
+        found = epsilon(ShuffledBinomial(10**6, 300.0, 6, rounded=rounded), 1e-6)
+        exact = epsilon(Gaussian(math.sqrt(10**6) / 2 / 300.0), 1e-6)
+        assert exact * 0.999 <= found <= exact * 1.005
+        assert found.accountant == "gdp"
+
+
+def test_failures_of_the_window():
+    log_s, rest = split_failures(3 * ShuffledBinomial(40, 3.0, 2))
+    # of 40 flips fewer than 3 come up heads; two counts move, three times
+    ends = sum(math.comb(40, k) for k in range(3)) / 2.0**40
+    assert log_s == pytest.approx(6 * math.log1p(-ends), rel=1e-6)
+    assert "CentralShuffledBinomial" in repr(rest)
+    assert math.expm1(split_failures(ShuffledBinomial(20_000, 80.0, 6))[0]) > -1e-38
+
+
+def test_edges_of_counts():
+    assert epsilon(ShuffledBinomial(100, 0.9, 3), 1e-6) == 0.0  # no integer vector is that short
+    assert epsilon(ShuffledBinomial(4, 5.0, 1), 1e-6) == math.inf  # the supports do not meet
+    # a norm of √50 that was rounded down still allows a shift of (7, 1)
+    low, exact = math.nextafter(math.sqrt(50), 0), math.sqrt(50)
+    for accountant in ("gdp", "rdp"):
+        bound = epsilon(ShuffledBinomial(900, exact, 2), 1e-6, accountant=accountant)
+        assert epsilon(ShuffledBinomial(900, low, 2), 1e-6, accountant=accountant) == pytest.approx(bound, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0, 1.0, 1), "trials must be at least 1, got trials=0"),
+        ((10, 0.0, 1), "shift_norm must be positive and finite, got shift_norm=0.0"),
+        ((10, math.nan, 1), "shift_norm must be a number, got shift_norm=nan"),
+        ((10, 1.0, 0), "coordinates must be at least 1, got coordinates=0"),
+    ],
+)
+def test_bad_counts_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ShuffledBinomial(*arguments)
+    with pytest.raises(TypeError, match="rounded must be True or False, got rounded=1"):
+        ShuffledBinomial(10, 1.0, 1, rounded=1)

@@ -1,0 +1,176 @@
+"""The Rényi curve of the Poisson-subsampled Gaussian, and the descriptions of samples."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    AdjacencyMismatch,
+    ApproxDP,
+    Gaussian,
+    Laplace,
+    PoissonSubsampled,
+    PureDP,
+    TreeAggregation,
+    UnsupportedRelease,
+    delta,
+    epsilon,
+    rdp,
+)
+from accounting.pure import pure
+from accounting.releases import split_failures
+
+# The curve is rounded up by a relative 2e-13.
+TIGHT = mpmath.mpf("1e-12")
+
+
+def exact_at_whole_order(q: float, z: float, alpha: int) -> mpmath.mpf:
+    """A_α − 1 = Σ_k C(α, k)(1 − q)^(α−k) q^k (e^(k(k−1)/(2z²)) − 1), a sum of positive terms."""
+    with mpmath.workdps(60):
+        q_, z_ = mpmath.mpf(q), mpmath.mpf(z)
+        term, total = (1 - q_) ** alpha, mpmath.mpf(0)
+        for k in range(alpha + 1):
+            total += term * mpmath.expm1((k * k - k) / (2 * z_ * z_))
+            term *= (alpha - k) / mpmath.mpf(k + 1) * q_ / (1 - q_)
+        return mpmath.log1p(total) / (alpha - 1)
+
+
+def exact_at_real_order(q: float, z: float, alpha: float) -> mpmath.mpf:
+    """The two series of Mironov, Talwar & Zhang (2019, section 3.3), with 50 digits to spare for what cancels."""
+    with mpmath.workdps(80):
+        q_, z_, a = mpmath.mpf(q), mpmath.mpf(z), mpmath.mpf(alpha)
+        split = z_**2 * mpmath.log(1 / q_ - 1) + mpmath.mpf("0.5")
+        total, coefficient = mpmath.mpf(0), mpmath.mpf(1)
+        root = mpmath.sqrt(2) * z_
+        for i in range(1000):
+            j = a - i
+            low = q_**i * (1 - q_) ** j * mpmath.exp((i * i - i) / (2 * z_**2)) * mpmath.erfc((i - split) / root)
+            high = q_**j * (1 - q_) ** i * mpmath.exp((j * j - j) / (2 * z_**2)) * mpmath.erfc((split - j) / root)
+            total += coefficient * (low + high) / 2
+            if i > alpha and abs(coefficient * (low + high)) < mpmath.mpf("1e-45"):
+                break
+            coefficient *= (a - i) / (i + 1)
+        return mpmath.log(total) / (a - 1)
+
+
+def test_reference_values():
+    # computed with mpmath at 40 digits
+    assert rdp(PoissonSubsampled(Gaussian(1.0), 0.01), [2, 32]) == pytest.approx(
+        [1.71813422074547931e-4, 11.2462759370480688], rel=1e-12
+    )
+    assert rdp(PoissonSubsampled(Gaussian(4.0), 0.1), 8) == pytest.approx(0.00267449861980329909, rel=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(log_q=st.floats(-6, -1e-7), log_z=st.floats(math.log10(0.3), 2), alpha=st.integers(2, 150))
+@example(log_q=-6.0, log_z=math.log10(0.3), alpha=10_000)
+@example(log_q=-1.0, log_z=math.log10(50.0), alpha=10_000)
+@example(log_q=-0.001, log_z=2.0, alpha=1000)
+def test_whole_orders_match_the_positive_sum(log_q, log_z, alpha):
+    q, z = 10**log_q, 10**log_z
+    exact = exact_at_whole_order(q, z, alpha)
+    assert exact <= rdp(PoissonSubsampled(Gaussian(z), q), alpha) <= exact * (1 + TIGHT)
+
+
+@pytest.mark.parametrize(
+    ("q", "z", "alpha"),
+    [(0.01, 1.0, 1.5), (0.2, 2.0, 3.25), (0.3, 0.5, 20.7), (0.05, 1.3, 64.125), (1e-3, 0.7, 7.9)],
+)
+def test_real_orders_match_the_two_series(q, z, alpha):
+    exact = exact_at_real_order(q, z, alpha)
+    assert exact <= rdp(PoissonSubsampled(Gaussian(z), q), alpha) <= exact * (1 + TIGHT)
+
+
+@pytest.mark.parametrize(("q", "z", "eta"), [(0.5, 3.0, 0.01), (1e-6, 0.3, 1e-5), (0.9, 100.0, 0.5)])
+def test_orders_close_to_one_match_a_quadrature(q, z, eta):
+    with mpmath.workdps(40):
+        alpha = 1 + mpmath.mpf(1 + eta - 1)
+
+        def integrand(t):
+            u = q * mpmath.expm1(t / z - mpmath.mpf(1) / 2 / z**2)
+            return mpmath.npdf(t) * ((1 + u) ** alpha - 1 - alpha * u)
+
+        exact = mpmath.log1p(mpmath.quad(integrand, mpmath.linspace(-14, 16 + 2 / z, 25))) / (alpha - 1)
+    assert exact <= rdp(PoissonSubsampled(Gaussian(z), q), 1 + eta) <= exact * (1 + 2 * TIGHT)
+
+
+@settings(max_examples=30, deadline=None)
+@given(log_q=st.floats(-6, -0.01), log_z=st.floats(-0.5, 2), log_eta=st.floats(-6, 3.9), shift=st.floats(1e-4, 0.4))
+def test_the_cumulant_is_convex_and_the_curve_grows(log_q, log_z, log_eta, shift):
+    step = PoissonSubsampled(Gaussian(10**log_z), 10**log_q)
+    eta = 10**log_eta * np.array([1 - shift, 1.0, 1 + shift])
+    curve = rdp(step, 1 + eta)
+    moments = eta * curve
+    assert np.all(np.diff(curve) >= -1e-11 * curve[:-1])
+    assert moments[1] <= (moments[0] + moments[2]) / 2 * (1 + 1e-11)
+
+
+@settings(max_examples=25, deadline=None)
+@given(log_q=st.floats(-5, -0.1), log_z=st.floats(-0.5, 1.5), more=st.floats(1.01, 2))
+def test_less_noise_and_larger_samples_cost_more(log_q, log_z, more):
+    q, z, orders = 10**log_q, 10**log_z, np.array([1.1, 2.0, 7.5, 33.0])
+    curve = rdp(PoissonSubsampled(Gaussian(z), q), orders)
+    assert np.all(curve <= rdp(PoissonSubsampled(Gaussian(z / more), q), orders))
+    assert np.all(curve <= rdp(PoissonSubsampled(Gaussian(z), min(1.0, q * more)), orders))
+    assert np.all(curve <= rdp(Gaussian(z), orders))
+
+
+def test_ten_thousand_steps():
+    total = 10_000 * PoissonSubsampled(Gaussian(1.0), 0.01)
+    assert 6.1863847 < epsilon(total, 1e-5, accountant="rdp") <= 6.7127  # best order of a peer's grid: 6.71273
+
+
+def test_a_rate_of_one_is_no_sampling():
+    orders = np.array([1.5, 3.0, 1e4])
+    assert rdp(PoissonSubsampled(Gaussian(2.0), 1.0), orders) == pytest.approx(rdp(Gaussian(2.0), orders), rel=1e-15)
+
+
+def test_gaussians_composed_before_the_sampling_are_one_gaussian():
+    both = PoissonSubsampled(4 * Gaussian(2.0), 0.1)
+    assert rdp(both, [2.0, 5.5]) == pytest.approx(rdp(PoissonSubsampled(Gaussian(1.0), 0.1), [2.0, 5.5]), rel=1e-12)
+    tree = PoissonSubsampled(TreeAggregation(2.0, 8), 0.1)
+    assert rdp(tree, 5.5) == pytest.approx(rdp(both, 5.5), rel=1e-12)
+
+
+@given(log_eps=st.floats(-4, 2.5), log_q=st.floats(-6, 0))
+def test_pure_amplification(log_eps, log_q):
+    eps, q = 10**log_eps, 10**log_q
+    with mpmath.workdps(200):
+        exact = mpmath.log1p(mpmath.mpf(q) * mpmath.expm1(mpmath.mpf(eps)))
+        exact *= 1 - mpmath.mpf("1e-100")  # at q = 1 both sides are ε
+        assert exact <= pure(PoissonSubsampled(PureDP(eps), q)) <= exact * (1 + TIGHT)
+
+
+def test_failures_happen_only_to_a_unit_that_is_sampled():
+    log_survival, rest = split_failures(PoissonSubsampled(ApproxDP(1.0, 1e-3), 0.01))
+    assert log_survival == pytest.approx(math.log1p(-1e-5), rel=1e-12)
+    assert rest == PoissonSubsampled(PureDP(1.0), 0.01)
+    assert delta(PoissonSubsampled(ApproxDP(1.0, 1e-3), 0.01), math.log1p(0.01 * math.expm1(1.0)) * 1.01) == (
+        pytest.approx(1e-5, rel=1e-9)
+    )
+
+
+def test_sampling_is_stated_for_add_remove_only():
+    assert PoissonSubsampled(Gaussian(1.0), 0.1).adjacency == "add_remove"
+    assert (3 * PoissonSubsampled(Gaussian(1.0, adjacency="add_remove"), 0.1)).adjacency == "add_remove"
+    with pytest.raises(AdjacencyMismatch, match=r"Poisson subsampling .*'add_remove'.* got adjacency='replace'"):
+        PoissonSubsampled(Gaussian(1.0, adjacency="replace"), 0.1)
+    with pytest.raises(AdjacencyMismatch, match="got adjacency='zero_out'"):
+        PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="zero_out")
+
+
+@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])
+def test_a_rate_outside_its_range_is_refused(rate):
+    with pytest.raises(ValueError, match=r"rate must (lie in \(0, 1\]|be a number), got rate="):
+        PoissonSubsampled(Gaussian(1.0), rate)
+
+
+def test_only_descriptions_are_sampled():
+    with pytest.raises(TypeError, match=r"release must be a description such as Gaussian\(1.0\), got release=1.0"):
+        PoissonSubsampled(1.0, 0.1)
+    with pytest.raises(UnsupportedRelease, match="RDP accountant has no bound for PoissonSubsampled"):
+        rdp(PoissonSubsampled(Gaussian(1.0) + Laplace(1.0), 0.1), 2.0)

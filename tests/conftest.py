@@ -1,0 +1,7 @@
+"""Settings of the whole suite."""
+
+from hypothesis import settings
+
+# how long an example takes says nothing on a busy machine; the suite's total is what is held
+settings.register_profile("suite", deadline=None)
+settings.load_profile("suite")
