@@ -1,0 +1,26 @@
+"""Sums of a stream that are released after every input, at a cost in privacy that is fixed in advance.
+
+=====================  =======================================  ==============  =================  =================
+mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory          noise              whole stream costs
+=====================  =======================================  ==============  =================  =================
+``BufferedToeplitz``   3.08, 3.96                               O(log T)        Gaussian           Gaussian(z)
+``Unbounded``          4.58, 5.74 (T need not be known)         O(1)            Gaussian           Gaussian(z)
+``Toeplitz``           3.27, 4.16                               O(T)            Gaussian           Gaussian(z)
+``BinaryTree``         10.5, 14.5; Honaker 7.62, 10.5           O(log T)        four kinds         L(T) nodes
+=====================  =======================================  ==============  =================  =================
+
+(The noise is the standard deviation of the worst estimate, per unit of sensitivity, at ρ = ½ zCDP.)
+
+Every mechanism has the same methods: ``add(x)`` returns the noisy sum so far and ``add_many(xs)`` several of them,
+``noise_std(t)`` is the standard deviation of the t-th, ``cost`` describes the whole stream, and is what the
+ledger is charged with, once, when the mechanism is made. ``state()`` saves a stream; the class method
+``restore(state)`` returns a new mechanism that continues it with fresh noise.
+"""
+
+from dpkit.continual._stream import ContinualSum
+from dpkit.continual.binary_tree import BinaryTree
+from dpkit.continual.buffered_toeplitz import BufferedToeplitz
+from dpkit.continual.toeplitz import Toeplitz
+from dpkit.continual.unbounded import Unbounded
+
+__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Toeplitz", "Unbounded"]

@@ -1,0 +1,141 @@
+"""How far one unit can move a value: sensitivities in closed form, each stated with its adjacency.
+
+Unit: one row or one round, whose vector x has ‖x‖₂ ≤ 1 unless a bound says otherwise. ``"replace"``: the unit is
+swapped for any other. ``"add_remove"`` and ``"zero_out"``: it is absent, or contributes nothing, on one side.
+
+=========================================  =======================  ==========================================
+value                                      add_remove, zero_out     replace
+=========================================  =======================  ==========================================
+x with ‖x‖₂ ≤ B                            B                        2B
+w·x xᵀ, 0 ≤ w ≤ W, Frobenius norm          W                        √2·W
+(a·w·x xᵀ, c·g·x), 0 ≤ w ≤ W, |g| ≤ B      √(a²W² + c²B²)           :func:`pair_sensitivity`
+one-hot over bins, in ℓ_q                  1                        2^(1/q)
+=========================================  =======================  ==========================================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import SupportsFloat, get_args
+
+from accounting import Adjacency
+from accounting._checks import nonnegative, positive
+
+__all__ = ["one_hot_sensitivity", "outer_product_sensitivity", "pair_sensitivity", "vector_sensitivity"]
+
+
+def _replaces(adjacency: Adjacency) -> bool:
+    """Whether both neighbours hold a unit; refuses what is not an adjacency."""
+    if adjacency not in get_args(Adjacency):
+        raise ValueError(f"adjacency must be one of {get_args(Adjacency)}, got adjacency={adjacency!r}")
+    return adjacency == "replace"
+
+
+def vector_sensitivity(bound: SupportsFloat, adjacency: Adjacency) -> float:
+    """The L2 sensitivity of x with ‖x‖₂ ≤ ``bound``: the triangle inequality, attained by x′ = −x.
+
+    Examples
+    --------
+    >>> from dpkit.geometry import vector_sensitivity
+    >>> vector_sensitivity(1.5, "replace"), vector_sensitivity(1.5, "add_remove")
+    (3.0, 1.5)
+    """
+    B = positive("bound", bound)
+    return 2.0 * B if _replaces(adjacency) else B
+
+
+def outer_product_sensitivity(weight: SupportsFloat, adjacency: Adjacency) -> float:
+    """The Frobenius sensitivity of w·x xᵀ with 0 ≤ w ≤ ``weight`` and ‖x‖₂ ≤ 1.
+
+    ‖w x xᵀ − w′ x′x′ᵀ‖² = w²‖x‖⁴ + w′²‖x′‖⁴ − 2ww′(xᵀx′)² ≤ 2W², attained by orthogonal unit vectors.
+
+    Examples
+    --------
+    >>> from dpkit.geometry import outer_product_sensitivity
+    >>> round(outer_product_sensitivity(0.25, "replace"), 6), outer_product_sensitivity(0.25, "zero_out")
+    (0.353553, 0.25)
+    """
+    W = positive("weight", weight)
+    return math.sqrt(2.0) * W if _replaces(adjacency) else W
+
+
+def pair_sensitivity(
+    matrix_scale: SupportsFloat,
+    weight: SupportsFloat,
+    vector_scale: SupportsFloat,
+    bound: SupportsFloat,
+    adjacency: Adjacency,
+) -> float:
+    """The joint sensitivity of (a·w·x xᵀ, c·g·x) in the norm √(‖·‖_F² + ‖·‖₂²), with ‖x‖₂ ≤ 1.
+
+    Less than the two sensitivities combined: the matrices differ most for orthogonal vectors, the vectors for
+    opposite ones.
+
+    Parameters
+    ----------
+    matrix_scale, vector_scale : float
+        a and c, at least 0.
+    weight : float
+        W, with 0 ≤ w ≤ W for every unit.
+    bound : float
+        B, with |g| ≤ B for every unit.
+    adjacency : {"replace", "add_remove", "zero_out"}
+
+    Returns
+    -------
+    float
+        √(a²W² + c²B²) for add_remove and zero_out; for replace the root of the larger of a²W² + 4c²B² and
+        max over 0 ≤ s ≤ 1/√2 of 2a²W²(1 − s²) + 2c²B²(1 + s).
+
+    Notes
+    -----
+    Proof for replace. Write x = √p·u and x′ = √p′·u′ with unit vectors, ω = wp ∈ [0, W] and γ = g√p ∈ [−B, B]. The
+    squared distance of the two pairs is
+
+        a²(ω² + ω′² − 2ωω′(uᵀu′)²) + c²(γ² + γ′² − 2γγ′uᵀu′).
+
+    It is convex in ω, ω′, γ and γ′ separately, so it is largest at a corner: ω, ω′ ∈ {0, W} and γ, γ′ = ±B with the
+    sign that makes −γγ′uᵀu′ = B²s, s = |uᵀu′|. Two corners matter. ω = W, ω′ = 0 gives a²W² + 2c²B²(1 + s), largest
+    at s = 1 (x′ = −x). ω = ω′ = W gives 2a²W²(1 − s²) + 2c²B²(1 + s): for s > 1/√2 the first corner is larger, and
+    on [0, 1/√2] this parabola has its maximum at s* = min(1/√2, c²B²/(2a²W²)). Both values are attained as soon
+    as x has two coordinates.
+
+    The bound also holds when a change moves a unit between two steps i, j of a stream that is encoded by a
+    matrix C ≥ 0 with columns of norm at most 1. With ρ = ⟨Ce_i, Ce_j⟩ ∈ [0, 1], the inner products above are
+    multiplied by ρ; the corners become a²W² + 2c²B²(1 + sρ) and 2a²W²(1 − s²ρ) + 2c²B²(1 + sρ), linear
+    in ρ, the first largest at ρ = 1 and the second at ρ = 1 (above) or at ρ = 0. There it is 2a²W² + 2c²B², which
+    is the parabola at s = 0.
+
+    Examples
+    --------
+    >>> from dpkit.geometry import pair_sensitivity
+    >>> round(pair_sensitivity(1.0, 1.0, 1.0, 1.0, "replace") ** 2, 12)
+    5.0
+    >>> round(pair_sensitivity(1.0, 1.0, 0.5, 1.0, "replace") ** 2, 12)
+    2.53125
+    """
+    matrix = (nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)) ** 2
+    vector = (nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)) ** 2
+    if not _replaces(adjacency):
+        return math.sqrt(matrix + vector)
+    s = math.sqrt(0.5)
+    if vector < 2.0 * matrix * s:
+        s = vector / (2.0 * matrix)
+    return math.sqrt(max(matrix + 4.0 * vector, 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)))
+
+
+def one_hot_sensitivity(norm: SupportsFloat, adjacency: Adjacency) -> float:
+    """The ℓ_q sensitivity of a one-hot vector over bins, q = ``norm`` in [1, ∞]: two bins differ by 2^(1/q).
+
+    Examples
+    --------
+    >>> from dpkit.geometry import one_hot_sensitivity
+    >>> one_hot_sensitivity(1, "replace"), round(one_hot_sensitivity(2, "replace"), 6)
+    (2.0, 1.414214)
+    >>> one_hot_sensitivity(2, "zero_out")
+    1.0
+    """
+    q = positive("norm", norm, finite=False)
+    if q < 1:
+        raise ValueError(f"norm must be at least 1, got norm={norm!r}")
+    return 2.0 ** (1.0 / q) if _replaces(adjacency) else 1.0

@@ -1,0 +1,94 @@
+"""What the optimizers ask of a constraint set, and the checks that all sets share.
+
+===================  =================================  =====================  ==================
+set                  projection                         linear minimizer       vertices
+===================  =================================  =====================  ==================
+``LpBall``           sort (p = 1), 1-d root             closed form            2d for p = 1
+``Simplex``          sort                               closed form            d
+``Box``              clipping                           closed form            –
+``Ellipsoid``        eigenvectors once, 1-d root        closed form            –
+``EllipsoidBall``    two nested 1-d roots               two nested 1-d roots   –
+===================  =================================  =====================  ==================
+
+Sets are public: a set never depends on private data.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol, SupportsFloat, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting._checks import positive
+
+__all__ = ["ConvexSet", "PolyhedralSet", "checked_norm", "vector"]
+
+Vector = NDArray[np.float64]
+
+
+@runtime_checkable
+class ConvexSet(Protocol):
+    """A closed, bounded, convex set in R^d."""
+
+    @property
+    def dimension(self) -> int:
+        """d."""
+
+    @property
+    def center(self) -> Vector:
+        """A point of the set, where optimizers start unless they are told otherwise."""
+
+    def project(self, x: ArrayLike) -> Vector:
+        """The point of the set that is closest to ``x`` in ℓ₂."""
+
+    def linear_minimizer(self, g: ArrayLike) -> Vector:
+        """A point v of the set with the smallest ⟨g, v⟩."""
+
+    def diameter(self, norm: float = 2.0) -> float:
+        """The largest distance of two points of the set, in ℓ_norm."""
+
+    def contains(self, x: ArrayLike, tolerance: float = 1e-9) -> bool:
+        """Whether ``x`` lies in the set, up to a relative ``tolerance``."""
+
+
+@runtime_checkable
+class PolyhedralSet(ConvexSet, Protocol):
+    """A set that is the hull of few vertices, addressed by number."""
+
+    def vertex_scores(self, g: ArrayLike) -> Vector:
+        """⟨g, v⟩ for every vertex v, in the order of their numbers."""
+
+    def vertex(self, index: int) -> Vector:
+        """The vertex of that number."""
+
+    def radius_in(self, norm: float) -> float:
+        """The largest ℓ_norm length of a vertex."""
+
+
+def vector(name: str, value: ArrayLike, dimension: int) -> Vector:
+    """``value`` as a finite float vector of that dimension."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be an array of real numbers, got {name}.dtype={array.dtype}")
+    if array.shape != (dimension,):
+        raise ValueError(f"{name} must have shape ({dimension},), got {name}.shape={array.shape}")
+    converted: Vector = array.astype(np.float64, copy=False)
+    if not np.isfinite(converted).all():
+        bad = int(np.count_nonzero(~np.isfinite(converted)))
+        raise ValueError(f"{name} must be finite, got {bad} entries that are NaN or infinite")
+    return converted
+
+
+def checked_norm(name: str, value: SupportsFloat) -> float:
+    """``value`` as the exponent of a norm: at least 1, possibly infinite."""
+    p = positive(name, value, finite=False)
+    if p < 1:
+        raise ValueError(f"{name} must be at least 1, got {name}={value!r}")
+    return p
+
+
+def flat_length(dimension: int, norm: float, other: float) -> float:
+    """The largest ℓ_norm length of a vector with ℓ_other length 1: d^(1/norm − 1/other), at least 1."""
+    return math.exp(max(0.0, 1.0 / norm - 1.0 / other) * math.log(dimension))
