@@ -1,0 +1,20 @@
+"""The command line: ``dpbandits`` or ``python -m dpbandits``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from dpbandits.cli import app
+    except ModuleNotFoundError as error:
+        if error.name not in ("typer", "rich"):
+            raise
+        sys.exit(f'error: the command line needs {error.name}: python -m pip install "dpkit[cli]"')
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The commands, one file each. What they need is imported when they run, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from accounting import BudgetExceeded
+from dpbandits.cli.quickstart import quickstart
+from dpbandits.cli.replay import replay
+from dpbandits.cli.run import run
+
+__all__ = ["app"]
+
+
+class _OneLineErrors(TyperGroup):
+    """Wrong values end with one line and exit code 2; an interrupt with exit code 130."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        kwargs["standalone_mode"] = False
+        try:
+            sys.exit(super().main(*args, **kwargs))
+        except (KeyboardInterrupt, typer.Abort):
+            _fail("interrupted", 130)
+        except (BudgetExceeded, ImportError, OSError, ValueError) as error:
+            _fail("; ".join([str(error), *getattr(error, "__notes__", [])]), 2)
+        except Exception as error:
+            # typer's own complaints (an unknown option, a word for a number) know how to say themselves
+            if not hasattr(error, "format_message"):
+                raise
+            _fail(error.format_message(), 2)
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
+app = typer.Typer(
+    cls=_OneLineErrors,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    # paragraphs are set anew for the width of the terminal
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(context: typer.Context) -> None:
+    """Private contextual bandits: see them learn, compare them, replay your own log.
+
+    Start with **dpbandits quickstart**.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+for _command in (quickstart, run, replay):
+    app.command()(_command)

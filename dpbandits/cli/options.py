@@ -1,0 +1,44 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpbandits.cli.policies import POLICIES
+
+__all__ = ["DEFAULT_EPSILONS", "DEFAULT_POLICIES", "Delta", "Epsilon", "Jobs", "Out", "PolicyNames", "Seeds"]
+
+DEFAULT_EPSILONS = [1.0, 4.0]
+DEFAULT_POLICIES = ["uniform", "glb-omd", "one-pass-private"]
+
+_POLICIES, _OUTPUT = "Policies", "Repetitions and output"
+
+Epsilon = Annotated[
+    list[float],
+    typer.Option(
+        "--epsilon", "-e", help="Privacy budget ε of the whole run. Repeat to compare.", rich_help_panel=_POLICIES
+    ),
+]
+Delta = Annotated[
+    float, typer.Option(help="δ of the budget: well below 1 over the number of rounds.", rich_help_panel=_POLICIES)
+]
+PolicyNames = Annotated[
+    list[str],
+    typer.Option(
+        "--policy",
+        "-p",
+        help=f"A policy to play. Repeat to compare. Known: {', '.join(POLICIES)}.",
+        rich_help_panel=_POLICIES,
+    ),
+]
+Seeds = Annotated[int, typer.Option(help="Number of repetitions, with seeds 0, 1, …", rich_help_panel=_OUTPUT)]
+Jobs = Annotated[
+    int | None, typer.Option(help="Number of processes; by default one per processor.", rich_help_panel=_OUTPUT)
+]
+Out = Annotated[
+    Path,
+    typer.Option(help="Folder for the plot and the JSON file; older ones are replaced.", rich_help_panel=_OUTPUT),
+]

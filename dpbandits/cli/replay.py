@@ -1,0 +1,90 @@
+"""``dpbandits replay FILE``: policies on a user's own log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dpbandits.cli.options import DEFAULT_EPSILONS, DEFAULT_POLICIES, Delta, Epsilon, Jobs, Out, PolicyNames, Seeds
+
+__all__ = ["replay"]
+
+_UNIT = (
+    "Privacy is joint and its unit is one round of the log, not one person: whoever takes part in several rounds is "
+    "protected less."
+)
+
+
+def replay(
+    file: Annotated[Path, typer.Argument(help="A .csv file with a header, or a .parquet file.")],
+    layout: Annotated[str, typer.Option(help="long or labels; see above.")] = "long",
+    round_column: Annotated[str, typer.Option("--round", help="Column that tells rounds apart (long).")] = "round",
+    reward: Annotated[str, typer.Option(help="Column of the reward of the row's arm (long).")] = "reward",
+    arm: Annotated[str, typer.Option(help="Column that names the arm, if there is one (long); not a feature.")] = "arm",
+    label: Annotated[str, typer.Option(help="Column of the right arm (labels).")] = "label",
+    feature: Annotated[
+        list[str] | None, typer.Option(help="A column that describes an arm. Repeat it. Default: all other columns.")
+    ] = None,
+    reward_range: Annotated[
+        tuple[float, float], typer.Option(help="Smallest and largest possible reward (long). Others are refused.")
+    ] = (0.0, 1.0),
+    feature_bound: Annotated[
+        float, typer.Option(help="Length to which a row of features may go; longer rows are scaled down to it.")
+    ] = 1.0,
+    theta_bound: Annotated[float, typer.Option(help="S, a bound on the norm of a good parameter.")] = 5.0,
+    keep_order: Annotated[bool, typer.Option("--keep-order", help="Play the rounds in the order of the file.")] = False,
+    epsilon: Epsilon = DEFAULT_EPSILONS,
+    delta: Delta = 1e-5,
+    policy: PolicyNames = DEFAULT_POLICIES,
+    seeds: Seeds = 5,
+    jobs: Jobs = None,
+    out: Out = Path(),
+) -> None:
+    """Compare policies on your own log, in which the reward of every shown arm is known.
+
+    **long**: one row per round and arm. Rows of a round stand together. Columns: round, reward, and the features of
+    the arm (any names).
+
+    **labels**: one row per round, with features and the label of the right arm. Every label is an arm with a
+    parameter of its own; reward 1 for the right one, else 0. d = labels × (features + 1): choose few features.
+
+    **Scale.** Features are divided by --feature-bound, and rows still longer than 1 are scaled to 1; an intercept is
+    added. State a bound that you know without looking at the data: a maximum that is computed from the rows would
+    reveal the largest one, and no ε covers that. Rewards are mapped from --reward-range to [0, 1]. The columns, the
+    labels and the number of rounds count as public.
+
+    The seed shuffles the rounds. Prints a table with standard errors over seeds, and writes replay.png and
+    replay.json. A bad value is named by its row (the header is row 1) and column. Ctrl-C keeps what is done.
+    """
+    from dpbandits.cli.policies import factories
+    from dpbandits.cli.report import play
+    from dpbandits.environments import LogReplay
+
+    environment = LogReplay(
+        file,
+        layout=layout,  # type: ignore[arg-type]
+        round_column=round_column,
+        reward_column=reward,
+        arm_column=arm,
+        label_column=label,
+        features=feature or None,
+        reward_range=reward_range,
+        feature_bound=feature_bound,
+        shuffle=not keep_order,
+        theta_bound=theta_bound,
+    )
+    policies = factories(policy, epsilon, delta, environment, environment.rounds)
+    size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
+    typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
+    play(
+        policies,
+        environment,
+        command="replay",
+        rounds=environment.rounds,
+        seeds=seeds,
+        jobs=jobs,
+        out=out,
+        unit_note=_UNIT,
+    )

@@ -1,0 +1,97 @@
+"""What a simulation needs of a world: rounds of arms with the reward that every arm would give.
+
+An environment is any object with the attributes of :class:`Environment`. Its ``episode(rng)`` yields rounds, and draws
+everything that is random in them from ``rng`` alone. Two policies that are run on the same seed therefore see the same
+arms *and* the same luck (common random numbers), which makes their difference far less noisy than their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from dpbandits.links import Link
+from dpbandits.policy import Array
+
+__all__ = ["Environment", "Round"]
+
+
+@dataclass(slots=True, eq=False)
+class Round:
+    """One round: what may be chosen, and what each choice would give.
+
+    Attributes
+    ----------
+    arms : ndarray of shape (K, d)
+        Rows of norm at most 1.
+    rewards : ndarray of shape (K,)
+        The reward that each arm gives if it is chosen in this round. A policy is told one of them.
+    means : ndarray of shape (K,), optional
+        Their expectations, where they are known: regret is measured with these.
+    """
+
+    arms: Array
+    rewards: Array
+    means: Array | None = None
+
+    def reward(self, index: int) -> float:
+        """The reward of the arm in row ``index``."""
+        return float(self.rewards[index])
+
+
+class Environment(Protocol):
+    """A source of rounds.
+
+    Attributes
+    ----------
+    name : str
+        Shown in results and plots.
+    dim : int
+        Dimension d of an arm.
+    link : str or Link
+        The model that a policy is advised to use.
+    theta_bound : float
+        S, a bound on the norm of a good parameter.
+    reward_range : (float, float)
+        Finite: the range of the rewards, or, where they have none, the range to which a private policy clips them.
+    rounds : int or None
+        How many rounds an episode has; None is without end.
+
+    Examples
+    --------
+    Two arms, of which the second pays more often:
+
+    >>> class Coins:
+    ...     name, dim, link, theta_bound, reward_range, rounds = "two coins", 2, "logistic", 3.0, (0.0, 1.0), None
+    ...     def episode(self, rng):
+    ...         means = np.array([0.2, 0.8])
+    ...         while True:
+    ...             yield Round(np.eye(2), (rng.random(2) < means).astype(float), means)
+    >>> next(Coins().episode(np.random.default_rng(0))).arms.shape
+    (2, 2)
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def link(self) -> str | Link: ...
+
+    @property
+    def theta_bound(self) -> float: ...
+
+    @property
+    def reward_range(self) -> tuple[float, float]: ...
+
+    @property
+    def rounds(self) -> int | None: ...
+
+    def episode(self, rng: np.random.Generator) -> Iterator[Round]:
+        """The rounds of one episode, a function of ``rng`` alone."""
+        ...

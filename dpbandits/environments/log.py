@@ -1,0 +1,298 @@
+"""Replay of a user's own log: a table in which the reward of every arm that was shown is known.
+
+Two layouts, as CSV (with a header), Parquet or a pandas ``DataFrame``:
+
+``long``: one row per round and arm. All rows of a round stand together; rounds may differ in their number of arms.
+
+    round,reward,price,rating
+    1,0,0.30,0.9
+    1,1,0.10,0.7
+    2,1,0.20,0.8
+    …
+
+``labels``: one row per round; every label is an arm, and the arm that is the row's label gives reward 1, all others 0
+(a classification table as a bandit). Arm k has its own parameter: its vector is the row's features in block k and zeros
+elsewhere, so that d = K·(number of features + 1).
+
+    label,width,height
+    cat,0.2,0.4
+    dog,0.7,0.9
+    …
+
+Scale
+-----
+A row of features is divided by ``feature_bound``, and a row that is still longer than 1 is scaled to length 1. The
+bound must be a number that you know without looking at the data: a maximum that is computed from the rows would give
+away the largest of them, and the privacy guarantee would not cover that. Then comes an intercept: the vector of an
+arm is (1, features)/√2. Rewards are mapped from ``reward_range`` to [0, 1]; a reward outside of it is refused.
+
+What stays public: the number of rounds and of arms, the names of the columns and the set of labels.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting._checks import positive
+from dpbandits._extras import need
+from dpbandits.environments.base import Round
+from dpbandits.policy import Array
+
+__all__ = ["LogReplay"]
+
+
+class LogReplay:
+    """Rounds from a log in which the reward of every shown arm is known.
+
+    Parameters
+    ----------
+    source : path or pandas.DataFrame
+        A ``.csv`` or ``.parquet`` file, or a frame. In messages the rows of a CSV file are counted as a spreadsheet
+        does (the header is row 1); other rows are counted from 1.
+    layout : {"long", "labels"}
+        See the module.
+    round_column, reward_column : str
+        Layout ``long``: what tells rounds apart, and the reward of the row's arm.
+    arm_column : str
+        Layout ``long``: the name of the arm, if there is such a column. It is no feature; it serves to find an arm that
+        stands twice in a round.
+    label_column : str
+        Layout ``labels``: the right arm.
+    features : sequence of str, optional
+        The columns that describe an arm; by default all other columns.
+    reward_range : (float, float)
+        Layout ``long``: the range of rewards; finite and public.
+    feature_bound : float
+        The public length to which a row of features is allowed.
+    shuffle : bool
+        Play the rounds in an order drawn by the seed, or in the order of the log.
+    theta_bound : float
+        S, the bound on ‖θ‖ that policies are told.
+
+    Attributes
+    ----------
+    rescaled : int
+        How many rows were longer than ``feature_bound``. It depends on the data and is for the owner of the log alone.
+
+    Raises
+    ------
+    ValueError
+        Naming row and column of the first bad value: empty, not a number, infinite, a reward out of its range, an arm
+        twice in a round, a round in two places.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> log = pd.DataFrame({"round": [1, 1, 2, 2], "reward": [0, 1, 1, 0], "price": [0.3, 0.1, 0.2, 0.4]})
+    >>> environment = LogReplay(log, shuffle=False)
+    >>> first = next(environment.episode(np.random.default_rng(0)))
+    >>> first.arms.round(3).tolist(), first.rewards.tolist()
+    ([[0.707, 0.212], [0.707, 0.071]], [0.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        source: str | Path | Any,
+        *,
+        layout: Literal["long", "labels"] = "long",
+        round_column: str = "round",
+        reward_column: str = "reward",
+        arm_column: str = "arm",
+        label_column: str = "label",
+        features: Sequence[str] | None = None,
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        feature_bound: float = 1.0,
+        shuffle: bool = True,
+        theta_bound: float = 5.0,
+    ) -> None:
+        if layout not in ("long", "labels"):
+            raise ValueError(f"layout must be 'long' or 'labels', got layout={layout!r}")
+        low, high = map(float, reward_range)
+        if not (low < high and math.isfinite(low) and math.isfinite(high)):
+            raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
+        bound = positive("feature_bound", feature_bound)
+        self.theta_bound = positive("theta_bound", theta_bound)
+        table = _Table(source)
+        if layout == "labels":
+            special = [label_column]
+        else:
+            special = [round_column, reward_column] + ([arm_column] if arm_column in table.columns else [])
+        if features is None:
+            features = [column for column in table.columns if column not in special]
+        table.require([*special, *features])
+        if not features:
+            raise ValueError(f"{table.name}: there must be at least one column of features, got {table.listed}")
+        twice = [column for column in features if column in special]
+        if twice:
+            raise ValueError(f"{table.name}: column {twice[0]!r} cannot be a feature, got features={list(features)!r}")
+
+        if layout == "labels":
+            self._label, names = table.codes(label_column)
+            X = table.numbers(features)
+            table.complain()
+            if len(names) < 2:
+                raise ValueError(f"{table.name}: column {label_column!r} must hold at least two labels, got one")
+            self.labels: list[str] | None = names
+            self.rounds = len(X)
+        else:
+            codes, _ = table.codes(round_column)
+            new = np.concatenate([[True], codes[1:] != codes[:-1]])
+            starts = np.flatnonzero(new)
+            again = starts[_repeats(codes[starts])]
+            table.check(round_column, again, "was seen before: the rows of a round must stand together")
+            if arm_column in special:
+                arms, names = table.codes(arm_column)
+                again = np.flatnonzero(_repeats(np.cumsum(new) * len(names) + arms))
+                table.check(arm_column, again, "stands twice in its round")
+            rewards = table.numbers([reward_column])[:, 0]
+            outside = np.flatnonzero((rewards < low) | (rewards > high))
+            table.check(reward_column, outside, f"must lie in [{low:g}, {high:g}]")
+            X = table.numbers(features)
+            table.complain()
+            self._rewards = (rewards - low) / (high - low)
+            self._starts = np.append(starts, len(codes))
+            self.labels = None
+            self.rounds = len(starts)
+
+        with np.errstate(over="ignore"):  # a row too long for floats becomes 0
+            length = np.linalg.norm(X, axis=1, keepdims=True)
+        self.rescaled = int((length > bound).sum())
+        X /= np.maximum(length * (1 + 1e-12), bound)
+        self._features = np.hstack([np.ones((len(X), 1)), X]) * (math.sqrt(0.5) * (1 - 1e-12))
+        self.features = list(features)
+        self.rows = len(X)
+        self.name = f"replay of {table.name}"
+        self.dim = self._features.shape[1] * (len(self.labels) if self.labels else 1)
+        self.link = "logistic"
+        self.reward_range = (0.0, 1.0)
+        self.shuffle = bool(shuffle)
+
+    def episode(self, rng: np.random.Generator) -> Iterator[Round]:
+        """Every round of the log once."""
+        order = rng.permutation(self.rounds) if self.shuffle else np.arange(self.rounds)
+        if self.labels is None:
+            for t in order:
+                rows = slice(self._starts[t], self._starts[t + 1])
+                yield Round(self._features[rows], self._rewards[rows])
+            return
+        K, m = len(self.labels), self._features.shape[1]
+        for t in order:
+            arms = np.zeros((K, K, m))
+            arms[np.arange(K), np.arange(K)] = self._features[t]
+            rewards = np.zeros(K)
+            rewards[self._label[t]] = 1.0
+            yield Round(arms.reshape(K, K * m), rewards)
+
+
+def _repeats(values: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which values are equal to an earlier one."""
+    repeated = np.ones(len(values), dtype=bool)
+    repeated[np.unique(values, return_index=True)[1]] = False
+    return repeated
+
+
+class _Table:
+    """A table that remembers the first bad value, by row and then in the order of the checks."""
+
+    def __init__(self, source: str | Path | Any) -> None:
+        self._pandas = pandas = need("pandas", "reading a log")
+        self._first_row = 1
+        if isinstance(source, pandas.DataFrame):
+            frame, self.name = source, "the frame"
+        else:
+            path = Path(source)
+            self.name = path.name
+            if not path.is_file():
+                raise FileNotFoundError(f"there is no file {path}")
+            if path.suffix.lower() == ".csv":
+                frame = _read_csv(pandas, path)
+                self._first_row = 2
+            elif path.suffix.lower() == ".parquet":
+                frame = _read_parquet(path)
+            else:
+                raise ValueError(f"a log must be a .csv or .parquet file, got {path}")
+        self.columns = list(map(str, frame.columns))
+        self.listed = ", ".join(self.columns)
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"{self.name}: the columns must have different names, got {self.listed}")
+        if not len(frame):
+            raise ValueError(f"{self.name}: there must be at least one row of data")
+        self._frame = frame.set_axis(self.columns, axis=1)
+        self._complaint: tuple[int, str] | None = None
+
+    def require(self, columns: Sequence[str]) -> None:
+        for column in columns:
+            if column not in self.columns:
+                raise ValueError(f"{self.name}: there must be a column {column!r}, got {self.listed}")
+
+    def check(self, column: str, rows: NDArray[np.int64], why: str) -> None:
+        """Remember the first of the bad ``rows``."""
+        if not len(rows) or (self._complaint is not None and self._complaint[0] <= rows[0]):
+            return
+        value = self._frame[column].iloc[rows[0]]
+        what = "the value is missing" if self._pandas.isna(value) or value == "" else f"{str(value)!r} {why}"
+        place = f"{self.name}, row {rows[0] + self._first_row}, column {column!r}"
+        self._complaint = (int(rows[0]), f"{place}: {what}")
+
+    def complain(self) -> None:
+        if self._complaint is not None:
+            raise ValueError(self._complaint[1])
+
+    def numbers(self, columns: Sequence[str]) -> Array:
+        """Values of shape (rows, columns), which must be finite."""
+        X = np.empty((len(self._frame), len(columns)))
+        for j, column in enumerate(columns):
+            values = self._frame[column]
+            if values.dtype.kind in "mM":  # dates would pass as numbers of nanoseconds
+                values = values.astype(object)
+            X[:, j] = self._pandas.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+            self.check(column, np.flatnonzero(~np.isfinite(X[:, j])), "is not a finite number")
+        return X
+
+    def codes(self, column: str) -> tuple[NDArray[np.int64], list[str]]:
+        """Numbers of shape (rows,) for the values, in alphabetical order, and the values; none may be empty."""
+        values = self._frame[column]
+        texts = values.astype(str)
+        self.check(column, np.flatnonzero((values.isna() | (texts == "")).to_numpy(dtype=bool)), "")
+        codes, names = texts.factorize(sort=True, use_na_sentinel=False)
+        return np.asarray(codes, dtype=np.int64), list(map(str, names))
+
+
+def _read_csv(pandas: Any, path: Path) -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            # blank lines are kept, so that rows count as in a spreadsheet, and so is the text of empty cells: a
+            # column with a bad value stays text, and the value can be quoted
+            frame = pandas.read_csv(
+                path,
+                keep_default_na=False,
+                skip_blank_lines=False,
+                index_col=False,
+                encoding="utf-8-sig",
+                low_memory=False,
+            )
+    except pandas.errors.ParserWarning as error:
+        raise ValueError(f"{path.name}, row 2: there are more fields than in the header") from error
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
+        # "Error tokenizing data. C error: Expected 3 fields in line 4, saw 5"
+        reason = str(error).rpartition("C error: ")[2].strip()
+        raise ValueError(f"{path.name}: {reason[:1].lower()}{reason[1:]}") from error
+    # blank lines at the end are no rows
+    filled = np.flatnonzero(~(frame.isna() | (frame == "")).all(axis=1).to_numpy())
+    return frame.iloc[: filled[-1] + 1 if len(filled) else 0]
+
+
+def _read_parquet(path: Path) -> Any:
+    parquet = need("pyarrow.parquet", "reading Parquet")
+    try:
+        return parquet.ParquetFile(path).read().to_pandas()
+    except need("pyarrow", "reading Parquet").ArrowInvalid as error:
+        raise ValueError(f"{path.name}: {str(error).splitlines()[0]}") from error

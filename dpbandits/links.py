@@ -1,0 +1,162 @@
+"""Link functions of generalized linear rewards: E[r | x] = μ(xᵀθ), with what a policy must know about μ.
+
+=========  =============  ==========================  ==========  ============
+name       μ(z)           m(z) = ∫μ                   R           rewards
+=========  =============  ==========================  ==========  ============
+logistic   1/(1 + e^−z)   ln(1 + e^z)                 1           [0, 1]
+probit     Φ(z)           zΦ(z) + φ(z)                S           [0, 1]
+linear     z              z²/2                        0           any
+poisson    e^z            e^z                         1           [0, ∞)
+=========  =============  ==========================  ==========  ============
+
+R is the self-concordance constant, |μ̈| ≤ R·μ̇ on [−S, S]. The probit is not the canonical link of a Bernoulli
+reward; its m is the integral of μ all the same, and its R grows with S.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting._checks import positive
+
+__all__ = ["Link", "get_link"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link function and its constants.
+
+    Parameters
+    ----------
+    name : str
+        Shown in results.
+    mean, derivative, integral : callable
+        μ, μ̇ ≥ 0 and ∫μ, elementwise on floats and arrays.
+    derivative_range : callable
+        S → (inf μ̇, sup μ̇) over [−S, S].
+    self_concordance : callable
+        S → R with |μ̈| ≤ R·μ̇ on [−S, S].
+    reward_range : (float, float)
+        The rewards that the model allows by default.
+
+    Examples
+    --------
+    >>> link = get_link("logistic")
+    >>> round(float(link.mean(0.0)), 3), link.lipschitz(3.0), round(link.kappa(3.0), 2)
+    (0.5, 0.25, 22.14)
+    """
+
+    name: str
+    mean: Callable[[Any], Any]
+    derivative: Callable[[Any], Any]
+    integral: Callable[[Any], Any]
+    derivative_range: Callable[[float], tuple[float, float]]
+    self_concordance: Callable[[float], float]
+    reward_range: tuple[float, float] = (-math.inf, math.inf)
+
+    def lipschitz(self, theta_bound: float) -> float:
+        """L = sup μ̇ on [−S, S]."""
+        return self.derivative_range(positive("theta_bound", theta_bound))[1]
+
+    def kappa(self, theta_bound: float) -> float:
+        """κ = 1 / inf μ̇ on [−S, S]."""
+        return 1.0 / self.derivative_range(positive("theta_bound", theta_bound))[0]
+
+    def kappa_star(self, theta_bound: float) -> float:
+        """κ* = 1 / sup μ̇ on [−S, S]."""
+        return 1.0 / self.lipschitz(theta_bound)
+
+
+# scipy is loaded by the first call: it takes longer than all of this package, and commands should start quickly
+
+
+def _logistic(z: ArrayLike) -> Any:
+    from scipy.special import expit
+
+    return expit(z)
+
+
+def _logistic_derivative(z: ArrayLike) -> Array:
+    p = _logistic(z)
+    return np.asarray(p * (1.0 - p))
+
+
+def _normal_distribution(z: ArrayLike) -> Any:
+    from scipy.special import ndtr
+
+    return ndtr(z)
+
+
+def _normal_density(z: ArrayLike) -> Array:
+    return np.exp(-0.5 * np.square(z)) / math.sqrt(2 * math.pi)
+
+
+def _even_bell(derivative: Callable[[Any], Any]) -> Callable[[float], tuple[float, float]]:
+    """(inf, sup) over [−S, S] of a derivative that is even and falls away from 0."""
+    return lambda S: (float(derivative(S)), float(derivative(0.0)))
+
+
+_LINKS = {
+    "logistic": Link(
+        "logistic",
+        mean=_logistic,
+        derivative=_logistic_derivative,
+        integral=lambda z: np.logaddexp(0.0, z),
+        derivative_range=_even_bell(_logistic_derivative),
+        self_concordance=lambda S: 1.0,
+        reward_range=(0.0, 1.0),
+    ),
+    "probit": Link(
+        "probit",
+        mean=_normal_distribution,
+        derivative=_normal_density,
+        integral=lambda z: z * _normal_distribution(z) + _normal_density(z),
+        derivative_range=_even_bell(_normal_density),
+        self_concordance=lambda S: S,
+        reward_range=(0.0, 1.0),
+    ),
+    "linear": Link(
+        "linear",
+        mean=lambda z: z,
+        derivative=np.ones_like,
+        integral=lambda z: 0.5 * np.square(z),
+        derivative_range=lambda S: (1.0, 1.0),
+        self_concordance=lambda S: 0.0,
+    ),
+    "poisson": Link(
+        "poisson",
+        mean=np.exp,
+        derivative=np.exp,
+        integral=np.exp,
+        derivative_range=lambda S: (math.exp(-S), math.exp(S)),
+        self_concordance=lambda S: 1.0,
+        reward_range=(0.0, math.inf),
+    ),
+}
+
+
+def get_link(link: str | Link) -> Link:
+    """The link of that name, or the caller's own.
+
+    Examples
+    --------
+    >>> get_link("cauchit")
+    Traceback (most recent call last):
+        ...
+    ValueError: link must be one of 'linear', 'logistic', 'poisson', 'probit' or a Link, got link='cauchit'
+    """
+    if isinstance(link, Link):
+        return link
+    try:
+        return _LINKS[link]
+    except (KeyError, TypeError):
+        names = ", ".join(map(repr, sorted(_LINKS)))
+        raise ValueError(f"link must be one of {names} or a Link, got link={link!r}") from None

@@ -1,0 +1,216 @@
+"""The command line: what it prints and writes, one-line errors with exit code 2, and Ctrl-C."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pd = pytest.importorskip("pandas")
+
+from typer.testing import CliRunner  # noqa: E402
+
+from dpbandits.cli import app  # noqa: E402
+from dpbandits.cli.policies import POLICIES  # noqa: E402
+from dpbandits.results import Results  # noqa: E402
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    # in a folder of its own, 80 columns wide
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def invoke(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return invoke
+
+
+QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_help_lists_the_commands(call, arguments):
+    result = call(*arguments)
+    assert result.exit_code == 0
+    for command in ("quickstart", "run", "replay"):
+        assert command in result.output
+
+
+@pytest.mark.parametrize("command", ["quickstart", "run", "replay"])
+def test_help_is_enough_and_fits_80_columns(call, command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines())) <= 80
+    text = " ".join(result.output.replace("│", " ").split())
+    assert "--out" in text
+    if command == "replay":
+        for part in ("long", "labels", "without looking at the data", "by its row", "--feature-bound"):
+            assert part in text
+    if command != "quickstart":
+        assert all(name in text for name in POLICIES)
+
+
+def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_path):
+    result = call("quickstart", "--seeds", 1, "--jobs", 1, "--out", "made")
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.splitlines()[:14])) <= 80
+    text = " ".join(result.output.split())
+    for part in (
+        "film recommendations: 6,393 rounds, 1 seed",
+        "one-pass private, ε = 1",
+        "1, 1e-05 round",
+        "4, 1e-05 round",
+        "not private",
+        "not one person",
+        "This was a simulation",
+        str(tmp_path / "made" / "quickstart.png"),
+    ):
+        assert part in text
+    results = Results.load(tmp_path / "made" / "quickstart.json")
+    reward = {row["policy"]: row["reward"] for row in results.table()}
+    assert results.complete
+    # seed 0 is fixed; the margins to chance (0.497) are what the example is there to show
+    assert 0.48 < reward["uniform"] < 0.52
+    assert reward["GLB-OMD"] > 0.58
+    assert reward["one-pass private, ε = 4"] > 0.57
+    assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_run_compares_policies_and_budgets(call, tmp_path):
+    result = call("run", *QUICK, "-p", "uniform", "-p", "one-pass-private", "-e", 1, "-e", 2.5, "--delta", 1e-6)
+    assert result.exit_code == 0, result.output
+    results = Results.load(tmp_path / "run.json")
+    assert results.policies == ["uniform", "one-pass private, ε = 1", "one-pass private, ε = 2.5"]
+    assert [row["epsilon"] for row in results.table()] == [math.inf, pytest.approx(1.0), pytest.approx(2.5)]
+    assert "regret" in result.output
+    assert (tmp_path / "run.png").exists()
+
+
+@pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
+def test_every_policy_plays_every_link(call, tmp_path, link):
+    named = [word for policy in POLICIES for word in ("-p", policy)]
+    result = call("run", *QUICK, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+    assert result.exit_code == 0, result.output
+    results = Results.load(tmp_path / "run.json")
+    assert results.complete
+    assert len(results.policies) == len(POLICIES)
+
+
+def test_run_is_reproducible_over_processes(call, tmp_path):
+    rewards = []
+    for jobs in (1, 2):
+        assert call("run", *QUICK, "--jobs", jobs, "--out", tmp_path / str(jobs)).exit_code == 0
+        rewards.append([run.reward.tolist() for run in Results.load(tmp_path / str(jobs) / "run.json").runs])
+    assert rewards[0] == rewards[1]
+
+
+def test_replay_learns_from_a_long_log(call, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-3, 3, 3000)
+    good = (rng.random(3000) < 1 / (1 + np.exp(-2 * x))).astype(int)
+    frame = pd.DataFrame({"day": np.arange(3000) // 5, "clicked": good, "shade": x, "id": "text"})
+    frame.to_csv(tmp_path / "log.csv", index=False)
+    result = call(
+        "replay", "log.csv", "--round", "day", "--reward", "clicked", "--feature", "shade", "--feature-bound", 2,
+        "-p", "uniform", "-p", "glb-omd", "--seeds", 2, "--jobs", 1,
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    longer = int((np.abs(x) > 2).sum())
+    assert f"log.csv: 600 rounds, 3,000 rows, d = 2; {longer:,} rows longer than --feature-bound 2" in result.output
+    reward = {row["policy"]: row["reward"] for row in Results.load(tmp_path / "replay.json").table()}
+    assert reward["GLB-OMD"] > reward["uniform"] + 0.2
+
+
+def test_replay_learns_labels_from_parquet(call, tmp_path):
+    x = np.random.default_rng(1).uniform(-1, 1, 600)
+    pd.DataFrame({"side": np.where(x > 0, "right", "left"), "x": x}).to_parquet(tmp_path / "log.parquet")
+    result = call("replay", "log.parquet", "--layout", "labels", "--label", "side", "-e", 8, "--seeds", 1, "--jobs", 1)
+    assert result.exit_code == 0, result.output
+    assert "600 rounds, 600 rows, d = 4" in result.output
+    reward = {row["policy"]: row["reward"] for row in Results.load(tmp_path / "replay.json").table()}
+    assert reward["GLB-OMD"] > 0.8
+    assert reward["one-pass private, ε = 8"] > 0.55
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--rounds", "many"), "--rounds"),
+        (("run", "--rounds", 0), "rounds must be at least 1, got rounds=0"),
+        (("run", "--epsilon", 0), "epsilon must be positive and finite, got epsilon=0.0"),
+        (("run", "--delta", 1), "delta must lie in [0, 1), got delta=1.0"),
+        (("run", "--link", "cauchit"), "link must be one of"),
+        (("run", "--policy", "best"), "policy must be one of uniform, "),
+        (("run", "--seeds", 0), "seeds must be at least 1"),
+        (("run", "--jobs", 0), "jobs must be at least 1"),
+        (("run", "--theta-norm", -1), "theta_norm must be positive"),
+        (("run", "--colour", "red"), "No such option"),
+        (("walk",), "No such command"),
+        (("replay",), "Missing argument"),
+        (("replay", "none.csv"), "there is no file none.csv"),
+        (("replay", "bad.csv"), "bad.csv, row 3, column 'price': the value is missing"),
+        (("replay", "bad.csv", "--layout", "wide"), "layout must be 'long' or 'labels', got layout='wide'"),
+        (("replay", "bad.csv", "--reward-range", 1, 0), "reward_range must be finite and increasing"),
+        (("run", *QUICK, "--out", "bad.csv"), "bad.csv"),
+    ],
+)
+def test_wrong_values_end_with_one_line(call, tmp_path, arguments, message):
+    (tmp_path / "bad.csv").write_text("round,reward,price\n1,0,0.3\n1,1,\n")
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert result.output.startswith("error: ")
+    assert result.output.count("\n") == 1
+
+
+def test_a_budget_that_a_policy_refuses_ends_with_one_line_naming_the_run(call):
+    result = call("run", *QUICK, "--delta", 0)
+    assert result.exit_code == 2
+    assert "delta must be positive" in result.output
+    assert "in the run of policy 'one-pass private, ε = 1' on seed 0" in result.output
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_an_interrupt_saves_what_is_done(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbandits.policies.GLBOMD.select", interrupt)
+    result = call("run", *QUICK, "-p", "uniform", "-p", "glb-omd")
+    assert result.exit_code == 130
+    assert "interrupted: 1 of 4 runs are kept" in result.output
+    assert "INCOMPLETE: 1 of 4 runs" in " ".join(result.output.split())
+    results = Results.load(tmp_path / "run.json")
+    assert not results.complete
+    assert results.policies == ["uniform"]
+    assert (tmp_path / "run.png").exists()
+
+
+def test_an_interrupt_before_anything_is_done_writes_nothing(call, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpbandits.policies.Uniform.select", interrupt)
+    result = call("run", *QUICK)
+    assert result.exit_code == 130
+    assert "nothing is written" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_loads_nothing_heavy_and_the_module_can_be_run():
+    code = (
+        "import sys, dpbandits.cli\n"
+        "print({'pandas', 'matplotlib', 'pyarrow', 'sklearn', 'dpbandits.policies'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+    done = subprocess.run([sys.executable, "-m", "dpbandits", "--help"], capture_output=True, text=True, check=True)
+    assert "quickstart" in done.stdout
+
+
+def test_a_missing_typer_is_named():
+    code = "import sys; sys.modules['typer'] = None; from dpbandits.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.strip() == 'error: the command line needs typer: python -m pip install "dpkit[cli]"'

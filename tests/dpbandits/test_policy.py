@@ -1,0 +1,343 @@
+"""What every policy promises: checked input, open decisions, and a state that saves and continues."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
+from dpbandits import Policy, policies
+from dpbandits.links import Link
+from dpbandits.policies import GLBOMD, EpsilonGreedy, OnePassPrivateGLM, Uniform
+
+BUDGET = Budget(1.0, 1e-5)
+MAKERS = {
+    "Uniform": lambda dim=3, horizon=50, **k: Uniform(dim, horizon=horizon, reward_range=(0, 1), **k),
+    "EpsilonGreedy": lambda dim=3, horizon=50, **k: EpsilonGreedy(dim, horizon=horizon, **k),
+    "GLBOMD": lambda dim=3, horizon=50, **k: GLBOMD(dim, horizon=horizon, **k),
+    "OnePassPrivateGLM": lambda dim=3, horizon=50, **k: OnePassPrivateGLM(dim, horizon=horizon, budget=BUDGET, **k),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def make(request):
+    return MAKERS[request.param]
+
+
+def seeded(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
+    X = rng.standard_normal((K, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def fingerprint(policy: Policy) -> str:
+    """Everything that a policy knows, but for the one-time marks of its mechanisms' states."""
+    learned = re.sub(r"'nonce': '\w+'", "", repr(policy._state()))
+    return repr((learned, policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+
+
+def test_every_policy_is_covered():
+    assert set(MAKERS) == set(policies.__all__)
+
+
+# ------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        (np.full((2, 3), np.nan), "arms must be finite, got nan in row 0"),
+        ([[0.1, 0, 0], [np.inf, 0, 0]], "arms must be finite, got inf in row 1"),
+        ([[0.1, 0, 0], [2.0, 0, 0]], "arms must have norm at most 1, got norm 2 in row 1"),
+        (np.zeros((2, 4)), r"arms must have shape \(K, 3\) with K >= 1, got shape \(2, 4\)"),
+        (np.zeros(3), r"got shape \(3,\)"),
+        (np.zeros((0, 3)), r"got shape \(0, 3\)"),
+    ],
+)
+def test_bad_arms_are_refused_and_change_nothing(make, arms, message):
+    policy = make(rng=seeded())
+    policy.update(policy.select(np.eye(3)), 1.0)
+    before = fingerprint(policy)
+    with pytest.raises(ValueError, match=message):
+        policy.select(arms)
+    assert fingerprint(policy) == before
+
+
+@pytest.mark.parametrize("reward", [np.nan, np.inf, -0.1, 1.5])
+def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
+    policy = make(rng=seeded())
+    decision = policy.select(np.eye(3))
+    before = fingerprint(policy)
+    with pytest.raises(ValueError, match=r"reward must be a finite number in \[0, 1\], got reward="):
+        policy.update(decision, reward)
+    assert fingerprint(policy) == before
+    policy.update(decision, 0.5)
+
+
+def test_rewards_outside_are_clipped_on_request(make):
+    policy, twin = make(rng=seeded(), on_violation="clip"), make(rng=seeded())
+    policy.update(policy.select(np.eye(3)), 7.0)
+    twin.update(twin.select(np.eye(3)), 1.0)
+    assert fingerprint(policy) == fingerprint(twin)
+    with pytest.raises(ValueError, match="reward must be"):
+        policy.update(policy.select(np.eye(3)), float("nan"))
+
+
+def test_repeated_and_unknown_decisions_are_refused(make):
+    policy = make(rng=seeded())
+    decision = policy.select(np.eye(3))
+    policy.update(decision, 1.0)
+    before = fingerprint(policy)
+    with pytest.raises(ValueError, match="got decision id 0"):
+        policy.update(decision, 1.0)
+    with pytest.raises(ValueError, match="got decision id 99"):
+        policy.update(99, 1.0)
+    assert fingerprint(policy) == before
+
+
+def test_a_round_beyond_the_horizon_is_refused(make):
+    policy = make(horizon=3, rng=seeded())
+    for _ in range(3):
+        decision = policy.select(np.eye(3))
+    before = fingerprint(policy)
+    with pytest.raises(ValueError, match="horizon must be at least 4 for one more round, got 3"):
+        policy.select(np.eye(3))
+    assert fingerprint(policy) == before
+    policy.update(decision, 1.0)  # a late reward still counts
+
+
+def test_smallest_problems(make):
+    policy = make(dim=1, horizon=1, rng=seeded())
+    decision = policy.select([[1.0]])  # K = 1, d = 1, T = 1
+    policy.update(decision, 1.0)
+    assert (decision.id, decision.index, decision.arm.tolist(), decision.scores.shape) == (0, 0, [1.0], (1,))
+
+
+def test_number_of_arms_may_change(make):
+    policy, rng = make(rng=seeded()), seeded(1)
+    for K in (1, 7, 2, 30):
+        policy.update(policy.select(unit_arms(rng, K, 3)), 1.0)
+
+
+def test_arms_longer_than_one_by_rounding_are_shortened(make):
+    arms = np.array([[1.0 + 4e-10, 0.0, 0.0]])
+    assert np.linalg.norm(make(rng=seeded()).select(arms).arm) <= 1.0
+
+
+def test_the_decision_is_safe_from_later_changes_of_the_callers_array(make):
+    arms, policy = np.eye(3), make(rng=seeded())
+    decision = policy.select(arms)
+    kept = decision.arm.copy()
+    arms[:] = 0.0
+    assert np.array_equal(decision.arm, kept)
+
+
+# ----------------------------------------------------------------------------------------- delayed rewards
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(range(8)), name=st.sampled_from(sorted(MAKERS)))
+def test_rewards_may_come_in_any_order_or_never(order, name):
+    policy, rng = MAKERS[name](rng=seeded()), seeded(1)
+    decisions = [policy.select(unit_arms(rng, 4, 3)) for _ in range(8)]
+    for i in order[:5]:
+        policy.update(decisions[i].id, 1.0)
+    assert sorted(policy.open_decisions) == sorted(order[5:])
+    for i in order[5:]:
+        policy.forget(decisions[i])
+    assert policy.open_decisions == []
+
+
+# ---------------------------------------------------------------------------------------- saving and loading
+
+
+def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
+    chosen = []
+    for _ in range(rounds):
+        decision = policy.select(unit_arms(rng, 5, 3))
+        policy.update(decision, float(rng.random() < 0.5))
+        chosen.append(decision.index)
+    return chosen
+
+
+def test_a_simulation_continues_bit_for_bit(make, tmp_path):
+    policy, rng = make(rng=seeded()), seeded(1)
+    play(policy, rng, 20)
+    late = policy.select(np.eye(3))
+    policy.save(tmp_path / "p")
+    twin = Policy.load(tmp_path / "p")
+    assert type(twin) is type(policy)
+    assert fingerprint(twin) == fingerprint(policy)
+    for each in (policy, twin):
+        each.update(late.id, 1.0)
+    assert play(policy, seeded(2), 29) == play(twin, seeded(2), 29)
+    assert fingerprint(twin) == fingerprint(policy)
+
+
+def test_state_files_are_for_their_owner_only_and_hold_no_pickle(make, tmp_path):
+    path = tmp_path / "p"
+    make().save(path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[key].dtype != object for key in file.files)
+
+
+def test_damaged_and_foreign_files_are_refused(make, tmp_path):
+    path = tmp_path / "p"
+    make(rng=seeded()).save(path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"hello", whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="path must hold a state file"):
+            Policy.load(path)
+    np.savez(tmp_path / "other.npz", json=np.array("{}"))
+    with pytest.raises(ValueError, match="path must hold a state file of format"):
+        Policy.load(tmp_path / "other.npz")
+
+
+def test_load_refuses_another_kind(tmp_path):
+    Uniform(2).save(tmp_path / "u")
+    with pytest.raises(ValueError, match="must hold the state of a GLBOMD, got a Uniform"):
+        GLBOMD.load(tmp_path / "u")
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "p"
+    policy = GLBOMD(3, rng=seeded())
+    policy.save(path)
+    before = path.read_bytes()
+    play(policy, seeded(1), 3)
+
+    def broken(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        policy.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["p"]
+
+
+def test_a_custom_link_is_passed_again(tmp_path):
+    mine = Link("mine", lambda z: z, np.ones_like, lambda z: z * z / 2, lambda S: (1.0, 1.0), lambda S: 0.0, (-1, 1))
+    GLBOMD(2, mine, rng=seeded()).save(tmp_path / "p")
+    with pytest.raises(ValueError, match="link must be one of"):
+        Policy.load(tmp_path / "p")
+    loaded = Policy.load(tmp_path / "p", link=mine)
+    assert isinstance(loaded, GLBOMD)
+    assert loaded.link is mine
+
+
+# ------------------------------------------------------------------------------------------------- privacy
+
+
+def test_policies_without_privacy_say_so():
+    report = GLBOMD(2).privacy()
+    assert np.isinf(report.epsilon)
+    assert str(report) == "not private"
+
+
+def test_the_whole_cost_is_recorded_at_once_and_is_the_budget():
+    ledger = Ledger(BUDGET)
+    policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=1000, ledger=ledger, rng=seeded())
+    (row,) = ledger.rows()
+    assert row.simulation
+    assert row.label == policy.label
+    play(policy, seeded(1), 1000)
+    assert ledger.total == row.release  # later rows mark the releases, at no cost
+    report = policy.privacy()
+    assert report.epsilon <= BUDGET.epsilon
+    assert report.epsilon == pytest.approx(BUDGET.epsilon, rel=1e-9)
+    assert report.left == 0.0
+    assert policy.privacy(delta=1e-3).epsilon < BUDGET.epsilon
+    assert "SIMULATION" in str(report)
+    assert not OnePassPrivateGLM(3, budget=BUDGET, horizon=10).privacy().simulation
+
+
+def test_a_ledger_without_enough_left_refuses_the_policy():
+    ledger = Ledger(BUDGET)
+    ledger.spend(Gaussian(20.0))
+    with pytest.raises(BudgetExceeded):
+        OnePassPrivateGLM(3, budget=BUDGET, horizon=100, ledger=ledger)
+    assert len(ledger.rows()) == 1
+
+
+def test_a_loaded_policy_finds_its_cost_in_the_ledger_and_does_not_pay_again(tmp_path):
+    ledger = Ledger(BUDGET)
+    OnePassPrivateGLM(3, budget=BUDGET, horizon=100, ledger=ledger).save(tmp_path / "p")
+    policy = Policy.load(tmp_path / "p", ledger=ledger)
+    assert policy.ledger is ledger
+    assert len(ledger.rows()) == 1
+    with pytest.raises(ValueError, match="ledger must hold the cost of"):
+        Policy.load(tmp_path / "p", ledger=Ledger(BUDGET))
+
+
+def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_path):
+    """Continuing an older state would release the same sums again with fresh noise, which was not paid for."""
+    path = tmp_path / "ledger"
+    with Ledger.open(path, BUDGET) as ledger:
+        policy = OnePassPrivateGLM(
+            3, budget=BUDGET, horizon=200, first_batch=10, ledger=ledger, checkpoint=str(tmp_path / "newest")
+        )
+        play(policy, seeded(1), 5)
+        policy.save(tmp_path / "older")
+        play(policy, seeded(2), 60)
+        assert policy.releases >= 2
+    with Ledger.open(path) as ledger:
+        with pytest.raises(ValueError, match=r"path must hold the newest state: .* got a state at release 0"):
+            Policy.load(tmp_path / "older", ledger=ledger)
+        restored = Policy.load(tmp_path / "newest", ledger=ledger)
+        assert np.array_equal(restored.theta, policy.theta)
+        play(restored, seeded(3), restored.horizon - restored.decisions)
+        assert restored.releases == len(restored._ends)
+        assert ledger.epsilon() <= BUDGET.epsilon
+
+
+@pytest.mark.parametrize(
+    ("budget", "error", "message"),
+    [
+        (Budget(1.0, 0.0), ValueError, "delta must be positive"),
+        (Budget(1.0, 1e-6, adjacency="add_remove"), AdjacencyMismatch, "rounds are replaced or zeroed out"),
+        (Budget(1.0, 1e-6, unit="person"), AdjacencyMismatch, "protects one round"),
+        (1.0, TypeError, "budget must be a Budget"),
+    ],
+)
+def test_budgets_that_the_policy_cannot_meet(budget, error, message):
+    with pytest.raises(error, match=message):
+        OnePassPrivateGLM(3, budget=budget, horizon=10)
+
+
+def test_a_budget_of_zero_is_refused():
+    with pytest.raises(ValueError, match="epsilon must be positive and finite, got epsilon=0"):
+        Budget(0.0, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"dim": 0}, "dim must be at least 1, got dim=0"),
+        ({"horizon": 0}, "horizon must be at least 1, got horizon=0"),
+        ({"theta_bound": -1.0}, "theta_bound must be positive and finite, got theta_bound=-1.0"),
+        ({"growth": 0.5}, "growth must be at least 1, got growth=0.5"),
+        ({"gradient_share": 1.0}, r"gradient_share must lie in \(0, 1\), got gradient_share=1.0"),
+        ({"clip": 0.0}, "clip must be positive"),
+        ({"link": "poisson"}, "reward_range must be finite for a private policy"),
+        ({"reward_range": (1, 0)}, "reward_range must be increasing"),
+        ({"release": "never"}, "release must be 'scheduled' or 'every_round'"),
+        ({"on_violation": "ignore"}, "on_violation must be 'raise' or 'clip'"),
+    ],
+)
+def test_bad_parameters_spend_nothing(parameters, message):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(ValueError, match=message):
+        OnePassPrivateGLM(**({"dim": 3, "budget": BUDGET, "horizon": 10, "ledger": ledger} | parameters))
+    assert ledger.rows() == []
