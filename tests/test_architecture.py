@@ -1,0 +1,106 @@
+"""The arrows of the house: dpbandits → dpkit → accounting, nothing heavy at import, no mechanism imports another."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("accounting", "dpkit", "dpbandits")
+# What each package may import of the three.
+ALLOWED = {"accounting": {"accounting"}, "dpkit": {"accounting", "dpkit"}, "dpbandits": set(PACKAGES)}
+# Never at module level in the two lower packages: slow to load, or an extra that may be missing.
+HEAVY = {"torch", "opacus", "matplotlib", "sklearn", "pandas", "pyarrow", "dp_accounting", "typer", "rich"}
+# Modules that only a command line or an extra loads, and that nothing else imports at module level.
+COMMANDS = {"dpkit.__main__", "dpkit.cli", "dpkit.optimize.dp_sgd"}
+# Folders of dpkit with one mechanism per file: the modules that the folder's __init__ exports, protocols aside.
+MECHANISMS = ("mechanisms", "continual", "optimize")
+
+
+def modules(package: str) -> list[tuple[str, Path]]:
+    found = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found.append((".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
+    return found
+
+
+ALL = [(package, name, path) for package in PACKAGES for name, path in modules(package)]
+
+
+def imports(tree: ast.AST, module: str, *, is_package: bool, top_only: bool = False) -> set[str]:
+    """Dotted names that a module imports; with ``top_only`` those that run when it is imported."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parents = module.split(".")[: None if is_package and node.level == 1 else -(node.level - is_package)]
+                base = ".".join([*parents, *([base] if base else [])])
+            found.add(base)
+            found.update(f"{base}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            if not (top_only and (deferred or _type_checking_only(child))):
+                visit(child)
+
+    visit(tree)
+    return found
+
+
+def _type_checking_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+@pytest.mark.parametrize(("package", "name", "path"), ALL, ids=[name for _, name, _ in ALL])
+def test_arrows_point_down_only(package, name, path):
+    names = imports(parsed(path), name, is_package=path.name == "__init__.py")
+    roots = {imported.split(".")[0] for imported in names} & set(PACKAGES)
+    assert roots <= ALLOWED[package]
+
+
+LOWER = [(name, path) for package, name, path in ALL if package != "dpbandits"]
+
+
+@pytest.mark.parametrize(("name", "path"), LOWER, ids=[name for name, _ in LOWER])
+def test_nothing_heavy_at_import(name, path):
+    top = imports(parsed(path), name, is_package=path.name == "__init__.py", top_only=True)
+    if name not in COMMANDS:
+        assert {imported.split(".")[0] for imported in top} & HEAVY == set()
+        assert not any(imported == "scipy.stats" or imported.startswith("scipy.stats.") for imported in top)
+        assert top & COMMANDS == set()
+
+
+SIBLINGS = [(name, path) for name, path in LOWER if name.split(".")[0] == "dpkit" and name.split(".")[1:2] != []]
+
+
+@pytest.mark.parametrize(("name", "path"), SIBLINGS, ids=[name for name, _ in SIBLINGS])
+def test_no_mechanism_imports_a_sibling(name, path):
+    _, folder, *rest = name.split(".")
+    if folder not in MECHANISMS or not rest:
+        return  # a package's __init__ imports them all
+    exported = (ROOT / "dpkit" / folder / "__init__.py").read_text(encoding="utf-8")
+    stems = set(re.findall(rf"dpkit\.{folder}\.(\w+)", exported)) - {"protocol"}
+    mechanisms = {f"dpkit.{folder}.{stem}" for stem in stems if not stem.startswith("_")}
+    if name in mechanisms:
+        assert imports(parsed(path), name, is_package=False) & mechanisms - {name} == set()
+
+
+def test_the_reader_of_imports_sees_what_it_should():
+    source = "import torch.nn\nfrom ..geometry import svec\nfrom . import tree\ndef f():\n    import matplotlib\n"
+    everywhere = imports(ast.parse(source), "dpkit.continual.toeplitz", is_package=False)
+    assert {"torch.nn", "dpkit.geometry.svec", "dpkit.continual.tree", "matplotlib"} <= everywhere
+    top = imports(ast.parse(source), "dpkit.continual.toeplitz", is_package=False, top_only=True)
+    assert "torch.nn" in top
+    assert "matplotlib" not in top
+    inside = imports(ast.parse("from .tree import BinaryTree\n"), "dpkit.continual", is_package=True)
+    assert "dpkit.continual.tree" in inside
+    assert ALL
