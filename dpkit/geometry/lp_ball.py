@@ -73,6 +73,8 @@ class LpBall:
         if math.isinf(self.p):
             return np.clip(z, -self.radius, self.radius)
         magnitudes, radius = np.abs(z) / largest, self.radius / largest
+        if radius < 1e-20:  # from so far away the closest point is the one farthest in the direction of z
+            return self.linear_minimizer(-z)
         if self.p == 1:
             return np.copysign(largest * simplex_projection(magnitudes, radius), z)
         if self.p == 2:
@@ -141,6 +143,9 @@ def _onto_sphere(a: Vector, p: float, radius: float) -> Vector:
     from scipy.optimize import brentq
 
     a = a / radius  # onto the unit sphere
+    length = float(np.linalg.norm(a, p))
+    if length <= 1.0 + 1e-14:  # outside by little more than rounding, which hides the root
+        return a / length
 
     def excess(log_mu: float) -> float:
         return float(np.linalg.norm(_shrunk(a, p, math.exp(log_mu)), p)) - 1.0
@@ -149,8 +154,10 @@ def _onto_sphere(a: Vector, p: float, radius: float) -> Vector:
     top = math.log(float(np.linalg.norm(a, p / (p - 1.0))))
     high = top + 1e-9
     low = high - 1.0
-    while excess(low) < 0:
-        low -= 2.0 * (high - low)
+    while excess(low) < 0 and low > -600.0:
+        low -= high - low
+    if excess(low) < 0:
+        return a / length
     x = _shrunk(a, p, math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
     scaled: Vector = x / float(np.linalg.norm(x, p))
     return scaled
@@ -159,8 +166,10 @@ def _onto_sphere(a: Vector, p: float, radius: float) -> Vector:
 def _shrunk(a: Vector, p: float, mu: float) -> Vector:
     """The x ≥ 0 with x + μx^(p−1) = a, entry by entry."""
     # For p < 2 in the unknown u = x^(p−1), so that the equation u^s + μu = a is convex for either p
+    mu = max(mu, 1e-300)
     s, linear, curved = (1.0 / (p - 1.0), mu, 1.0) if p < 2 else (p - 1.0, 1.0, mu)
-    u: Vector = np.minimum((a / curved) ** (1.0 / s), a / linear)  # to the right of the root
+    with np.errstate(over="ignore"):
+        u: Vector = np.minimum((a / curved) ** (1.0 / s), a / linear)  # to the right of the root
     for _ in range(100):
         power = u ** (s - 1.0)
         step = (curved * power * u + linear * u - a) / (curved * s * power + linear)

@@ -1,0 +1,36 @@
+"""Private convex optimizers, and the objectives that they minimise.
+
+Every optimizer returns a ``scipy.optimize.OptimizeResult`` with ``x``, ``nit``, ``nfev``, ``message`` and
+``release``, the description of what it cost.
+
+Which one: ``docs/optimizers.md`` compares them on one table.
+"""
+
+from dpkit.optimize.localized_mirror_descent import localized_mirror_descent
+from dpkit.optimize.noisy_gradient_descent import noisy_gradient_descent
+from dpkit.optimize.noisy_sgd import noisy_sgd
+from dpkit.optimize.noisy_stochastic_frank_wolfe import noisy_stochastic_frank_wolfe
+from dpkit.optimize.objective_perturbation import objective_perturbation
+from dpkit.optimize.objectives import GLM, glm
+from dpkit.optimize.online_frank_wolfe import OnlineFrankWolfe, online_frank_wolfe
+from dpkit.optimize.phased_sgd import phased_sgd
+from dpkit.optimize.polyhedral_online_frank_wolfe import PolyhedralOnlineFrankWolfe, polyhedral_online_frank_wolfe
+from dpkit.optimize.shuffle_gradient_descent import shuffle_gradient_descent
+from dpkit.optimize.sufficient_statistics import sufficient_statistics
+
+__all__ = [
+    "GLM",
+    "OnlineFrankWolfe",
+    "PolyhedralOnlineFrankWolfe",
+    "glm",
+    "localized_mirror_descent",
+    "noisy_gradient_descent",
+    "noisy_sgd",
+    "noisy_stochastic_frank_wolfe",
+    "objective_perturbation",
+    "online_frank_wolfe",
+    "phased_sgd",
+    "polyhedral_online_frank_wolfe",
+    "shuffle_gradient_descent",
+    "sufficient_statistics",
+]

@@ -1,0 +1,161 @@
+"""Noisy mini-batch SGD with Poisson sampling: many cheap steps on random parts of the data.
+
+For large n, where a full pass per step is too slow. Source: Bassily, Feldman, Guzmán & Talwar (2020), "Stability of
+stochastic gradient descent on nonsmooth convex losses", arXiv:2006.06914, Algorithm 2; Abadi et al. (2016),
+arXiv:1607.00133. The paper draws mini-batches with replacement and takes up to n² steps; here every row joins a batch
+independently with probability q = batch/n, which is what the accountants price, and the number of steps is the
+caller's:
+
+    θ_{t+1} = Π(θ_t − η·(1/batch)(Σ_{i∈B_t} ∇ℓ(θ_t; x_i) + noise)),    t = 1 … T,    result: the mean iterate.
+
+Privacy. Unit: one row. Gradients are clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L
+when it comes or goes; the noise is Gaussian of z·L. Under add_remove the run costs T × PoissonSubsampled(Gaussian(z),
+q). Under replace, a swap is a removal and an insertion: the run is calibrated to (ε/2, δ/(1 + e^(ε/2))) under
+add_remove, which makes it (ε, δ)-DP for swaps (Dwork & Roth 2014, group privacy), and this is what the ledger
+records. n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove.
+
+Cost per step: batch gradients and one projection.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import ApproxDP, Budget, Gaussian, Ledger, PoissonSubsampled, Release, calibrate
+from accounting._checks import integer, positive
+from dpkit import randomness
+from dpkit.geometry import ConvexSet
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, public_count
+from dpkit.optimize.objectives import GLM
+from dpkit.optimize.result import NOTHING, outcome
+
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
+__all__ = ["noisy_sgd"]
+
+
+def noisy_sgd(
+    objective: GLM,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    constraint: ConvexSet,
+    budget: Budget,
+    steps: int = 1000,
+    batch: int | None = None,
+    step_scale: float = 1.0,
+    public_rows: int | None = None,
+    start: ArrayLike | None = None,
+    callback: Callable[[NDArray[np.float64]], object] | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> OptimizeResult:
+    """Minimise the mean loss over a convex set by T noisy steps on Poisson samples.
+
+    Parameters
+    ----------
+    objective : GLM
+        With a ``clip``: L.
+    X : (n, d) array_like
+    y : (n,) array_like
+    constraint : ConvexSet
+        Public.
+    budget : Budget
+        With δ > 0, counted by "add_remove" or "replace".
+    steps : int
+        T.
+    batch : int, optional
+        The expected number of rows in a batch, at most n; by default √n.
+    step_scale : float
+        Multiplies η = D/√(T(L² + dσ²)), with σ the noise in each coordinate of a step's mean gradient.
+    public_rows : int, optional
+        n; by default the number of rows. Required under add_remove.
+    start : (d,) array_like, optional
+        θ_1; by default the set's centre.
+    callback : callable, optional
+        Called with every iterate; each of them is covered by the cost.
+    rng : numpy.random.Generator, optional
+        None draws samples and noise from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        Charged with the whole run before anything is drawn.
+
+    Returns
+    -------
+    OptimizeResult
+        See :func:`dpkit.optimize.result.outcome`. Without rows ``x`` is the start, at no cost.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range, rows that are not finite, or a start outside the set. Nothing is drawn or charged.
+    BudgetExceeded
+        If the ledger refuses, or δ is 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpkit.geometry import LpBall
+    >>> from dpkit.optimize import glm, noisy_sgd
+    >>> X = np.random.default_rng(0).normal(size=(5000, 3)) / 3
+    >>> y = (X @ [1.0, -1.0, 0.0] > 0).astype(float)
+    >>> budget = Budget(1.0, 1e-6, adjacency="add_remove")
+    >>> fit = noisy_sgd(
+    ...     glm("logistic", clip=1.0), X, y, constraint=LpBall(2, 3, 2.0), budget=budget, steps=300, public_rows=5000
+    ... )
+    >>> fit.nit, bool(fit.x[0] > 0.3 > -0.3 > fit.x[1])
+    (300, True)
+    """
+    d = constraint.dimension
+    X, y = checked_data(X, y, d)
+    sums = GradientSums(objective, X, y)
+    theta = checked_start(constraint, start)
+    checked_budget(budget, allowed=("replace", "add_remove"))
+    n = public_count(len(X), public_rows, budget.adjacency)
+    T = integer("steps", steps, at_least=1)
+    scale = positive("step_scale", step_scale)
+    expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
+    source = randomness.resolve(rng)
+    if n == 0:
+        return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
+    if expected > n:
+        raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
+    rate = expected / n
+
+    def run(z: float) -> Release:
+        return T * PoissonSubsampled(Gaussian(z), rate)
+
+    if budget.adjacency == "add_remove":
+        z = calibrate(run, budget, accountant="rdp")
+        cost = run(z)
+    else:
+        half = Budget(budget.epsilon / 2, budget.delta / (1 + math.exp(budget.epsilon / 2)), adjacency="add_remove")
+        z = calibrate(run, half, accountant="rdp")
+        cost = ApproxDP(budget.epsilon, budget.delta, adjacency="replace")
+    noisy = GaussianMechanism(z, sensitivity=sums.clip, adjacency="add_remove", rng=source)
+    sigma = z * sums.clip / expected
+    eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
+
+    charge(ledger, cost, "noisy SGD", source)
+    mean = np.zeros(d)
+    for _ in range(T):
+        mean += theta / T
+        chosen = np.flatnonzero(source.random(len(X)) < rate)
+        theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
+        if callback is not None:
+            callback(theta.copy())
+    return outcome(
+        mean,
+        cost,
+        nit=T,
+        nfev=sums.nfev,
+        message=f"{T} steps on Poisson samples of {expected} rows in the mean",
+        clipped=sums.clipped,
+    )

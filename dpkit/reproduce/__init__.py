@@ -1,0 +1,1 @@
+"""Published tables, computed again: one file per table. ``dpkit reproduce`` runs them."""

@@ -1,0 +1,33 @@
+"""The shuffle model: private sums, frequencies and means without trusting whoever computes them.
+
+Users randomize their own data, a shuffler permutes all messages, and only the permuted messages are seen. ``VectorSum``
+adds vectors and symmetric matrices; ``docs/shuffle-model.md`` says what is trusted.
+
+>>> from accounting import Budget
+>>> from dpkit.shuffle import VectorSum
+>>> sums = VectorSum(6, 1666, 1.0, budget=Budget(2.0, 0.01))
+>>> round(sums.noise_std, 2), sums.protocol.noise_bits
+(2.26, 54)
+"""
+
+from dpkit.shuffle.analyzer import Analyzer
+from dpkit.shuffle.protocol import SumProtocol, Tally
+from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
+from dpkit.shuffle.randomizer import Randomizer
+from dpkit.shuffle.scalar_mean import ScalarMean
+from dpkit.shuffle.shuffler import Shuffler
+from dpkit.shuffle.vector_sum import VectorSum
+from dpkit.shuffle.wire import MessageError
+
+__all__ = [
+    "Analyzer",
+    "Frequencies",
+    "MessageError",
+    "Randomizer",
+    "ScalarMean",
+    "ShuffledRandomizedResponse",
+    "Shuffler",
+    "SumProtocol",
+    "Tally",
+    "VectorSum",
+]

@@ -1,0 +1,67 @@
+"""The analyzer's side of a shuffled vector sum: from what the shuffler puts out to an unbiased estimate.
+
+It is not trusted: whatever it does with the shuffled messages is post-processing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting._checks import integer
+from dpkit.geometry import smat
+from dpkit.shuffle import wire
+from dpkit.shuffle.protocol import SumProtocol, Tally
+from dpkit.shuffle.shuffler import labelled_bits
+
+__all__ = ["Analyzer"]
+
+
+class Analyzer:
+    """Estimates the sum of the users' inputs.
+
+    Parameters
+    ----------
+    protocol : SumProtocol
+    """
+
+    def __init__(self, protocol: SumProtocol) -> None:
+        self.protocol = protocol
+
+    def decode(self, shuffled: bytes, users: int | None = None) -> NDArray[np.float64]:
+        """(2Δ/g)·(number of ones − m·b·p) − mΔ for each coordinate: unbiased, over all m users who sent messages.
+
+        Parameters
+        ----------
+        shuffled : bytes
+            What the shuffler put out (kind 3 or 4).
+        users : int, optional
+            How many users the sum should cover; an error if it covers another number.
+
+        Returns
+        -------
+        (d,) ndarray, or a symmetric (d, d) one for matrices
+
+        Raises
+        ------
+        MessageError
+            If ``shuffled`` is malformed, not from a shuffler, or of another protocol.
+        ValueError
+            If it covers another number of users.
+        """
+        protocol = self.protocol
+        message = wire.read(shuffled, protocol.fingerprint)
+        match message.kind:
+            case wire.Kind.SHUFFLED_BITS:
+                ones = labelled_bits(protocol, message)[1]
+            case wire.Kind.SHUFFLED_COUNTS:
+                ones = Tally.from_message(protocol, message).ones
+            case _:
+                raise wire.MessageError(f"message must come from the shuffler, got {message.kind.name}")
+        m = message.users
+        if users is not None and integer("users", users, at_least=1) != m:
+            raise ValueError(f"users must be the number of users in the message, {m}, got users={users!r}")
+        # the zero of the sum is at m·(g/2 + b·p) ones, a multiple of ¼: exact
+        centre = m * (0.5 * protocol.resolution + protocol.noise_bits * protocol.noise_rate)
+        total: NDArray[np.float64] = np.asarray(protocol.step * (ones - centre), dtype=np.float64)
+        return smat(total) if protocol.symmetric else total

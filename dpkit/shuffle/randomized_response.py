@@ -1,0 +1,246 @@
+"""Frequencies of k categories from one short message per user: randomized response, amplified by shuffling.
+
+Each user sends its category with probability p, and otherwise one of the other k − 1 evenly; the shuffler permutes the
+messages; the analyzer counts them. For anyone who can afford no more than one message per user: with many messages,
+``VectorSum`` on one-hot vectors has several times less noise at the same cost.
+
+Source: Warner (1965), "Randomized response"; for k categories Kairouz, Bonawitz & Ramage (2016). Amplification by
+shuffling: Feldman, McMahan & Talwar (2023), "Stronger privacy amplification by shuffling for Rényi and approximate
+differential privacy", Theorem 3.1.
+
+Privacy. Unit: one user, whose category is replaced by any other. The randomizer is ε₀-DP by itself (whoever holds the
+shuffler sees no more than that), with e^ε₀ = p(k − 1)/(1 − p); the shuffled messages are a ``LocalShuffled`` release,
+and ε₀ is the largest that meets the budget. Users that are not honest are not counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import Budget, Ledger, LocalShuffled
+from accounting._checks import fraction, integer
+from accounting.shuffling import local_epsilon
+from dpkit import randomness
+from dpkit.mechanisms._checked import charge
+from dpkit.samplers._exact import random_words
+from dpkit.shuffle import wire
+
+__all__ = ["Frequencies", "ShuffledRandomizedResponse"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """Estimated shares of the categories among the users, with a confidence interval for each.
+
+    Attributes
+    ----------
+    estimate : (k,) ndarray
+        Unbiased; may be negative or above 1, and sums to 1.
+    low, high : (k,) ndarray
+        In [0, 1]. Each interval holds the share among the users with probability at least ``confidence``, for any
+        number of them; also the share in a population from which they were drawn at random. For all k at once take
+        1 − (1 − confidence)/k.
+    confidence : float
+    users : int
+    """
+
+    estimate: Array
+    low: Array
+    high: Array
+    confidence: float
+    users: int
+
+
+class ShuffledRandomizedResponse:
+    """Estimates how often each of ``categories`` occurs among users who send one randomized message each.
+
+    Parameters
+    ----------
+    categories : int
+        k, at least 2. Inputs are 0 … k − 1.
+    users : int
+        n. The shuffler releases nothing before this many users took part; more may.
+    budget : Budget
+        What the one release of the shuffler may cost one user; of adjacency ``"replace"``.
+    honest : float
+        The fraction of ``users`` that is counted on, in (0, 1].
+    rng : numpy.random.Generator, optional
+        None draws from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        Charged with :attr:`cost` before anything leaves the shuffler.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import ShuffledRandomizedResponse
+    >>> response = ShuffledRandomizedResponse(4, 10_000, budget=Budget(0.5, 1e-6))
+    >>> round(response.local_epsilon, 1), response.cost.users
+    (4.3, 10000)
+    >>> messages = [response.encode(np.arange(5000) % 4), response.encode(np.zeros(5000, dtype=int))]
+    >>> shares = response.decode(response.shuffle(messages))
+    >>> bool(shares.low[0] < 0.625 < shares.high[0]), shares.users
+    (True, 10000)
+    """
+
+    def __init__(
+        self,
+        categories: int,
+        users: int,
+        *,
+        budget: Budget,
+        honest: float = 1.0,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.categories = integer("categories", categories, at_least=2)
+        self.users = integer("users", users, at_least=1)
+        counted = max(1, math.floor(fraction("honest", honest, include_one=True) * self.users))
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget, got budget={budget!r}")
+        if budget.adjacency != "replace":
+            raise ValueError(f"budget must have adjacency 'replace', got adjacency={budget.adjacency!r}")
+        randomness.resolve(rng)
+
+        self.cost = LocalShuffled(
+            local_epsilon(counted, budget.epsilon, budget.delta), counted, adjacency=budget.adjacency
+        )
+        self.released = False
+        self._rng = rng
+        self._ledger = ledger
+        # the truth is told if 64 random bits are below this; rounded down, so that ε₀ is never passed
+        odds = (self.categories - 1) * math.exp(-self.local_epsilon)
+        self._threshold = math.floor(2**64 / (1.0 + odds) * (1.0 - 2.0**-50))
+        constants = (self.categories, self.users, self._threshold)
+        #: Eight bytes that stand for the public constants in a message.
+        self.fingerprint = hashlib.blake2b(repr(constants).encode(), digest_size=8).digest()
+        self._width = (self.categories - 1).bit_length()
+
+    @property
+    def local_epsilon(self) -> float:
+        """ε₀, what a message costs against someone who sees it before it is shuffled."""
+        return self.cost.epsilon
+
+    @property
+    def truth_probability(self) -> float:
+        """p, with which a user sends its own category."""
+        return self._threshold / 2**64
+
+    @property
+    def lie_probability(self) -> float:
+        """q = (1 − p)/(k − 1), with which a user sends one particular other category."""
+        return (1.0 - self.truth_probability) / (self.categories - 1)
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the error of one estimated share, at most, over ``users`` users."""
+        p, q = self.truth_probability, self.lie_probability
+        return math.sqrt(max(p * (1.0 - p), q * (1.0 - q)) / self.users) / (p - q)
+
+    def encode(self, values: ArrayLike) -> bytes:
+        """The messages of one user or several, as a message of kind 5 (see :mod:`dpkit.shuffle.wire`).
+
+        Parameters
+        ----------
+        values : int or (m,) array_like of int
+            Categories.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a value is no category. Nothing is drawn.
+        """
+        truth = np.atleast_1d(np.asarray(values))
+        if truth.dtype.kind not in "iu":
+            raise TypeError(f"values must be integers, got values.dtype={truth.dtype}")
+        if truth.ndim != 1 or truth.size == 0:
+            raise ValueError(f"values must be a category or a vector of them, got values.shape={np.shape(values)}")
+        if int(truth.min()) < 0 or int(truth.max()) >= self.categories:
+            raise ValueError(f"values must lie in [0, {self.categories - 1}], got {truth.min()} to {truth.max()}")
+        rng = randomness.resolve(self._rng)
+        truth = truth.astype(np.int64)
+        true = random_words(rng, truth.size) < np.uint64(self._threshold)
+        others = (truth + rng.integers(1, self.categories, size=truth.size)) % self.categories
+        return self._write(wire.Kind.CATEGORIES, np.where(true, truth, others))
+
+    def shuffle(self, messages: Iterable[bytes] | bytes) -> bytes:
+        """All messages in one, in random order (kind 6).
+
+        Raises
+        ------
+        ValueError
+            If a message is malformed, fewer than ``users`` users took part, or there was a release already. Nothing is
+            released, charged or drawn.
+        BudgetExceeded
+            If the ledger refuses.
+        """
+        if self.released:
+            raise ValueError("messages must be released once only: the budget is calibrated for one release")
+        sent_by_all = [messages] if isinstance(messages, bytes) else messages
+        parts = [self._read(data, wire.Kind.CATEGORIES) for data in sent_by_all]
+        sent = sum(map(len, parts))
+        if sent < self.users:
+            raise ValueError(f"messages must come from at least users={self.users} users, got {sent}")
+        rng = randomness.resolve(self._rng)
+        charge(self._ledger, self.cost, "shuffled randomized response", rng)
+        self.released = True
+        return self._write(wire.Kind.SHUFFLED_CATEGORIES, rng.permutation(np.concatenate(parts)))
+
+    def decode(self, shuffled: bytes, *, confidence: float = 0.95) -> Frequencies:
+        """The shares of all categories, (c_j/m − q)/(p − q), with Clopper–Pearson intervals.
+
+        The number c_j of messages that name category j is a sum of independent coins with the mean m·(q + (p − q)f_j).
+        Its tails, at a distance of at least 1 from the mean, are at most those of a binomial variable of the same mean
+        (Hoeffding 1956, Theorem 4), so binomial intervals hold for it as well.
+
+        Parameters
+        ----------
+        shuffled : bytes
+            What the shuffler put out.
+        confidence : float
+            In [0.5, 1), of each interval.
+        """
+        if fraction("confidence", confidence) < 0.5:
+            raise ValueError(f"confidence must be at least 0.5, got confidence={confidence!r}")
+        values = self._read(shuffled, wire.Kind.SHUFFLED_CATEGORIES)
+        m = len(values)
+        counts = np.bincount(values.astype(np.int64), minlength=self.categories)
+        p, q = self.truth_probability, self.lie_probability
+        low, high = _clopper_pearson(counts, m, (1.0 - confidence) / 2.0)
+        shares = [(theta - q) / (p - q) for theta in (counts / m, low, high)]
+        return Frequencies(shares[0], np.clip(shares[1], 0.0, 1.0), np.clip(shares[2], 0.0, 1.0), confidence, m)
+
+    def _write(self, kind: wire.Kind, values: NDArray[np.integer]) -> bytes:
+        return wire.write(kind, self.fingerprint, values.size, values, self._width)
+
+    def _read(self, data: bytes, kind: wire.Kind) -> NDArray[np.uint64]:
+        message = wire.read(data, self.fingerprint)
+        if message.kind != kind:
+            raise wire.MessageError(f"message must be of kind {kind.name}, got {message.kind.name}")
+        values = message.fields(message.users, self._width)
+        if int(values.max()) >= self.categories:
+            raise wire.MessageError(f"categories must be below {self.categories}, got {values.max()}")
+        return values
+
+
+def _clopper_pearson(counts: NDArray[np.int64], trials: int, level: float) -> tuple[Array, Array]:
+    """Bounds on a probability, each wrong with probability at most ``level``."""
+    from scipy.special import betaincinv
+
+    rest = trials - counts
+    low = np.where(counts > 0, betaincinv(np.maximum(counts, 1), rest + 1, level), 0.0)
+    high = np.where(rest > 0, betaincinv(counts + 1, np.maximum(rest, 1), 1.0 - level), 1.0)
+    return low, high

@@ -1,0 +1,93 @@
+"""The mean of scalars in [0, 1] from one bit per user: the single-message protocol that ``VectorSum`` is compared with.
+
+Each user rounds its x to a bit, 1 with probability x, and sends it through binary randomized response; the shuffler
+permutes the bits. Its error falls like 1/√n, since most users have to lie, while that of ``VectorSum`` with
+``dimension=1`` falls like 1/n: see ``docs/shuffle-model.md`` for both.
+
+Source: Cheu, Smith, Ullman, Zeber & Zhilyaev (2019), "Distributed differential privacy via shuffling", Section 4.
+Privacy: a function of the shuffled responses, see :mod:`dpkit.shuffle.randomized_response`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import Budget, Ledger, LocalShuffled
+from dpkit import randomness
+from dpkit.mechanisms._checked import real_array
+from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
+
+__all__ = ["ScalarMean"]
+
+
+class ScalarMean:
+    """Estimates the mean of scalars in [0, 1] from one bit per user.
+
+    Parameters
+    ----------
+    users, budget, honest, rng, ledger
+        As for :class:`ShuffledRandomizedResponse`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> from dpkit.shuffle import ScalarMean
+    >>> mean = ScalarMean(10_000, budget=Budget(0.5, 1e-6))
+    >>> estimate, low, high = mean.decode(mean.shuffle(mean.encode(np.full(10_000, 0.25))), confidence=0.999999)
+    >>> low < 0.25 < high
+    True
+    """
+
+    def __init__(
+        self,
+        users: int,
+        *,
+        budget: Budget,
+        honest: float = 1.0,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._response = ShuffledRandomizedResponse(2, users, budget=budget, honest=honest, rng=rng, ledger=ledger)
+        self._rng = rng
+
+    @property
+    def cost(self) -> LocalShuffled:
+        """What one release costs one user."""
+        return self._response.cost
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the estimated mean's error, at most (random rounding and responses together)."""
+        p, q = self._response.truth_probability, self._response.lie_probability
+        return float(0.5 / np.sqrt(self._response.users) / (p - q))
+
+    def encode(self, x: ArrayLike) -> bytes:
+        """The bits of one user or several.
+
+        Parameters
+        ----------
+        x : float or (m,) array_like
+            In [0, 1].
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a value is not in [0, 1]. Nothing is drawn.
+        """
+        values = np.atleast_1d(real_array("x", x))
+        if values.size and not (values.min() >= 0.0 and values.max() <= 1.0):
+            raise ValueError(f"x must lie in [0, 1], got {values.min()!r} to {values.max()!r}")
+        return self._response.encode((randomness.resolve(self._rng).random(values.shape) < values).astype(np.int64))
+
+    def shuffle(self, messages: Iterable[bytes] | bytes) -> bytes:
+        """All bits in random order; see :meth:`ShuffledRandomizedResponse.shuffle`."""
+        return self._response.shuffle(messages)
+
+    def decode(self, shuffled: bytes, *, confidence: float = 0.95) -> tuple[float, float, float]:
+        """The unbiased estimate of the mean, and the two ends of its confidence interval."""
+        shares: Frequencies = self._response.decode(shuffled, confidence=confidence)
+        return float(shares.estimate[1]), float(shares.low[1]), float(shares.high[1])

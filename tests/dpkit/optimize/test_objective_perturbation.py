@@ -1,0 +1,73 @@
+"""Objective perturbation: its privacy, integrated numerically for one parameter, and the minimizer it returns."""
+
+import math
+
+import numpy as np
+import pytest
+
+from accounting import Budget
+from dpkit.geometry import LpBall
+from dpkit.optimize import glm, objective_perturbation
+
+L = 0.6
+
+
+def density(theta, X, y, ridge, sigma):
+    """Of the exact minimizer at a grid of θ, d = 1: p(θ) = φ(b)·|db/dθ|, b = −(Σψ_c(x_iθ)x_i + Λθ); |x_i| ≤ 1."""
+    b = -ridge * theta
+    for x, label in zip(X, y, strict=True):
+        b = b - np.clip(x * theta - label, -L / abs(x), L / abs(x)) * x
+    density = np.exp(-0.5 * (b / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi))
+    return density * np.abs(np.gradient(b, theta))
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_minimizer_is_as_private_as_claimed(adjacency, epsilon):
+    budget = Budget(epsilon, 1e-3, adjacency=adjacency)
+    X, y = np.array([1.0, 0.7]), np.array([0.3, -2.0])
+    result = objective_perturbation(
+        glm("squared", clip=L), X[:, None], y, constraint=LpBall(2, 1, 5.0), budget=budget, rng=np.random.default_rng(0)
+    )
+    ridge, sigma = result.ridge, result.noise_std
+    theta = np.linspace(-12 * sigma / ridge, 12 * sigma / ridge, 400_001)
+    step = theta[1] - theta[0]
+    base = density(theta, X, y, ridge, sigma)
+    assert base.sum() * step == pytest.approx(1.0, abs=1e-3)
+    # the row (1, 0.3) swapped for others, or for nothing
+    swaps = [(1.0, 50.0), (1.0, -50.0), (-1.0, 50.0), (0.5, 0.0)] if adjacency == "replace" else [(1e-9, 0.0)]
+    found = []
+    for x, label in swaps:
+        other = density(theta, np.array([x, 0.7]), np.array([label, -2.0]), ridge, sigma)
+        for p, q in ((base, other), (other, base)):
+            found.append(np.maximum(p - math.exp(epsilon) * q, 0.0).sum() * step)
+            # a tenth of the noise would be found out
+    assert max(found) <= 1e-3
+    extreme = [density(theta, np.array([1.0, 0.7]), np.array([s * 50.0, -2.0]), ridge, sigma / 3) for s in (1, -1)]
+    assert np.maximum(extreme[0] - math.exp(epsilon) * extreme[1], 0.0).sum() * step > 1e-3
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_with_a_generous_budget_it_finds_the_minimizer(loss):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 3)) / 3
+    y = (X @ [1.0, -1.0, 0.5] + 0.3 * rng.normal(size=2000) > 0).astype(float)
+    objective = glm(loss, clip=2.0)
+    result = objective_perturbation(
+        objective, X, y, constraint=LpBall(2, 3, 50.0), budget=Budget(20.0, 0.1), row_norm=2.0
+    )
+    assert np.abs(objective.gradient_sum(result.x, X, y)).max() < 10.0
+
+
+def test_add_remove_does_not_depend_on_the_number_of_rows():
+    budget = Budget(1.0, 1e-5, adjacency="add_remove")
+    one = objective_perturbation(
+        glm("squared", clip=L),
+        np.empty((0, 2)),
+        [],
+        constraint=LpBall(2, 2),
+        budget=budget,
+        rng=np.random.default_rng(0),
+    )
+    assert one.cost.epsilon == 1.0
+    assert np.abs(one.x).max() > 0
