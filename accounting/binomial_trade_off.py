@@ -1,9 +1,9 @@
 """Integer counts under binomial noise Bin(N, ½) as Gaussian differential privacy: μ, within a fraction of a percent.
 
-One unit moves D numbers by a real vector t with ‖t‖₂ ≤ Δ; each is an integer already, or rounded at random to one of its
-two neighbours (up with the probability of the fraction), and binomial noise X is added. Let F be the distribution
-function of X, interpolated linearly between the integers, so that rounding a random count X + a gives, for any real
-a, Pr(X + a rounded ≤ k) = F(k − a); and let y = Φ⁻¹∘F.
+One unit moves D numbers by a real vector t with ‖t‖₂ ≤ Δ; each is an integer already, or rounded at random to one of
+its two neighbours (up with the probability of the fraction), and binomial noise X is added. Let F be the distribution
+function of X, interpolated linearly between the integers: then for any real a, rounded at random to an integer A,
+Pr(X + A ≤ k) = F(k − a). And let y = Φ⁻¹∘F.
 
 **One count, moved from a to a + t.** The two laws P and Q have a monotone likelihood ratio, since binomial laws are
 log-concave (X, X + Bernoulli and X + 1 are ordered by likelihood ratio). So the best tests are thresholds, and P and Q
@@ -17,9 +17,10 @@ the slopes of y on one segment are in the ratio of at most e^(c·y_max), so by a
 side. e = 0 for integers; in general e ≤ 1, because a rounded shift is at most ⌈t⌉. Typically c = 2/√N to a part in
 a thousand, and e is a few hundredths.
 
-**Failures.** Cut both laws to a set W of counts in the middle with P(W) = Q(W) = 1 − τ, which is possible by a suitable lower
-end (drawn at random between two integers, if need be). Inside W the likelihood ratio L lies in an interval I, outside
-it lies beyond. For any convex φ let ℓ be the chord of φ over the ends of I. As L has mean 1 both inside and outside,
+**Failures.** Cut both laws to a set W of counts in the middle with P(W) = Q(W) = 1 − τ, which is possible by a suitable
+lower end (drawn at random between two integers, if need be). Inside W the likelihood ratio L lies in an interval I,
+outside it lies beyond. For any convex φ let ℓ be the chord of φ over the ends of I. As L has mean 1 both inside and
+outside,
 
     E[φ(L) | W] ≤ E[ℓ(L) | W] = ℓ(1) = E[ℓ(L) | not W] ≤ E[φ(L) | not W],
 
@@ -51,7 +52,7 @@ _MOST_TRIALS = 2**40
 
 @lru_cache(maxsize=256)
 def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, float]:
-    """c and y_max over thresholds from ``first`` ≥ 0 up to its mirror image, and the sum of F at the ``tails`` ≥ ``first``.
+    """c and y_max over thresholds from ``first`` ≥ 0 up to its mirror image, and the sum of F at ``tails`` ≥ ``first``.
 
     All is computed on the lower half of the counts, of which the upper one is the mirror image.
     """
@@ -115,9 +116,10 @@ def rounded_mu(trials: int, shift_norm: float, coordinates: int) -> float:
 
 
 def central_mu(trials: int, shift_norm: float) -> float:
-    """μ of a vector of counts that is shifted by an integer vector, on the windows of :mod:`accounting.shuffled_binomial`.
+    """μ of a vector of counts that is shifted by an integer vector.
 
-    Infinite where those windows reach the ends of the support, or there are too many trials to sum over.
+    On the windows of :mod:`accounting.shuffled_binomial`. Infinite where those windows reach the ends of the support,
+    or there are too many trials to sum over.
 
     Examples
     --------

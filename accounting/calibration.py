@@ -62,7 +62,7 @@ def calibrate(
     low, high = (positive("bracket", end) for end in bracket)
     if not low < high:
         raise ValueError(f"bracket must be increasing, got bracket={bracket!r}")
-    search = _Search(make_release, budget, accountant)
+    search = _Search(make_release, budget, accountant, high)
     precision = _PRECISION if search.mu is None else 1e-15
     if search.mu is not None:
         # where all noise is proportional to z, μ is to 1/z, and one step from anywhere arrives
@@ -88,11 +88,13 @@ def calibrate(
 class _Search:
     """By how much a noise multiplier misses the budget, in a form that is close to linear for a secant."""
 
-    def __init__(self, make_release: Callable[[float], Release], budget: Budget, accountant: Accountant | None) -> None:
+    def __init__(
+        self, make_release: Callable[[float], Release], budget: Budget, accountant: Accountant | None, high: float
+    ) -> None:
         self.make_release, self.budget, self.accountant = make_release, budget, accountant
         # where the description is all Gaussian, μ is compared with the largest that the budget allows
         self.mu: float | None = None
-        if accountant in (None, "gdp") and budget.delta > 0 and ACCOUNTANTS["gdp"].is_exact(make_release(1.0)):
+        if accountant in (None, "gdp") and budget.delta > 0 and ACCOUNTANTS["gdp"].is_exact(make_release(high)):
             self.mu = gdp_mu(budget.epsilon, budget.delta)
 
     def release(self, z: float) -> Release:

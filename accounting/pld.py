@@ -49,7 +49,7 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.losses import LossPair
 
-__all__ = ["delta", "epsilon", "is_quick"]
+__all__ = ["check", "delta", "epsilon", "is_quick"]
 
 Array = NDArray[np.float64]
 Parts = tuple[tuple["LossPair", int], ...]
@@ -68,6 +68,8 @@ _MOST_TILT = 2000.0
 _NEGLIGIBLE = 1e-9
 # Rounding errors and cuts may make up this share of δ before the sum is tilted anew.
 _DOUBT = 1e-5
+# Relative error of the grid's floating-point losses.
+_GRID_ERROR = 8 * _UNIT_ROUNDOFF
 
 
 # ------------------------------------------------------------------------------------------ descriptions to pairs
@@ -153,6 +155,11 @@ def _alternatives(release: Release) -> set[Parts]:
     return {tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs}
 
 
+def check(release: Release) -> None:
+    """Raise :class:`UnsupportedRelease` if a part of the description has no known pair."""
+    _alternatives(release)
+
+
 def is_quick(release: Release) -> bool:
     """Whether the total takes a fraction of a second: few branches, few different parts."""
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
@@ -224,10 +231,10 @@ def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> f
 
     if excess(high) > 0:
         return high
-    root = float(brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
+    root = float(brentq(excess, 0.0, high, xtol=1e-16 * high, rtol=1e-14))
     step = 1e-15
     while root < high and to_delta(root) > delta:
-        root *= 1 + step
+        root += step * max(root, 1e-3 * high)
         step *= 2
     return min(root, high)
 
@@ -261,7 +268,7 @@ def _split(p: Array, q: Array, edges: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Curve:
-    """Every pair on a coarse grid, spaced geometrically around 0: enough to choose the tilt, the window and Δ."""
+    """Every pair on a coarse grid, both evenly and geometrically spaced: enough to choose tilt, window and Δ."""
 
     atoms: tuple[tuple[Array, Array, int], ...]  # losses, ln masses, count
     highest: tuple[float, ...]
@@ -295,8 +302,8 @@ def _curve(parts: Parts, log_tail: float) -> _Curve:
     for pair, count in parts:
         high = pair.highest(max(log_tail - math.log(count), -740.0))
         low = min(-_lowest(pair), -1e-12)
-        positive = np.geomspace(1e-13, max(high, 1e-12), 600)
-        edges = np.concatenate([-np.geomspace(-low, 1e-13, 600), [0.0], positive])
+        up, down = (np.geomspace(1e-13, max(end, 1e-12), 400) for end in (high, -low))
+        edges = np.unique(np.concatenate([-down, [0.0], up, np.linspace(-down[-1], up[-1], 800)]))
         with np.errstate(divide="ignore"):
             log_p = np.log(_split(*pair.masses(edges), edges))
         atoms.append((edges, log_p, count))
@@ -329,6 +336,10 @@ class _Sum:
 
     def delta(self, epsilon: float) -> float:
         """δ(ε); 1 below the window, where the sum hardly ever is."""
+        return self._on_grid(epsilon * (1 - _GRID_ERROR))
+
+    def _on_grid(self, epsilon: float) -> float:
+        """δ(ε) of losses that are multiples of the grid's step as it is in floating point."""
         if epsilon < self.losses[0]:
             return 1.0
         return min(1.0, self._sum(epsilon, self.mass + self.error) + self.extra)
@@ -350,20 +361,22 @@ class _Sum:
     def epsilon(self, delta: float) -> float:
         """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``, at least the lower end of the window."""
         low, high = max(0.0, float(self.losses[0])), float(self.losses[-1])
-        if self.delta(low) <= delta:
-            return low
-        if not (high > low and self.delta(high) <= delta):
+        if self._on_grid(low) <= delta:
+            return low * (1 + _GRID_ERROR)
+        if not (high > low and self._on_grid(high) <= delta):
             return math.inf
         # between two losses δ is linear in e^ε, so secants in ε soon land in the right cell and then on the root
         from scipy.optimize import brentq
 
         target = math.log(delta)
-        root = float(brentq(lambda at: math.log(self.delta(at) + 5e-324) - target, low, high, xtol=1e-300, rtol=1e-13))
+        root = float(
+            brentq(lambda x: math.log(self._on_grid(x) + 5e-324) - target, low, high, xtol=1e-16 * high, rtol=1e-13)
+        )
         step = 1e-14
-        while root < high and self.delta(root) > delta:
-            root *= 1 + step
+        while root < high and self._on_grid(root) > delta:
+            root += step * max(root, 1e-3 * high)
             step *= 2
-        return min(root, high)
+        return min(root, high) * (1 + _GRID_ERROR)
 
 
 def _compose(parts: Parts, curve: _Curve, tilt: float, log_level: float) -> _Sum:
@@ -398,7 +411,7 @@ def _compose(parts: Parts, curve: _Curve, tilt: float, log_level: float) -> _Sum
     chernoff = 0.0
     transforms = []
     for (pair, times), high in zip(parts, curve.highest, strict=True):
-        first, last = math.floor(-_lowest(pair) / step), math.ceil(high / step)
+        first, last = math.floor(-_lowest(pair) / step), math.ceil(high / step * (1 + 1e-12))
         edges = step * np.arange(first, last + 1)
         p, q = pair.masses(edges)
         extra += times * float(p[-1]) * (1 + 1e-9)
@@ -425,7 +438,8 @@ def _compose(parts: Parts, curve: _Curve, tilt: float, log_level: float) -> _Sum
     measure = np.roll(np.maximum(composed, 0.0), -start % n)
     if end >= start + n:
         extra += math.exp(min(0.0, chernoff - chernoff_tilt * step * (start + n - 1) + 1e-9))
-    return _Sum(step * (start + np.arange(n)), measure, error, tilt, cumulant, extra)
+    possible = min(n, end - start + 1)  # no sum is larger than all the largest losses together
+    return _Sum(step * (start + np.arange(possible)), measure[:possible], error, tilt, cumulant, extra)
 
 
 def _transform_error(n: int, size: Array, log_size: Array, transforms: list[tuple[int, Array, float]]) -> float:

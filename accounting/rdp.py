@@ -113,7 +113,7 @@ def curve(release: Release, orders: Array) -> Array:
         case PoissonSubsampled():
             return _subsampled(release, orders)
         case CentralShuffledBinomial(rounded=True):
-            return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, B.1)
+            return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
             from accounting.shuffled_binomial import central_rdp
 

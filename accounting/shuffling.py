@@ -2,7 +2,7 @@
 
 n users each run an ε₀-DP local randomizer, and only the multiset of their messages is seen. Neighbours differ in one
 user's input (``"replace"``). Feldman, McMahan & Talwar ("Stronger privacy amplification by shuffling for Rényi and
-approximate differential privacy", 2023, Theorem 3.1) prove that the views are at least as private as the pair
+approximate differential privacy", 2023, section 3) prove that the views are at least as private as the pair
 
     P = (A + T, C − A + 1 − T),    Q = (A + 1 − T, C − A + T),
     C ~ Bin(n − 1, 2/(e^ε₀ + 1)),   A | C ~ Bin(C, ½),   T ~ Bernoulli(p),   p = e^ε₀/(e^ε₀ + 1):
@@ -129,7 +129,7 @@ def shuffled_epsilon(local_epsilon: float, users: int, delta: float) -> float:
     root = _root(lambda e: shuffled_delta(local_epsilon, users, e), delta, 0.0, local_epsilon)
     step = 1e-14
     while root < local_epsilon and shuffled_delta(local_epsilon, users, root) > delta:
-        root *= 1 + step
+        root += step * max(root, 1e-6 * local_epsilon)
         step *= 2
     return min(root, local_epsilon)
 

@@ -87,8 +87,11 @@ def _bounds(
 
 
 def _unreachable(module: ModuleType, rest: Release) -> float:
-    """No ε reaches the asked δ; ask anyway, so that an unsupported description still raises."""
-    module.delta(rest, 0.0)
+    """No ε reaches the asked δ, but an unsupported description still raises."""
+    if hasattr(module, "check"):
+        module.check(rest)
+    else:
+        module.delta(rest, 0.0)
     return math.inf
 
 

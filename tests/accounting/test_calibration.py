@@ -52,7 +52,7 @@ DESCRIPTIONS = {
 
 
 @pytest.mark.parametrize("name", DESCRIPTIONS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(log_eps=st.floats(-1, 1), log_delta=st.floats(-8, -2))
 def test_it_meets_the_budget_and_a_little_less_noise_does_not(name, log_eps, log_delta):
     make, budget = DESCRIPTIONS[name], Budget(10**log_eps, 10**log_delta)

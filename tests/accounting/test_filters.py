@@ -247,14 +247,16 @@ def worst_delta(budget, make, choices):
     return value((0,) * len(choices), (0,) * len(choices))
 
 
-@pytest.mark.parametrize("accountant", ["pure", "rdp", "zcdp", "gdp", None])
-def test_no_adaptive_choice_passes_the_budget(accountant):
+@pytest.mark.parametrize(
+    ("accountant", "loose_delta"), [("pure", 0.6), ("rdp", 0.3), ("zcdp", 0.3), ("gdp", 0.3), (None, 0.3)]
+)
+def test_no_adaptive_choice_passes_the_budget(accountant, loose_delta):
     budget = Budget(1.0, 0.1)
     choices = (ApproxDP(0.15, 0.01), PureDP(0.25), PureDP(0.45))
     rule = first_filter(budget, choices[0], accountant=accountant).rule
     worst = worst_delta(budget, lambda: make_filter(budget, rule), choices)
     assert 0.5 * budget.delta < worst <= budget.delta
-    # and the adversary is one: a filter for four times the δ lets it through
-    loose = Budget(1.0, 0.4)
+    # and the adversary is one: it passes the budget where the filter guards a looser one
+    loose = Budget(1.0, loose_delta)
     rule = first_filter(loose, choices[0], accountant=accountant).rule
     assert worst_delta(budget, lambda: make_filter(loose, rule), choices) > budget.delta

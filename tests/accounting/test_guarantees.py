@@ -43,7 +43,7 @@ def exact_zcdp_log_delta(rho: float, epsilon: float) -> mpmath.mpf:
     with mpmath.workdps(60):
         rho_, eps_ = mpmath.mpf(rho), mpmath.mpf(epsilon)
         low, high = mpmath.mpf("-40"), mpmath.log(2 + (1 + eps_) / rho_)
-        for _ in range(150):
+        for _ in range(110):
             middle = (low + high) / 2
             alpha = 1 + mpmath.exp(middle)
             slope = (2 * alpha - 1) * rho_ - eps_ + mpmath.log(1 - 1 / alpha)
@@ -79,7 +79,7 @@ def test_reference_values_of_zcdp():
 # ------------------------------------------------------------------------------------ never optimistic, yet tight
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(log_mu=st.floats(-4, 2), log_epsilon=log_epsilons)
 def test_gdp_delta_is_a_tight_upper_bound(log_mu, log_epsilon):
     mu, epsilon = 10**log_mu, 10**log_epsilon
@@ -90,7 +90,7 @@ def test_gdp_delta_is_a_tight_upper_bound(log_mu, log_epsilon):
         assert bound <= exact * (1 + TIGHT)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_mu=st.floats(-4, 2), log_delta=log_deltas)
 def test_gdp_epsilon_is_a_tight_upper_bound(log_mu, log_delta):
     mu, delta = 10**log_mu, 10**log_delta
@@ -107,7 +107,7 @@ def test_gdp_mu_is_a_tight_lower_bound(log_epsilon, log_delta):
     assert exact_gdp_delta(mu, epsilon) <= delta < exact_gdp_delta(mu * (1 + 1e-10), epsilon)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_rho=st.floats(-9, 3), log_epsilon=log_epsilons)
 def test_zcdp_delta_is_a_tight_upper_bound(log_rho, log_epsilon):
     rho, epsilon = 10**log_rho, 10**log_epsilon
@@ -118,7 +118,7 @@ def test_zcdp_delta_is_a_tight_upper_bound(log_rho, log_epsilon):
         assert bound <= exact * (1 + TIGHT)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(log_rho=st.floats(-12, 3), log_delta=log_deltas)
 def test_zcdp_epsilon_is_a_tight_upper_bound(log_rho, log_delta):
     rho, delta = 10**log_rho, 10**log_delta
@@ -167,7 +167,7 @@ def test_a_positive_delta_is_never_rounded_to_zero():
 # ----------------------------------------------------------------------------------------------------- inverses
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_parameter=st.floats(-3, 1.5), log_delta=st.floats(-200, -0.5))
 def test_delta_inverts_epsilon(log_parameter, log_delta):
     parameter, delta = 10**log_parameter, 10**log_delta
@@ -178,7 +178,7 @@ def test_delta_inverts_epsilon(log_parameter, log_delta):
             assert to_delta(parameter, epsilon) == pytest.approx(delta, rel=1e-7, abs=1e-14 * max(1, epsilon))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_epsilon=st.floats(-3, 2.5), log_delta=st.floats(-200, -0.5))
 def test_the_largest_parameter_inverts_epsilon(log_epsilon, log_delta):
     epsilon, delta = 10**log_epsilon, 10**log_delta
@@ -187,7 +187,7 @@ def test_the_largest_parameter_inverts_epsilon(log_epsilon, log_delta):
         assert to_epsilon(parameter, delta) == pytest.approx(epsilon, rel=1e-8, abs=1e-12)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_parameter=st.floats(-3, 1.5), factor=st.floats(1.001, 10), log_epsilon=st.floats(-3, 2))
 def test_monotone_in_the_parameter_and_in_epsilon(log_parameter, factor, log_epsilon):
     parameter, epsilon = 10**log_parameter, 10**log_epsilon
@@ -196,7 +196,7 @@ def test_monotone_in_the_parameter_and_in_epsilon(log_parameter, factor, log_eps
         assert to_delta(parameter, epsilon * factor) <= to_delta(parameter, epsilon)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_parameter=st.floats(-3, 1.5), log_delta=st.floats(-290, -1), factor=st.floats(1.001, 10))
 def test_epsilon_falls_as_delta_grows(log_parameter, log_delta, factor):
     parameter, delta = 10**log_parameter, 10**log_delta

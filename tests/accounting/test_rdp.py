@@ -65,7 +65,7 @@ def renyi(P, Q, alpha):
     return mpmath.log(total) / (alpha - 1)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(log_eps=st.floats(-5, 2.5), log_eta=log_orders, k=st.integers(2, 5000))
 def test_randomized_response_is_exact(log_eps, log_eta, k):
     with mpmath.workdps(80):
@@ -79,7 +79,7 @@ def test_randomized_response_is_exact(log_eps, log_eta, k):
             assert rdp(PureDP(10**log_eps), alpha) == rdp(RandomizedResponse(10**log_eps, 2), alpha)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(log_theta=st.floats(-5, 2), log_eta=log_orders)
 def test_laplace_is_exact(log_theta, log_eta):
     with mpmath.workdps(80):
@@ -143,7 +143,7 @@ def test_curves_add_and_parallel_takes_the_largest(counts):
     assert np.array_equal(rdp(parallel(*EXAMPLES), orders), np.max([rdp(r, orders) for r in EXAMPLES], axis=0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(log_rho=st.floats(-9, 3), log_delta=st.floats(-290, -0.05))
 def test_the_best_real_order_is_found(log_rho, log_delta):
     # the line ε_α = ρα has a closed-form answer

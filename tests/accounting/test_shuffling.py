@@ -90,7 +90,7 @@ def test_no_extremal_randomizer_is_less_private(eps0, users):
             assert hockey_stick(P, Q, share * eps0) <= bound
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(log_eps0=st.floats(-3, 1.2), log_users=st.floats(0, 5), log_level=st.floats(-15, -2))
 def test_epsilon_inverts_delta_and_shuffling_never_hurts(log_eps0, log_users, log_level):
     eps0, users, level = 10**log_eps0, int(10**log_users), 10**log_level
@@ -104,7 +104,7 @@ def test_epsilon_inverts_delta_and_shuffling_never_hurts(log_eps0, log_users, lo
     assert found <= epsilon(PureDP(eps0), level) * (1 + 1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(log_eps=st.floats(-2, 0.5), users=st.integers(1, 100_000), log_level=st.floats(-10, -3))
 def test_the_largest_local_epsilon(log_eps, users, log_level):
     eps, level = 10**log_eps, 10**log_level
@@ -217,7 +217,7 @@ def test_many_trials_cost_like_the_gaussian_of_the_same_variance(trials, norm):
     assert found <= epsilon(equivalent, 1e-6, accountant="zcdp") * 1.02
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(trials=st.integers(300, 3000), norm=st.floats(1, 8), coordinates=st.integers(1, 20))
 def test_more_noise_and_smaller_shifts_cost_less(trials, norm, coordinates):
     found = epsilon(ShuffledBinomial(trials, norm, coordinates), 1e-5)
