@@ -216,8 +216,10 @@ def group(release: Release, size: int, *, min_separation: int = 1) -> Release:
             return ZCDP(k * k * rho, adjacency=adjacency)
         case ApproxDP(epsilon=eps, delta=delta):
             return ApproxDP(k * eps, _group_delta(eps, delta, k), adjacency=adjacency)
-        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates):
-            return ShuffledBinomial(trials, k * norm, coordinates, adjacency=adjacency)
+        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+            # a randomly rounded number moves by less than 1 more than the number itself, for each of the k
+            whole = norm + math.sqrt(coordinates) if rounded else norm
+            return ShuffledBinomial(trials, k * whole, coordinates, adjacency=adjacency)
         case Composed(parts=parts):
             grouped = (count * group(part, k, min_separation=min_separation) for part, count in parts)
             return sum(grouped, Composed())

@@ -11,6 +11,8 @@ after the shuffle. Messages go to the shuffler and to nobody else.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -99,7 +101,12 @@ class Randomizer:
         -------
         (m, D) ndarray
         """
-        return self._ones(self._rows(X))
+        rows = self._rows(X)
+        rng = randomness.resolve(self._rng)
+        ones = self._noise(self.protocol.noise_bits, rows.shape, rng)
+        for block in self._blocks(rows):
+            ones[block] += self._rounded(rows[block], rng).astype(np.int64)
+        return ones
 
     def tally(self, X: ArrayLike) -> Tally:
         """The count encoding of several users, added up: what one worker computes from its part of the inputs.
@@ -114,12 +121,10 @@ class Randomizer:
         """
         rows = self._rows(X)
         rng = randomness.resolve(self._rng)
-        D = self.protocol.coordinates
-        total = self._noise(len(rows) * self.protocol.noise_bits, (D,), rng)
-        height = max(1, _BLOCK // D)
-        for start in range(0, len(rows), height):
+        total = self._noise(len(rows) * self.protocol.noise_bits, (self.protocol.coordinates,), rng)
+        for block in self._blocks(rows):
             # sums of up to 2⁵³ are exact in float64
-            total += self._rounded(rows[start : start + height], rng).sum(axis=0).astype(np.int64)
+            total += self._rounded(rows[block], rng).sum(axis=0).astype(np.int64)
         return Tally(self.protocol, len(rows), total)
 
     @property
@@ -133,17 +138,28 @@ class Randomizer:
         if values.ndim == 0 or len(values) == 0 or values.shape[1:] != self._shape:
             expected = ", ".join(map(str, ("m", *self._shape)))
             raise ValueError(f"x must have shape ({expected}) with m at least 1, got x.shape={values.shape}")
-        rows = self._bounded(svec(values) if self.protocol.symmetric else values)
+        rows = svec(values) if self.protocol.symmetric else values
+        for block in self._blocks(rows):
+            self._bounded(rows[block])
         if self.protocol.positive:
             self._check_positive(values)
         return rows
 
+    def _blocks(self, rows: Array) -> Iterator[slice]:
+        height = max(1, _BLOCK // rows.shape[1])
+        return (slice(start, start + height) for start in range(0, len(rows), height))
+
     def _bounded(self, rows: Array) -> Array:
+        """A block of rows, none of them longer than the bound; refused or scaled if one is."""
         squares = np.einsum("ij,ij->i", rows, rows)
         # NaN fails the comparison as well
-        if squares.size and squares.max() <= (self.protocol.bound * (1 - 2.0**-40)) ** 2:
+        if squares.max() <= (self.protocol.bound * (1 - 2.0**-40)) ** 2:
             return rows
-        return within_norm(real_array("x", rows), 2.0, self.protocol.bound, self.clip)
+        rows = real_array("x", rows)
+        if not self.clip and squares.max() > (self.protocol.bound * (1 + 2.0**-30)) ** 2:
+            longest = float(np.sqrt(squares.max()))
+            raise ValueError(f"x must have norm at most bound={self.protocol.bound!r}, got one of norm {longest!r}")
+        return within_norm(rows, 2.0, self.protocol.bound, clip=True)
 
     def _check_positive(self, values: Array) -> None:
         lowest = float(np.linalg.eigvalsh(values).min() if self.protocol.symmetric else values.min())
@@ -151,19 +167,10 @@ class Randomizer:
             kind = "eigenvalues" if self.protocol.symmetric else "entries"
             raise ValueError(f"x must have nonnegative {kind} where positive=True, got one of {lowest!r}")
 
-    def _ones(self, rows: Array) -> NDArray[np.int64]:
-        rng = randomness.resolve(self._rng)
-        ones = self._noise(self.protocol.noise_bits, rows.shape, rng)
-        height = max(1, _BLOCK // rows.shape[1])
-        for start in range(0, len(rows), height):
-            block = slice(start, start + height)
-            ones[block] += self._rounded(rows[block], rng).astype(np.int64)
-        return ones
-
     def _rounded(self, rows: Array, rng: np.random.Generator) -> Array:
-        """x̂, as float64."""
+        """x̂ of a block of rows, as float64."""
         protocol = self.protocol
-        w = rows + protocol.bound
+        w = self._bounded(rows) + protocol.bound
         w *= protocol.resolution / (2.0 * protocol.bound)
         # the product may pass an end by rounding
         np.clip(w, 0.0, protocol.resolution, out=w)

@@ -1,8 +1,8 @@
 """The mean of scalars in [0, 1] from one bit per user: the single-message protocol that ``VectorSum`` is compared with.
 
 Each user rounds its x to a bit, 1 with probability x, and sends it through binary randomized response; the shuffler
-permutes the bits. Its error falls like 1/√n, since most users have to lie, while that of ``VectorSum`` with
-``dimension=1`` falls like 1/n: see ``docs/shuffle-model.md`` for both.
+permutes the bits. The error of the mean falls like 1/√n, because every user rounds to a whole bit and some lie, while
+that of ``VectorSum`` with ``dimension=1`` falls like 1/n: see ``docs/shuffle-model.md`` for both.
 
 Source: Cheu, Smith, Ullman, Zeber & Zhilyaev (2019), "Distributed differential privacy via shuffling", Section 4.
 Privacy: a function of the shuffled responses, see :mod:`dpkit.shuffle.randomized_response`.

@@ -32,7 +32,8 @@ class Shuffler:
     rng : numpy.random.Generator, optional
         For the permutation; None draws from the secure source, a seeded generator gives a simulation.
     ledger : Ledger, optional
-        Charged with ``protocol.cost`` at each release, before anything is permuted.
+        Charged once with ``protocol.cost`` for every round, before the first release: whether or not all rounds are
+        used, which lets the ledger price them as a whole.
     label : str
         For the reader of the ledger.
     """
@@ -79,7 +80,8 @@ class Shuffler:
                 f"them, got {users}"
             )
         rng = randomness.resolve(self._rng)
-        charge(self._ledger, self.protocol.cost, self._label, rng)
+        if self.rounds_left == self.protocol.rounds:
+            charge(self._ledger, self.protocol.rounds * self.protocol.cost, self._label, rng)
         self.rounds_left -= 1
         if tallies:
             whole: Tally = sum(tallies[1:], tallies[0])

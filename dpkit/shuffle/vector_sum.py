@@ -76,7 +76,7 @@ class VectorSum:
     rng : numpy.random.Generator, optional
         None draws from the secure source; a seeded generator gives a simulation.
     ledger : Ledger, optional
-        Charged with :attr:`cost` at each release, before anything leaves the shuffler.
+        Charged with ``rounds`` × :attr:`cost` before anything leaves the shuffler for the first time.
     label : str
         For the reader of the ledger.
 

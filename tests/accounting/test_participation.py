@@ -174,3 +174,10 @@ def test_groups_without_a_proof_are_refused(release):
         group(release, 2)
     with pytest.raises(UnsupportedRelease, match="says nothing about a group of 10"):
         group(ApproxDP(2.0, 1e-3), 10)
+
+
+def test_a_group_pays_for_the_rounding_of_each_of_its_members():
+    """k rounded numbers move by up to k·(norm + √D) together, and no description of less may be given."""
+    one = ShuffledBinomial(40_000, 10.0, 4, rounded=True)
+    assert group(one, 3) == ShuffledBinomial(40_000, 3 * (10.0 + 2.0), 4)
+    assert group(ShuffledBinomial(40_000, 10.0, 4), 3) == ShuffledBinomial(40_000, 30.0, 4)

@@ -52,7 +52,7 @@ def test_the_vector_sum_is_as_private_as_it_says(changes, caught):
     )
     assert result.contradicts(sums.cost) is caught, str(result)
     # the audit of the sound one is not vacuous either
-    assert result.epsilon > 0.85 * BUDGET.epsilon
+    assert result.epsilon > 0.75 * BUDGET.epsilon
 
 
 @pytest.mark.parametrize("caught", [False, True])
