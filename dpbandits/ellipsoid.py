@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["RankOneInverse", "ball_constrained_minimizer", "norms", "project_on_ball", "within"]
 
@@ -74,15 +74,15 @@ def norms(arms: Array, inverse: Array) -> Array:
     return np.asarray(np.sqrt(squares))
 
 
-def within(theta: Array, center: Array, matrix: Array, radius: float) -> bool:
+def within(theta: ArrayLike, center: Array, matrix: Array, radius: float) -> bool:
     """Whether ‖θ − center‖_matrix ≤ radius.
 
     Examples
     --------
-    >>> within(np.array([1.0, 0.0]), np.zeros(2), np.diag([4.0, 1.0]), radius=1.9)
+    >>> within([1.0, 0.0], np.zeros(2), np.diag([4.0, 1.0]), radius=1.9)
     False
     """
-    gap = theta - center
+    gap = np.asarray(theta, dtype=np.float64) - center
     return float(gap @ matrix @ gap) <= radius**2
 
 

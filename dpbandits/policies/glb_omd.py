@@ -14,9 +14,10 @@ import math
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from accounting._checks import fraction, positive
-from dpbandits.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms
+from dpbandits.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
 from dpbandits.links import Link, get_link
 from dpbandits.policy import Array, Policy
 
@@ -105,6 +106,10 @@ class GLBOMD(Policy):
         growth = math.log(2.0 + 2.0 * self._C * self.rounds / self.ridge)
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether the confidence set holds ``theta``."""
+        return within(theta, self.theta, self.H.matrix, self.width())
 
     def _score(self, arms: Array) -> Array:
         # x_t = argmax xᵀθ_t + β_t ‖x‖_{H_t⁻¹}

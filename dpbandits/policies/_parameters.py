@@ -1,0 +1,40 @@
+"""Checks of the arguments that the reference policies share."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from accounting._checks import positive
+
+__all__ = ["Parameters", "checked_parameters", "noise_level"]
+
+Parameters = Literal["practical", "theory"]
+
+
+def checked_parameters(parameters: Parameters) -> Parameters:
+    """The name of a parameter set."""
+    if parameters not in ("practical", "theory"):
+        raise ValueError(f"parameters must be 'practical' or 'theory', got parameters={parameters!r}")
+    return parameters
+
+
+def noise_level(
+    noise_bound: float | None, reward_range: tuple[float, float], parameters: Parameters, typical: float
+) -> float:
+    """The sub-Gaussian constant of the noise: as given, or half the length of the range of rewards (Hoeffding 1963).
+
+    Where neither is known, the practical parameters fall back on ``typical``, a standard deviation, and the theory's
+    are refused.
+    """
+    if noise_bound is not None:
+        return positive("noise_bound", noise_bound)
+    half = 0.5 * (reward_range[1] - reward_range[0])
+    if math.isfinite(half):
+        return half
+    if parameters == "theory":
+        raise ValueError(
+            f"noise_bound must be given for the theory's parameters where rewards have no bounds, "
+            f"got reward_range={reward_range}"
+        )
+    return typical

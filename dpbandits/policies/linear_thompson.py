@@ -1,0 +1,113 @@
+"""Thompson sampling for linear rewards: play the best arm of a draw from the posterior. Not private.
+
+The posterior of a Gaussian prior and Gaussian noise is N(θ_t, v²V_t⁻¹) with V_t = λI + Σ x xᵀ, θ_t the ridge
+regression. A round costs O(d³ + Kd) to select (one Cholesky factor) and O(d²) to update, memory O(d²).
+
+Source: Agrawal & Goyal, "Thompson Sampling for Contextual Bandits with Linear Payoffs" (ICML 2013), Algorithm 1; the
+theory's v is that of its revised version (arXiv:1209.3352v4), Theorem 1, with λ = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from accounting._checks import fraction, positive
+from dpbandits.ellipsoid import RankOneInverse
+from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
+from dpbandits.policy import Array, Policy
+
+__all__ = ["LinearThompson"]
+
+
+class LinearThompson(Policy):
+    """Posterior sampling for E[r | x] = xᵀθ.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    parameters : {"practical", "theory"}
+        ``"theory"``: v = R√(9d ln(t/δ)) in round t, for which the theorem bounds the regret with probability
+        1 − ``failure_probability``. ``"practical"``: v = R·``radius_scale``; at 1 the exact posterior of Gaussian noise
+        with standard deviation R.
+    radius_scale : float
+        Of the practical parameters.
+    failure_probability : float
+        δ.
+    noise_bound : float, optional
+        R: the noise is R-sub-Gaussian. By default half the length of ``reward_range``; where that is infinite, 1 for
+        the practical parameters.
+    ridge : float
+        λ > 0: the prior is N(0, (v²/λ)I).
+    reward_range, on_violation, horizon, rng
+        See :class:`dpbandits.policy.Policy`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = LinearThompson(dim=2, noise_bound=0.5, rng=np.random.default_rng(0))
+    >>> for _ in range(200):
+    ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    ...     policy.update(decision, (0.1, 0.9)[decision.index])
+    >>> policy.select([[1.0, 0.0], [0.0, 1.0]]).index
+    1
+    """
+
+    _learned = ("b", "theta", "rounds")
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        parameters: Parameters = "practical",
+        radius_scale: float = 1.0,
+        failure_probability: float = 0.01,
+        noise_bound: float | None = None,
+        ridge: float = 1.0,
+        reward_range: tuple[float, float] = (-math.inf, math.inf),
+        on_violation: Literal["raise", "clip"] = "raise",
+        horizon: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        self.parameters = checked_parameters(parameters)
+        self.radius_scale = positive("radius_scale", radius_scale)
+        self.failure_probability = fraction("failure_probability", failure_probability)
+        self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=1.0)
+        self.ridge = positive("ridge", ridge)
+        self.V = RankOneInverse(dim, self.ridge)
+        self.b = np.zeros(dim)
+        self.theta = np.zeros(dim)
+        self.rounds = 0  # rewards taken in
+
+    def width(self) -> float:
+        """v: the draw of xᵀθ has the standard deviation v‖x‖_{V_t⁻¹}."""
+        if self.parameters == "practical":
+            return self.radius_scale * self.noise_bound
+        return self.noise_bound * math.sqrt(9.0 * self.dim * math.log((self.rounds + 1) / self.failure_probability))
+
+    def _score(self, arms: Array) -> Array:
+        # θ̃ ~ N(θ_t, v²V_t⁻¹)
+        noise = np.linalg.cholesky(self.V.inverse) @ self.rng.standard_normal(self.dim)
+        return np.asarray(arms @ (self.theta + self.width() * noise))
+
+    def _learn(self, arm: Array, reward: float) -> None:
+        self.V.add(arm, 1.0)
+        self.b += reward * arm
+        self.theta = self.V.inverse.dot(self.b)
+        self.rounds += 1
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"V": self.V.state()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        self.V.restore(state["V"])

@@ -1,0 +1,117 @@
+"""OFUL: optimism over the ellipsoid around a ridge regression, for linear rewards with light-tailed noise. Not private.
+
+One round costs O(Kd²) to select and O(d²) to update, memory O(d²).
+
+Source: Abbasi-Yadkori, Pál & Szepesvári, "Improved Algorithms for Linear Stochastic Bandits" (NIPS 2011): the algorithm
+of section 3, with the confidence set of Theorem 2 in its determinant form.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting._checks import fraction, positive
+from dpbandits.ellipsoid import RankOneInverse, norms, within
+from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
+from dpbandits.policy import Array, Policy
+
+__all__ = ["OFUL"]
+
+
+class OFUL(Policy):
+    """Optimism for E[r | x] = xᵀθ with R-sub-Gaussian noise.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    theta_bound : float
+        S ≥ ‖θ‖.
+    parameters : {"practical", "theory"}
+        ``"theory"``: the radius β_t of the theorem, under which the ellipsoid holds θ in all rounds with probability
+        1 − ``failure_probability``. ``"practical"``: that radius times ``radius_scale``, without the promise.
+    radius_scale : float
+        Factor on the radius, of the practical parameters. At 1 they are the theory's.
+    failure_probability : float
+        δ.
+    noise_bound : float, optional
+        R. By default half the length of ``reward_range``; where that is infinite, 1 for the practical parameters.
+    ridge : float
+        λ > 0.
+    reward_range, on_violation, horizon, rng
+        See :class:`dpbandits.policy.Policy`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = OFUL(dim=2)
+    >>> for _ in range(200):
+    ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    ...     policy.update(decision, (0.1, 0.9)[decision.index])
+    >>> policy.select([[1.0, 0.0], [0.0, 1.0]]).index
+    1
+    """
+
+    _learned = ("b", "theta")
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        theta_bound: float = 1.0,
+        parameters: Parameters = "practical",
+        radius_scale: float = 1.0,
+        failure_probability: float = 0.01,
+        noise_bound: float | None = None,
+        ridge: float = 1.0,
+        reward_range: tuple[float, float] = (-math.inf, math.inf),
+        on_violation: Literal["raise", "clip"] = "raise",
+        horizon: int | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        self.theta_bound = positive("theta_bound", theta_bound)
+        self.parameters = checked_parameters(parameters)
+        self.radius_scale = positive("radius_scale", radius_scale)
+        self.failure_probability = fraction("failure_probability", failure_probability)
+        self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=1.0)
+        self.ridge = positive("ridge", ridge)
+        self.V = RankOneInverse(dim, self.ridge)
+        self.b = np.zeros(dim)
+        self.theta = np.zeros(dim)
+
+    def width(self) -> float:
+        """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ β_t}."""
+        # β_t = R √(2 ln(1/δ) + ln(det V_t / λᵈ)) + √λ S
+        deviation = 2.0 * math.log(1.0 / self.failure_probability) + self.V.log_det
+        radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
+        return radius if self.parameters == "theory" else self.radius_scale * radius
+
+    def contains(self, theta: ArrayLike) -> bool:
+        """Whether the confidence set holds ``theta``."""
+        return within(theta, self.theta, self.V.matrix, self.width())
+
+    def _score(self, arms: Array) -> Array:
+        # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
+        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
+
+    def _learn(self, arm: Array, reward: float) -> None:
+        self.V.add(arm, 1.0)
+        self.b += reward * arm
+        self.theta = self.V.inverse.dot(self.b)
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"V": self.V.state()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        self.V.restore(state["V"])

@@ -1,0 +1,120 @@
+"""Confidence sets of the theory's parameters: θ* is in them, in all rounds, as often as the theorems promise.
+
+A theorem allows a run to fail with probability δ = 0.05. If it is true, more than 10 of 20 runs fail with probability
+below 6e-10, and more than 33 of 200 below 5e-10. Most of these sets are wide: measured, no run of the 200 failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from regret import ball
+
+from dpbandits.links import get_link
+from dpbandits.policies.crmm import CRMM
+from dpbandits.policies.crtm import CRTM
+from dpbandits.policies.ecolog import ECOLog
+from dpbandits.policies.glb_omd import GLBOMD
+from dpbandits.policies.glm_ucb import GLMUCB
+from dpbandits.policies.gloc import GLOC
+from dpbandits.policies.heavy_oful import HeavyOFUL
+from dpbandits.policies.hvt_ucb import HvtUCB
+from dpbandits.policies.ofu_glb import OFUGLB
+from dpbandits.policies.oful import OFUL
+from dpbandits.policies.oful_log_r import OFULogR
+from dpbandits.policies.rs_glincb import RSGLinCB
+
+DELTA, LONG = 0.05, 300
+
+
+@dataclass(frozen=True)
+class Case:
+    make: Callable[..., Any]
+    link: str
+    noise: Callable[[np.random.Generator, float], float]
+    theta_bound: float = 2.0
+    fixed_arms: bool = False
+    short: int = 60
+
+
+def bernoulli(rng: np.random.Generator, mean: float) -> float:
+    return float(rng.random() < mean)
+
+
+def poisson(rng: np.random.Generator, mean: float) -> float:
+    return float(rng.poisson(mean))
+
+
+def gaussian(rng: np.random.Generator, mean: float) -> float:
+    return mean + rng.standard_normal()
+
+
+def student(rng: np.random.Generator, mean: float) -> float:
+    return mean + rng.standard_t(2.1)
+
+
+HEAVY = {"horizon": LONG, "tail": 0.99, "noise_scale": 1.31}  # E|t|^1.99 = 1.31^1.99 for 2.1 degrees of freedom
+CASES = {
+    "GLBOMD": Case(GLBOMD, "logistic", bernoulli),
+    "GLBOMD, Poisson": Case(lambda d, **k: GLBOMD(d, "poisson", **k), "poisson", poisson, 1.0),
+    "GLBOMD, probit": Case(lambda d, **k: GLBOMD(d, "probit", **k), "probit", bernoulli),
+    "OFUL": Case(lambda d, **k: OFUL(d, noise_bound=1.0, **k), "linear", gaussian),
+    "GLMUCB": Case(GLMUCB, "logistic", bernoulli),
+    "GLMUCB, probit": Case(lambda d, **k: GLMUCB(d, "probit", **k), "probit", bernoulli),
+    "GLOC": Case(GLOC, "logistic", bernoulli),
+    "RSGLinCB": Case(lambda d, **k: RSGLinCB(d, horizon=LONG, **k), "logistic", bernoulli),
+    "OFULogR": Case(lambda d, **k: OFULogR(d, horizon=LONG, **k), "logistic", bernoulli, short=25),
+    "ECOLog": Case(ECOLog, "logistic", bernoulli),
+    "ECOLog, probit": Case(lambda d, **k: ECOLog(d, "probit", **k), "probit", bernoulli),
+    "OFUGLB": Case(OFUGLB, "logistic", bernoulli, short=25),
+    "OFUGLB, Poisson": Case(lambda d, **k: OFUGLB(d, "poisson", **k), "poisson", poisson, 1.0, short=25),
+    "HvtUCB": Case(lambda d, **k: HvtUCB(d, **HEAVY, **k), "linear", student),
+    "HeavyOFUL": Case(lambda d, **k: HeavyOFUL(d, **HEAVY, **k), "linear", student),
+    "CRTM": Case(lambda d, **k: CRTM(d, **HEAVY, **k), "linear", student),
+    "CRMM": Case(lambda d, **k: CRMM(d, **HEAVY, **k), "linear", student, fixed_arms=True),
+}
+
+
+def failures(case: Case, runs: int, rounds: int, **parameters: Any) -> int:
+    """How many runs have a round in which θ* is outside the set."""
+    failed, d, S = 0, 2, case.theta_bound
+    mean = get_link(case.link).mean
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, 23])
+        theta = rng.standard_normal(d)
+        theta *= S * (1 - 1e-9) / np.linalg.norm(theta)
+        policy = case.make(d, theta_bound=S, **parameters)
+        arms = ball(rng, rounds, 4, d)
+        for t in range(rounds):
+            decision = policy.select(arms[0 if case.fixed_arms else t])
+            policy.update(decision, case.noise(rng, float(mean(decision.arm @ theta))))
+            if not policy.contains(theta):
+                failed += 1
+                break
+    return failed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_theorys_sets_hold_the_parameter(name):
+    case = CASES[name]
+    assert failures(case, 20, case.short, parameters="theory", failure_probability=DELTA) <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_theorys_sets_hold_the_parameter_in_200_runs(name):
+    found = failures(CASES[name], 200, LONG, parameters="theory", failure_probability=DELTA)
+    print(f"{name}: {found} of 200 runs failed")
+    assert found <= 33
+
+
+@pytest.mark.parametrize("name", ["OFUL", "OFUGLB", "ECOLog", "GLMUCB"])
+def test_a_radius_that_is_far_too_small_would_be_noticed(name):
+    """At a tenth of the radius nearly every run fails, so the tests above can."""
+    case = CASES[name]
+    found = failures(case, 12, case.short, parameters="practical", failure_probability=DELTA, radius_scale=0.1)
+    assert found >= 11
