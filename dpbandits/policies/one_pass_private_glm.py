@@ -40,13 +40,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from accounting import AdjacencyMismatch, Budget, Ledger
+from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
-from accounting.releases import Composed
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
+from dpbandits.policies._private import batch_ends, checked_budget, mark_release, refuse_older_state
 from dpbandits.policy import Array, Policy
-from dpkit import randomness
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
 
@@ -150,7 +149,7 @@ class OnePassPrivateGLM(Policy):
         super().__init__(
             dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
         )
-        self.budget = _checked_budget(budget)
+        self.budget = checked_budget(budget)
         low, high = self.reward_range
         if math.isinf(low) or math.isinf(high):
             raise ValueError(f"reward_range must be finite for a private policy, got reward_range={self.reward_range}")
@@ -184,7 +183,7 @@ class OnePassPrivateGLM(Policy):
         # scales a, c that split the squared sensitivity, were the two parts replaced independently
         self._a = math.sqrt(1 - self.gradient_share) / (math.sqrt(2) * self._W)
         self._c = math.sqrt(self.gradient_share) / (2 * self.clip)
-        self._ends = range(1, T) if release == "every_round" else _schedule(T, self.first_batch, self.growth)
+        self._ends = range(1, T) if release == "every_round" else batch_ends(T, self.first_batch, self.growth)
         self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
         self.ledger = Ledger(budget) if ledger is None else ledger
         self._sums = BufferedToeplitz.calibrated(
@@ -234,8 +233,7 @@ class OnePassPrivateGLM(Policy):
         if self.checkpoint is not None:
             self.save(self.checkpoint)
         if self._marks and self.ledger is not None:
-            simulation = randomness.is_simulation(self.rng)
-            self.ledger.spend(Composed(), label=f"{self.label}: release {self.releases}", simulation=simulation)
+            mark_release(self.ledger, self.label, self.releases, self.rng)
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -246,35 +244,5 @@ class OnePassPrivateGLM(Policy):
 
     def _attach(self, ledger: Ledger) -> None:
         super()._attach(ledger)
-        # an older state would release sums a second time, with fresh noise: that is not what was paid for
-        mark = f"{self.label}: release "
-        newest = max(
-            (int(row.label.removeprefix(mark)) for row in ledger.rows() if row.label.startswith(mark)), default=0
-        )
-        if newest > self.releases:
-            raise ValueError(
-                f"path must hold the newest state: {self.label!r} has made release {newest}, "
-                f"got a state at release {self.releases}"
-            )
+        refuse_older_state(ledger, self.label, self.releases)
         self._marks = True
-
-
-def _schedule(horizon: int, first: int, growth: float) -> list[int]:
-    """The numbers of decisions after which a batch ends; the last batch, which no decision follows, has no end."""
-    ends, length = [first], float(first)
-    while ends[-1] < horizon:
-        length *= growth
-        ends.append(ends[-1] + round(length))
-    return ends[:-1]
-
-
-def _checked_budget(budget: Budget) -> Budget:
-    if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
-    if budget.delta == 0:
-        raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
-    if budget.adjacency == "add_remove":
-        raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
-    if budget.unit not in ("row", "round"):
-        raise AdjacencyMismatch(f"this policy protects one round, got a budget with unit={budget.unit!r}")
-    return budget
