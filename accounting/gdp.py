@@ -25,6 +25,7 @@ from accounting.guarantees import gdp_delta, gdp_epsilon
 from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
+    DiscreteLaplace,
     Gaussian,
     Laplace,
     NoisyMax,
@@ -96,6 +97,8 @@ def gdp(release: Release) -> float:
             return _pure_mu(eps / 2)
         case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps, categories=2):
             return _pure_mu(eps)
+        case DiscreteLaplace(noise_multiplier=z):
+            return _pure_mu(1.0 / z)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_mu(eps, k)
         case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):

@@ -21,7 +21,16 @@ from numpy.typing import NDArray
 from accounting.guarantees import gdp_delta
 from accounting.shuffling import shuffled_delta, shuffled_losses
 
-__all__ = ["Coins", "GaussianPair", "GumbelPair", "LaplacePair", "LossPair", "ShuffledPair", "SubsampledPair"]
+__all__ = [
+    "Coins",
+    "GaussianPair",
+    "GumbelPair",
+    "LaplacePair",
+    "LossPair",
+    "ShuffledPair",
+    "SubsampledPair",
+    "histogram",
+]
 
 Array = NDArray[np.float64]
 
@@ -127,13 +136,14 @@ class Coins:
         return min(1.0, float(p @ gained) * (1 + 8 * _UNIT_ROUNDOFF))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        return _histogram(edges, *self._atoms())
+        return histogram(edges, *self._atoms())
 
     def highest(self, log_tail: float) -> float:
         return self.epsilon
 
 
-def _histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, Array]:
+def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, Array]:
+    """``masses`` of a pair with finitely many losses."""
     at = np.searchsorted(edges, losses)
     size = edges.size + 1
     in_p, in_q = (np.bincount(at, weights=mass, minlength=size).astype(np.float64) for mass in (p, q))
@@ -180,7 +190,7 @@ class ShuffledPair:
         return -math.expm1(epsilon) + math.exp(epsilon) * shuffled_delta(self.local_epsilon, self.users, -epsilon)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        return _histogram(edges, *shuffled_losses(self.local_epsilon, self.users))
+        return histogram(edges, *shuffled_losses(self.local_epsilon, self.users))
 
     def highest(self, log_tail: float) -> float:
         losses, p, _ = shuffled_losses(self.local_epsilon, self.users)

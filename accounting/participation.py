@@ -30,6 +30,7 @@ from accounting.releases import (
     ApproxDP,
     Composed,
     DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -202,8 +203,10 @@ def group(release: Release, size: int, *, min_separation: int = 1) -> Release:
     k = integer("size", size, at_least=1)
     adjacency = release.adjacency
     match release:
-        case Gaussian() | DiscreteGaussian() | GeneralizedGaussian() | Laplace():
+        case Gaussian() | GeneralizedGaussian() | Laplace():
             return type(release)(release.noise_multiplier / k, adjacency=adjacency)
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) | DiscreteLaplace(noise_multiplier=z, shift=shift):
+            return type(release)(z / k, None if shift is None else k * shift, adjacency=adjacency)
         case TreeAggregation(noise_multiplier=z, steps=steps):
             return Gaussian(z / tree_sensitivity(steps, k, min_separation), adjacency=adjacency)
         case PureDP(epsilon=eps):

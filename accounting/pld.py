@@ -34,6 +34,8 @@ from accounting.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
+    DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     Laplace,
     LocalShuffled,
@@ -77,6 +79,7 @@ _GRID_ERROR = 8 * _UNIT_ROUNDOFF
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
+    from accounting.integer_losses import IntegerPair
     from accounting.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair
 
     match release:
@@ -86,6 +89,12 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(math.sqrt(release.levels) / z): 1})]
         case Laplace(noise_multiplier=z):
             return [Counter({LaplacePair(1.0 / z): 1})]
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+            return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
+        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
+            return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
+        case DiscreteLaplace(noise_multiplier=z):
+            return [Counter({Coins(1.0 / z): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return [Counter({GumbelPair(eps): 1})]
         case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):

@@ -8,6 +8,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.guarantees import pure_delta, pure_epsilon
 from accounting.releases import (
     Composed,
+    DiscreteLaplace,
     Laplace,
     LocalShuffled,
     NoisyMax,
@@ -36,7 +37,7 @@ def pure(release: Release) -> float:
     match release:
         case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
-        case Laplace(noise_multiplier=z):
+        case Laplace(noise_multiplier=z) | DiscreteLaplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate):
             # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorem 8); the second form for an e^ε beyond floats

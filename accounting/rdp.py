@@ -37,6 +37,7 @@ from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -104,6 +105,10 @@ def curve(release: Release, orders: Array) -> Array:
             return orders * rho
         case Laplace(noise_multiplier=z):
             return _laplace(1.0 / z, orders)
+        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
+            return _discrete_laplace(z, int(shift), orders)
+        case DiscreteLaplace(noise_multiplier=z):
+            return randomized_response(1.0 / z, 2, orders)
         case RandomizedResponse(epsilon=eps, categories=k):
             return randomized_response(eps, k, orders)
         case NoisyMax(epsilon=eps, noise="gumbel"):
@@ -189,6 +194,20 @@ def _laplace(theta: float, orders: Array) -> Array:
         tail = eta / orders * np.exp(-(2 * orders - 1) * theta)
     large = x + np.log(orders / (2 * orders - 1)) + np.log1p(tail)
     return np.asarray(np.where(x < 1.0, small, large) / eta)
+
+
+def _discrete_laplace(z: float, shift: int, orders: Array) -> Array:
+    """Of one integer that moves by ``shift``, from the two pmfs; at most the curve of pure DP."""
+    k, t, eta = shift, z * shift, orders - 1
+    b = math.exp(-1.0 / t)
+    # A_α = b^((1−α)k)/(1 + b)·(1 + b^((2α−1)k) + (1 − b) Σ r^(x−k)): x ≥ k, x ≤ 0, and 0 < x < k, with r = b^(1−2α)
+    log_r = (2 * orders - 1) / t
+    with np.errstate(under="ignore"):
+        between = np.expm1(-(k - 1) * log_r) / np.expm1(-log_r) * np.exp(-log_r)
+        rest = np.exp(-(2 * orders - 1) / z) - math.expm1(-1.0 / t) * between
+    log_moment = eta / z + np.log1p(rest) - math.log1p(b)
+    # what cancels near order 1 is rounded up
+    return np.minimum((log_moment + 4e-15 * (1 + eta / z)) / eta, randomized_response(1.0 / z, 2, orders))
 
 
 def _bounded_range(epsilon: float, orders: Array) -> Array:

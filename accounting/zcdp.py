@@ -30,6 +30,7 @@ from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
+    DiscreteLaplace,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -83,6 +84,8 @@ def zcdp(release: Release) -> float:
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
         case CentralShuffledBinomial():
             return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
+        case DiscreteLaplace(noise_multiplier=z):
+            return _pure_rho(1.0 / z)
         case PoissonSubsampled() if (amplified := _pure_epsilon(release)) is not None:
             return _pure_rho(amplified)
         case Composed(parts=parts):

@@ -229,6 +229,11 @@ class SecureGenerator(np.random.Generator):
 
     def normal(self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None) -> Any:  # type: ignore[override]
         """``loc`` + ``scale``·:meth:`standard_normal`."""
+        if type(loc) is float and type(scale) is float and scale >= 0 and size is not None:  # short rows, often
+            values = self.standard_normal(size)
+            values *= scale
+            values += loc
+            return values
         return self._located("normal", loc, scale, size)
 
     def laplace(self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None) -> Any:  # type: ignore[override]

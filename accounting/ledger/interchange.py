@@ -10,6 +10,7 @@ from accounting._checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     Composed,
+    DiscreteLaplace,
     Gaussian,
     Laplace,
     NoisyMax,
@@ -57,6 +58,8 @@ def to_dp_accounting(release: Release) -> DpEvent:
             case RandomizedResponse(epsilon=eps, categories=k):
                 # with probability p, one of the k categories evenly; else the truth
                 return dp.RandomizedResponseDpEvent(k / (math.exp(eps) + k - 1), k)
+            case DiscreteLaplace(noise_multiplier=z):
+                return event(PureDP(1.0 / z))
             case PureDP(epsilon=eps) | NoisyMax(epsilon=eps, noise="exponential" | "laplace"):
                 return dp.RandomizedResponseDpEvent(2 / (math.exp(eps) + 1), 2)
             case PoissonSubsampled(release=inner, rate=rate):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Adjacency, DiscreteGaussian, Gaussian, GeneralizedGaussian, Laplace, Release
+from dpkit.geometry import best_norm
 from dpkit.samplers import discrete_gaussian, generalized_gaussian
 
 __all__ = ["KINDS", "NodeNoise", "node_cost", "node_noise"]
@@ -66,9 +67,7 @@ class _Gaussian:
         self._dimension = dimension
 
     def row(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        noise: NDArray[np.float64] = rng.standard_normal(self._dimension)
-        noise *= self.std
-        return noise
+        return rng.normal(0.0, self.std, self._dimension)
 
     def rows(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
         noise: NDArray[np.float64] = rng.standard_normal((count, self._dimension))
@@ -95,8 +94,6 @@ class _Generalized:
     """Density ∝ exp(−‖n‖_r²/(2σ₊²)), σ₊ = z·√κ·s, s in ℓ_q; r and κ follow from q and the dimension."""
 
     def __init__(self, scale: float, q: float, dimension: int) -> None:
-        from dpkit.mechanisms.generalized_gaussian import best_norm
-
         self._r, kappa = best_norm(q, dimension)
         self._sigma = math.sqrt(kappa) * scale
         self._dimension = dimension

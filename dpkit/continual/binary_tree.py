@@ -217,19 +217,21 @@ class BinaryTree(ContinualSum):
             If ``x`` has the wrong shape or type, is not finite or not symmetric, or passes the horizon; or if an exact
             integer sum would pass 2⁶². Nothing is drawn and the state is unchanged.
         """
-        self._check_room(1)
+        t = self.steps + 1
+        if t > self.horizon:
+            self._check_room(1)
         flat = self._layout.flatten(x)
         total = self._sum + flat
         if self._exact:
             _check_range(flat, total)
-        t = self.steps + 1
         noise = self._honaker(self._level(t)) if self._weighted else self._node.row(self._rng)
+        prefixes = self._prefixes
         before = self._nodes(t) - 1
         if before:
-            noise += self._prefixes[before - 1]
+            noise += prefixes[before - 1]
         estimate = total + noise
         # nothing was changed so far, so that an interrupted call can be repeated
-        self._prefixes[before:] = [noise]
+        prefixes[before:] = (noise,)
         self._sum = total
         self.steps = t
         return self._layout.unflatten(estimate)

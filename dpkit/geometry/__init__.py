@@ -13,6 +13,7 @@ from dpkit.geometry.sensitivity import (
 )
 from dpkit.geometry.sets import ConvexSet, PolyhedralSet
 from dpkit.geometry.simplex import Simplex
+from dpkit.geometry.smooth_norm import best_norm
 
 __all__ = [
     "Box",
@@ -22,6 +23,7 @@ __all__ = [
     "LpBall",
     "PolyhedralSet",
     "Simplex",
+    "best_norm",
     "nearest_psd",
     "one_hot_sensitivity",
     "outer_product_sensitivity",

@@ -33,42 +33,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Gaussian, GeneralizedGaussian, Ledger, Release
-from accounting._checks import integer, positive
+from accounting._checks import positive
 from dpkit import randomness
+from dpkit.geometry.smooth_norm import best_norm, distorted_smoothness
 from dpkit.mechanisms._checked import charge, check_bound, real_array, smallest_multiplier, within_norm
 from dpkit.samplers import generalized_gaussian
 
-__all__ = ["GeneralizedGaussianMechanism", "best_norm"]
-
-
-def best_norm(q: float, dimension: int) -> tuple[float, float]:
-    """The r of the smallest κ, and that κ, for a sensitivity in ℓ_q over R^``dimension``.
-
-    Examples
-    --------
-    >>> from dpkit.mechanisms.generalized_gaussian import best_norm
-    >>> best_norm(1.5, 1000)
-    (2.0, 1.0)
-    >>> r, kappa = best_norm(float("inf"), 1000)
-    >>> round(r, 3), round(kappa, 3)
-    (12.73, 34.724)
-    """
-    exponent = positive("q", q, finite=False)
-    if exponent < 1:
-        raise ValueError(f"q must be at least 1, got q={q!r}")
-    log_d = math.log(integer("dimension", dimension, at_least=1))
-    candidates = [2.0]
-    if 2 < exponent < math.inf:
-        candidates.append(exponent)
-    if log_d >= 2:
-        interior = log_d + math.sqrt(log_d * log_d - 2 * log_d)
-        candidates += [interior] if interior < exponent else []
-    return min(((r, _kappa(r, exponent, log_d)) for r in candidates), key=lambda pair: pair[1])
-
-
-def _kappa(r: float, q: float, log_d: float) -> float:
-    """κ of noise shaped after ℓ_r for a sensitivity in ℓ_q."""
-    return (r - 1) * math.exp(max(0.0, 2 / r - 2 / q) * log_d)
+__all__ = ["GeneralizedGaussianMechanism"]
 
 
 class GeneralizedGaussianMechanism:
@@ -225,7 +196,7 @@ def _norm_of_noise(r: float | None, q: float, dimension: int) -> tuple[float, fl
     norm = positive("r", r)
     if not 2 <= norm <= max(2.0, q):
         raise ValueError(f"r must lie in [2, max(2, q)], got r={r!r} for q={q!r}")
-    return norm, _kappa(norm, q, math.log(dimension))
+    return norm, distorted_smoothness(norm, q, dimension)
 
 
 def _describe(noise_multiplier: float, r: float, adjacency: Adjacency) -> Release:

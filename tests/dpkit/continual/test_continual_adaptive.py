@@ -48,6 +48,9 @@ def encoder(mechanism):
             values[...] = next(self.rows)
             return values
 
+        def normal(self, loc=0.0, scale=1.0, size=None):
+            return loc + scale * self.standard_normal(size)
+
     sums = make(mechanism, 1.0, HORIZON, UnitNoise(np.random.PCG64(0)))
     B = np.array([sums.add(np.zeros(HORIZON)) for _ in range(HORIZON)])
     return np.linalg.solve(B, np.tril(np.ones((HORIZON, HORIZON))))

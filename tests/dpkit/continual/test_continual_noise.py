@@ -35,6 +35,9 @@ class UnitNoise(np.random.Generator):
             row[:] = next(self._rows)
         return values
 
+    def normal(self, loc=0.0, scale=1.0, size=None):
+        return loc + scale * self.standard_normal(size)
+
 
 def noise_matrix(mechanism, horizon, draws, splits=None, **parameters):
     """B such that the t-th estimate has the noise (Bζ)_t: rows are estimates, columns are draws, in order."""
@@ -177,6 +180,9 @@ def test_interrupted_draws_never_make_an_input_cost_more(mechanism, parameters, 
                 raise KeyboardInterrupt
             return values
 
+        def normal(self, loc=0.0, scale=1.0, size=None):
+            return loc + scale * self.standard_normal(size)
+
     horizon, draws = 13, 120
     known = {} if mechanism is Unbounded else {"horizon": horizon}
     sums = mechanism(shape=draws, sensitivity=1.0, noise_multiplier=1.0, rng=Interrupted(draws), **known, **parameters)
@@ -269,7 +275,7 @@ def test_measured_node_noise_has_the_stated_standard_deviation(parameters, dimen
 
 def test_generalized_gaussian_nodes_have_the_law_of_their_norm():
     # ‖n‖_r² / σ₊² follows χ²_d: its mean is d with standard error √(2d/n), at 6.5 of them a false alarm below 1e-10
-    from dpkit.mechanisms.generalized_gaussian import best_norm
+    from dpkit.geometry import best_norm
 
     d, n, z, s = 6, 20_000, 2.0, 0.5
     r, kappa = best_norm(math.inf, d)

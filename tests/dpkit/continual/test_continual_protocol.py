@@ -214,6 +214,9 @@ def test_a_call_that_is_interrupted_while_it_draws_leaves_the_sums_whole(case, e
         def standard_normal(self, *args, **kwargs):
             return self._draw("standard_normal", *args, **kwargs)
 
+        def normal(self, *args, **kwargs):
+            return self._draw("normal", *args, **kwargs)
+
         def laplace(self, *args, **kwargs):
             return self._draw("laplace", *args, **kwargs)
 

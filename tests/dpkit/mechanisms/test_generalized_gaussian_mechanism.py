@@ -11,8 +11,8 @@ from scipy import stats
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import Budget, Gaussian, GeneralizedGaussian, Ledger, audit, calibrate, epsilon, zcdp
+from dpkit.geometry import best_norm
 from dpkit.mechanisms import GeneralizedGaussianMechanism
-from dpkit.mechanisms.generalized_gaussian import best_norm
 
 ALARM = 1e-10
 NORMS = st.one_of(st.floats(1.0, 60.0), st.just(math.inf))
