@@ -82,14 +82,14 @@ class Release:
     def __add__(self, other: Release) -> Release:
         if not isinstance(other, Release):
             return NotImplemented
-        return _compose([(self, 1), (other, 1)])
+        return compose([(self, 1), (other, 1)])
 
     def __radd__(self, other: object) -> Release:
         # so that the builtin sum(), which starts from 0, works on a list of releases
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Release:
-        return _compose([(self, integer("count", count, at_least=0))])
+        return compose([(self, integer("count", count, at_least=0))])
 
     __rmul__ = __mul__
 
@@ -432,7 +432,7 @@ def parallel(*releases: Release) -> Release:
     return Parallel(branches=tuple(sorted(flat, key=repr)), adjacency=common_adjacency(r.adjacency for r in flat))
 
 
-def _compose(terms: Iterable[tuple[Release, int]]) -> Release:
+def compose(terms: Iterable[tuple[Release, int]]) -> Release:
     """Flatten, merge equal descriptions and sort, so that equal totals compare equal in any order."""
     counts: dict[Release, int] = {}
     for release, count in terms:
@@ -478,7 +478,7 @@ def split_failures(release: Release) -> tuple[float, Release]:
                 return 0.0, release
             return (
                 math.fsum(count * log_s for (log_s, _), count in split),
-                _compose((rest, count) for (_, rest), count in split),
+                compose((rest, count) for (_, rest), count in split),
             )
         case Parallel(branches=branches):
             survivals, rests = zip(*map(split_failures, branches), strict=True)

@@ -11,7 +11,7 @@ from typing import Protocol
 from accounting._checks import fraction
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.guarantees import Budget
-from accounting.releases import Release, _compose, parallel
+from accounting.releases import Release, compose, parallel
 from accounting.totals import compare, epsilon
 from accounting.totals import delta as total_delta
 
@@ -170,5 +170,5 @@ def _total(rows: Sequence[_Row]) -> Release:
     scopes: defaultdict[str | None, Counter[Release]] = defaultdict(Counter)
     for row in rows:
         scopes[row.scope][row.release] += 1
-    whole = _compose(scopes.pop(None, Counter()).items())
-    return whole + parallel(*(_compose(counts.items()) for counts in scopes.values())) if scopes else whole
+    whole = compose(scopes.pop(None, Counter()).items())
+    return whole + parallel(*(compose(counts.items()) for counts in scopes.values())) if scopes else whole

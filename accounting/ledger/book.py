@@ -14,7 +14,7 @@ from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted
 from accounting.guarantees import Budget
 from accounting.ledger.entries import Entry, Opening, Row, Settlement, Spend
 from accounting.ledger.filters import AdditiveFilter, Filter, Rule, first_filter, make_filter
-from accounting.releases import Adjacency, Release, _compose, common_adjacency, parallel
+from accounting.releases import Adjacency, Release, compose, common_adjacency, parallel
 from accounting.totals import epsilon
 
 __all__ = ["Book"]
@@ -39,6 +39,7 @@ class Book:
         self.budget = opening.budget
         self.entries: list[Entry] = [opening]
         self.rows: list[Row] = []
+        self.labels: set[str] = set()
         self.simulation = False
         self.filter: Filter | None = None
         self._adjacency: Adjacency | None = None
@@ -83,6 +84,7 @@ class Book:
                 self._unit = self._unit or row.unit
                 self.simulation = self.simulation or row.simulation
                 self.rows.append(row)
+                self.labels.add(row.label)
             case Settlement(index=index, outcome=outcome):
                 self.check_settlement(index, outcome)
                 self.rows[index] = replace(self.rows[index], outcome=outcome)
@@ -128,8 +130,8 @@ class Book:
             scope = dict(counts.get(extra.scope, {}))
             scope[extra.release] = scope.get(extra.release, 0) + 1
             counts = {**counts, extra.scope: scope}
-        whole = _compose(counts.get(None, {}).items())
-        named = [_compose(terms.items()) for scope, terms in counts.items() if scope is not None]
+        whole = compose(counts.get(None, {}).items())
+        named = [compose(terms.items()) for scope, terms in counts.items() if scope is not None]
         return whole + parallel(*named) if named else whole
 
     def _check_meaning(self, row: Row) -> None:

@@ -201,6 +201,7 @@ class Ledger:
         scope: str | None = None,
         unit: str | None = None,
         simulation: bool = False,
+        unique: bool = False,
     ) -> Row:
         """Record a release that is about to happen, or refuse it and record nothing.
 
@@ -219,6 +220,8 @@ class Ledger:
             The unit that its sensitivity covers. If stated, it must be the budget's.
         simulation : bool
             The noise comes from a seeded generator, so that nothing here is a private release.
+        unique : bool
+            Refuse if any row has this label already, so that of several processes one only gets it.
 
         Raises
         ------
@@ -230,7 +233,7 @@ class Ledger:
         UnsupportedRelease
             If the filter's accountant has no bound for it.
         ValueError
-            If the ledger is closed.
+            If the ledger is closed, or a ``unique`` label was recorded before.
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
@@ -241,6 +244,8 @@ class Ledger:
                 raise TypeError(f"{name} must be a nonempty string or None, got {name}={value!r}")
 
         def decide(book: Book) -> Spend:
+            if unique and label in book.labels:
+                raise ValueError(f"label must be new, got label={label!r}, which the ledger holds already")
             row = Row(len(book.rows), datetime.now(UTC), label, scope, release, bool(simulation), unit)
             return Spend(row, book.admit(row))
 

@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from accounting._checks import integer
-from accounting.releases import Composed, Parallel, Release, _compose, parallel
+from accounting.releases import Composed, Parallel, Release, compose, parallel
 
 __all__ = ["VERSION", "canonical", "decode", "dumps", "encode", "loads"]
 
@@ -91,7 +91,7 @@ def decode(stored: Any) -> Release:
         # the two combinators are rebuilt by their own rules, which check counts and restore the canonical order
         if cls is Composed:
             parts = values.get("parts", ())
-            return _compose((_release(part), integer("count", count, at_least=1)) for part, count in parts)
+            return compose((_release(part), integer("count", count, at_least=1)) for part, count in parts)
         if cls is Parallel:
             return parallel(*map(_release, values.get("branches", ())))
         return cls(**values)

@@ -372,6 +372,11 @@ def _record_restoration(ledger: Ledger, nonce: str, cost: Release, simulation: b
     rows = ledger.rows()
     if not any(row.release == cost for row in rows):
         raise ValueError(f"ledger must hold the cost of the restored stream, {cost!r}, got {len(rows)} other rows")
-    if any(row.label == label for row in rows):
-        raise ValueError(f"state must be restored once only, got state {nonce}, which the ledger knows as restored")
-    ledger.spend(0 * cost, label=label, simulation=simulation)
+    try:
+        ledger.spend(0 * cost, label=label, simulation=simulation, unique=True)
+    except ValueError as error:
+        if any(row.label == label for row in ledger.rows()):
+            raise ValueError(
+                f"state must be restored once only, got state {nonce}, which the ledger knows as restored"
+            ) from error
+        raise

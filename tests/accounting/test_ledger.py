@@ -225,6 +225,30 @@ def test_threads_never_pass_the_budget_together(make):
     assert sorted(admitted) == list(range(40))
 
 
+def test_a_unique_label_is_recorded_by_one_thread_only(make):
+    ledger = make(BUDGET)
+    ledger.spend(Gaussian(60.0), label="seen")
+    won = []
+
+    def claim(name):
+        for i in range(20):
+            with suppress(ValueError):
+                ledger.spend(0 * Gaussian(1.0), label=f"claim {i}", unique=True)
+                won.append((i, name))
+
+    threads = [threading.Thread(target=claim, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(i for i, _ in won) == list(range(20))
+    before = ledger.rows()
+    with pytest.raises(ValueError, match="label must be new, got label='seen'"):
+        ledger.spend(Gaussian(60.0), label="seen", unique=True)
+    assert ledger.rows() == before
+    ledger.spend(Gaussian(60.0), label="seen")  # asked for by the one who must not be second, not by all
+
+
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda ledger: pickle.loads(pickle.dumps(ledger))])
 def test_copies(make, duplicate):
     ledger = make(BUDGET)

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -116,6 +117,27 @@ def test_processes_never_pass_the_budget_together(path):
         process.join()
     assert 1 + sum(results.get() for _ in children) == 60
     assert len(mine.rows()) == 60
+
+
+def test_a_unique_label_is_recorded_by_one_process_only(path):
+    Ledger.open(path).close()
+
+    def child(results):
+        ledger, count = Ledger.open(path), 0
+        for i in range(30):
+            with suppress(ValueError):
+                ledger.spend(Gaussian(1.0), label=f"claim {i}", unique=True)
+                count += 1
+        results.put(count)
+
+    results = FORK.SimpleQueue()
+    children = [FORK.Process(target=child, args=(results,)) for _ in range(3)]
+    for process in children:
+        process.start()
+    for process in children:
+        process.join()
+    assert sum(results.get() for _ in children) == 30
+    assert sorted(row.label for row in Ledger.open(path).rows()) == sorted(f"claim {i}" for i in range(30))
 
 
 def test_a_fork_leaves_no_lock_behind(path):
