@@ -14,7 +14,7 @@ from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted
 from accounting.guarantees import Budget
 from accounting.ledger.entries import Entry, Opening, Row, Settlement, Spend
 from accounting.ledger.filters import AdditiveFilter, Filter, Rule, first_filter, make_filter
-from accounting.releases import Adjacency, Release, compose, common_adjacency, parallel
+from accounting.releases import Adjacency, Release, common_adjacency, compose, parallel
 from accounting.totals import epsilon
 
 __all__ = ["Book"]
