@@ -229,11 +229,6 @@ class SecureGenerator(np.random.Generator):
 
     def normal(self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None) -> Any:  # type: ignore[override]
         """``loc`` + ``scale``·:meth:`standard_normal`."""
-        if type(loc) is float and type(scale) is float and scale >= 0 and size is not None:  # short rows, often
-            values = self.standard_normal(size)
-            values *= scale
-            values += loc
-            return values
         return self._located("normal", loc, scale, size)
 
     def laplace(self, loc: ArrayLike = 0.0, scale: ArrayLike = 1.0, size: Size = None) -> Any:  # type: ignore[override]
@@ -250,6 +245,11 @@ class SecureGenerator(np.random.Generator):
 
     def _located(self, name: str, loc: Any, scale: Any, size: Size) -> Any:
         wanted = size
+        if name == "normal" and type(loc) is type(scale) is float and scale >= 0 and size is not None:
+            values = self.standard_normal(size)  # short rows, drawn often
+            values *= scale
+            values += loc
+            return values
         if not (isinstance(loc, (int, float)) and isinstance(scale, (int, float))):
             loc, scale = np.asarray(loc, dtype=np.float64), np.asarray(scale, dtype=np.float64)
             wanted = _broadcast_size(size, loc, scale)
