@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["need"]
 
 
-def need(module: str, purpose: str) -> Any:
+def need(module: str, purpose: str, extra: str = "cli") -> Any:
     """Import ``module``.
 
     Raises
@@ -20,4 +20,4 @@ def need(module: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         package = module.partition(".")[0]
-        raise ImportError(f'{purpose} needs {package}: python -m pip install "dpkit[cli]"') from error
+        raise ImportError(f'{purpose} needs {package}: python -m pip install "dpkit[{extra}]"') from error

@@ -101,6 +101,8 @@ class Policy(ABC):
     """
 
     trust: ClassVar[Literal["none", "joint", "shuffle", "local"]] = "none"
+    # what ``select`` is given: the arms' vectors, or one context for all arms (see dpbandits.per_arm)
+    takes: ClassVar[Literal["arms", "context"]] = "arms"
     # the attributes that hold what was learned; constructor arguments are kept under their own names
     _learned: ClassVar[tuple[str, ...]] = ()
 
@@ -148,9 +150,8 @@ class Policy(ABC):
             raise ValueError(f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}")
         scores = self._score(X)
         index = int(scores.argmax())
-        arm = X[index].copy()
-        decision = Decision(self.decisions, index, arm, scores)
-        self._open[self.decisions] = arm
+        decision = Decision(self.decisions, index, self._chosen(X, index), scores)
+        self._open[self.decisions] = self._kept(decision)
         self.decisions += 1
         return decision
 
@@ -177,6 +178,14 @@ class Policy(ABC):
     def open_decisions(self) -> list[int]:
         """The ids of the decisions whose reward has not come."""
         return list(self._open)
+
+    def _chosen(self, arms: Array, index: int) -> Array:
+        """The vector of the chosen arm."""
+        return np.array(arms[index])
+
+    def _kept(self, decision: Decision) -> Array:
+        """What ``_learn`` will be told of the decision, as a vector of fixed length."""
+        return decision.arm
 
     @abstractmethod
     def _score(self, arms: Array) -> Array:
@@ -269,7 +278,7 @@ class Policy(ABC):
             "state": self._state(),
             "decisions": self.decisions,
             "open_ids": np.array(list(self._open), dtype=np.int64),
-            "open_arms": np.array(list(self._open.values())).reshape(-1, self.dim),
+            "open_arms": np.array(list(self._open.values())),
             "generator": self.rng.bit_generator.state if randomness.is_simulation(self.rng) else None,
         }
         statefile.write(path, tree)

@@ -1,4 +1,7 @@
-"""Results on disk: JSON (one entry per run), CSV and Parquet (one long table), all without loss."""
+"""Results on disk: JSON (one entry per run), CSV and Parquet (one long table), all without loss.
+
+A ``.jsonl`` file, which a simulation writes as it goes (:mod:`dpbandits.runlog`), can be read too.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from dpbandits._extras import need
 from dpbandits.policy import PrivacyReport
 from dpbandits.results import Results, Run
 
-__all__ = ["columns", "read", "write"]
+__all__ = ["columns", "entry", "from_entry", "read", "write"]
 
 _FORMAT = "dpbandits-results-1"
 _CURVES = ("round", "reward", "regret", "seconds")
 _PRIVACY = tuple(field.name for field in fields(PrivacyReport))
-_COLUMNS = ("environment", "planned_runs", "policy", "algorithm", "seed", *_CURVES, *_PRIVACY)
+_COLUMNS = ("environment", "planned_runs", "policy", "algorithm", "seed", "untold", *_CURVES, *_PRIVACY)
 
 
 def write(results: Results, path: Path) -> Path:
@@ -42,8 +45,12 @@ def write(results: Results, path: Path) -> Path:
 
 def read(path: Path) -> Results:
     """The inverse of :func:`write`."""
-    suffix = _checked_suffix(path)
+    suffix = _checked_suffix(path, ".jsonl")
     try:
+        if suffix == ".jsonl":
+            from dpbandits import runlog
+
+            return runlog.read(path)
         if suffix == ".json":
             return _from_document(json.loads(path.read_text(encoding="utf-8")))
         if suffix == ".csv":
@@ -61,7 +68,7 @@ def columns(results: Results) -> dict[str, list[Any]]:
     table: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
     for run in results.runs:
         one = {"environment": results.environment, "planned_runs": results.planned_runs}
-        one |= {name: getattr(run, name) for name in ("policy", "algorithm", "seed")}
+        one |= {name: getattr(run, name) for name in ("policy", "algorithm", "seed", "untold")}
         one |= {name: getattr(run.privacy, name) for name in _PRIVACY}
         for name, value in one.items():
             table[name] += [value] * len(run.round)
@@ -85,41 +92,46 @@ def _from_columns(table: dict[str, list[Any]]) -> Results:
 
 
 def _document(results: Results) -> dict[str, Any]:
-    runs = []
-    for run in results.runs:
-        entry: dict[str, Any] = {"policy": run.policy, "algorithm": run.algorithm, "seed": run.seed}
-        entry |= {name: getattr(run, name).tolist() for name in _CURVES}
-        if np.isnan(run.regret).any():
-            entry["regret"] = None
-        # JSON has no infinity: null stands for it
-        privacy = {name: getattr(run.privacy, name) for name in _PRIVACY}
-        runs.append(entry | {"privacy": {k: None if v == math.inf else v for k, v in privacy.items()}})
     head = {"format": _FORMAT, "environment": results.environment, "planned_runs": results.planned_runs}
+    runs = [entry(run) for run in results.runs]
     return head | {"complete": results.complete, "simulation": results.simulation, "runs": runs}
+
+
+def entry(run: Run) -> dict[str, Any]:
+    """One run for JSON."""
+    one: dict[str, Any] = {name: getattr(run, name) for name in ("policy", "algorithm", "seed", "untold")}
+    one |= {name: getattr(run, name).tolist() for name in _CURVES}
+    if np.isnan(run.regret).any():
+        one["regret"] = None
+    # JSON has no infinity: null stands for it
+    privacy = {name: getattr(run.privacy, name) for name in _PRIVACY}
+    return one | {"privacy": {k: None if v == math.inf else v for k, v in privacy.items()}}
 
 
 def _from_document(document: dict[str, Any]) -> Results:
     if document["format"] != _FORMAT:
         raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
-    runs = []
-    for entry in document["runs"]:
-        privacy = {name: math.inf if value is None else value for name, value in entry["privacy"].items()}
-        curves = {name: entry[name] for name in _CURVES}
-        if curves["regret"] is None:
-            curves["regret"] = [math.nan] * len(curves["round"])
-        runs.append(_run(entry, curves, privacy))
-    return Results(document["environment"], tuple(runs), document["planned_runs"])
+    return Results(document["environment"], tuple(map(from_entry, document["runs"])), document["planned_runs"])
+
+
+def from_entry(one: dict[str, Any]) -> Run:
+    """The inverse of :func:`entry`."""
+    privacy = {name: math.inf if value is None else value for name, value in one["privacy"].items()}
+    curves = {name: one[name] for name in _CURVES}
+    if curves["regret"] is None:
+        curves["regret"] = [math.nan] * len(curves["round"])
+    return _run(one, curves, privacy)
 
 
 def _run(one: dict[str, Any], curves: dict[str, list[Any]], privacy: dict[str, Any]) -> Run:
     noted = np.array(curves["round"], dtype=np.int64)
     reward, regret, seconds = (np.array(curves[name], dtype=np.float64) for name in ("reward", "regret", "seconds"))
     head = (str(one["policy"]), str(one["algorithm"]), int(one["seed"]))
-    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**privacy))
+    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**privacy), int(one["untold"]))
 
 
-def _checked_suffix(path: Path) -> str:
+def _checked_suffix(path: Path, *more: str) -> str:
     suffix = path.suffix.lower()
-    if suffix not in (".json", ".csv", ".parquet"):
+    if suffix not in (".json", ".csv", ".parquet", *more):
         raise ValueError(f"path must end in .json, .csv or .parquet, got {path}")
     return suffix

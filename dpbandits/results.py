@@ -45,6 +45,9 @@ class Run:
         and the time that the policy itself took.
     privacy : PrivacyReport
         What the whole run cost.
+    untold : int
+        How many rewards the policy was never told: missing, or still on their way after the last round. They count
+        in ``reward`` all the same.
     """
 
     policy: str
@@ -55,6 +58,7 @@ class Run:
     regret: Array
     seconds: Array
     privacy: PrivacyReport
+    untold: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +123,8 @@ class Results:
         -------
         list of dict
             ``policy, algorithm, seeds, rounds``; ``reward`` per round and cumulative ``regret``, each with ``_se``;
-            ``seconds_per_round``; ``epsilon`` (the largest of the seeds'; infinite if not private), ``delta``,
-            ``trust``, ``adjacency``, ``unit`` and ``simulation``.
+            ``seconds_per_round``; ``untold`` rewards per seed; ``epsilon`` (the largest of the seeds'; infinite if
+            not private), ``delta``, ``trust``, ``adjacency``, ``unit`` and ``simulation``.
         """
         rows = []
         for policy in self.policies:
@@ -132,6 +136,7 @@ class Results:
                 row[metric] = float(last.mean())
                 row[f"{metric}_se"] = float(last.std(ddof=1) / math.sqrt(len(last))) if len(last) > 1 else math.nan
             row["seconds_per_round"] = float(np.mean([run.seconds[-1] / run.round[-1] for run in runs]))
+            row["untold"] = float(np.mean([run.untold for run in runs]))
             worst = max((run.privacy for run in runs), key=lambda privacy: privacy.epsilon)
             row |= {name: getattr(worst, name) for name in ("epsilon", "delta", "trust", "adjacency", "unit")}
             row["simulation"] = any(run.privacy.simulation for run in runs)
@@ -154,11 +159,13 @@ class Results:
         return "\n".join([self.caption(), *body])
 
     def caption(self) -> str:
-        """Environment, rounds and seeds; whether it is incomplete; whether it is a simulation."""
+        """Environment, rounds and seeds; whether it is incomplete; rewards never told; whether it is a simulation."""
         seeds = len({run.seed for run in self.runs})
         text = f"{self.environment}: {self.runs[0].round[-1]:,} rounds, {seeds} seed{'s' if seeds > 1 else ''}"
         if not self.complete:
             text += f"; INCOMPLETE: {len(self.runs)} of {self.planned_runs} runs"
+        if untold := sum(run.untold for run in self.runs):
+            text += f"; {untold / sum(run.round[-1] for run in self.runs):.2%} of the rewards never told"
         return text + ("; seeded simulation: not a private release" if self.simulation else "")
 
     def to_frame(self) -> Any:
@@ -177,7 +184,7 @@ class Results:
 
     @classmethod
     def load(cls, path: str | Path) -> Results:
-        """Read what :meth:`save` wrote.
+        """Read what :meth:`save` wrote, or the ``.jsonl`` file in which a simulation keeps its runs.
 
         Raises
         ------

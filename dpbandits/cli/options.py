@@ -9,7 +9,7 @@ import typer
 
 from dpbandits.cli.policies import POLICIES
 
-__all__ = ["DEFAULT_EPSILONS", "DEFAULT_POLICIES", "Delta", "Epsilon", "Jobs", "Out", "PolicyNames", "Seeds"]
+__all__ = ["DEFAULT_EPSILONS", "DEFAULT_POLICIES", "Delta", "Epsilon", "Jobs", "Out", "PolicyNames", "Resume", "Seeds"]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
 DEFAULT_POLICIES = ["uniform", "glb-omd", "one-pass-private"]
@@ -41,4 +41,11 @@ Jobs = Annotated[
 Out = Annotated[
     Path,
     typer.Option(help="Folder for the plot and the JSON file; older ones are replaced.", rich_help_panel=_OUTPUT),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        help="A .jsonl file that keeps every run as it ends; the same command with it plays the missing ones only.",
+        rich_help_panel=_OUTPUT,
+    ),
 ]

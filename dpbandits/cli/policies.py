@@ -17,12 +17,17 @@ __all__ = ["POLICIES", "Job", "factories"]
 
 @dataclass(frozen=True)
 class Job:
-    """What a policy is told about its task; ``budget`` only if it is private."""
+    """What a policy is told about its task; ``budget`` only if it is private.
+
+    The noise has E|η|^{1+ε} ≤ ν^{1+ε} for ε = ``noise_tail`` and ν = ``noise_scale``.
+    """
 
     dim: int
     link: str | Link
     theta_bound: float
     reward_range: tuple[float, float]
+    noise_tail: float
+    noise_scale: float
     horizon: int
     budget: Budget | None = None
 
@@ -40,16 +45,49 @@ def _model(job: Job) -> dict[str, Any]:
     return {"link": job.link, "theta_bound": job.theta_bound}
 
 
-def _private(job: Job) -> dict[str, Any]:
-    known = {"budget": job.budget, "horizon": job.horizon, "reward_range": job.reward_range}
+def _planned(job: Job) -> dict[str, Any]:
+    return _model(job) | {"horizon": job.horizon}
+
+
+def _bounded(job: Job) -> dict[str, Any]:
     # a reward without bound counts as the nearer end of the range
-    return _model(job) | known | {"on_violation": "clip"}
+    return _model(job) | {"reward_range": job.reward_range, "on_violation": "clip"}
+
+
+def _linear(job: Job) -> dict[str, Any]:
+    return {"theta_bound": job.theta_bound, "noise_bound": job.noise_scale}
+
+
+def _heavy(job: Job) -> dict[str, Any]:
+    known = {"theta_bound": job.theta_bound, "horizon": job.horizon}
+    return known | {"tail": job.noise_tail, "noise_scale": job.noise_scale}
+
+
+def _private(job: Job) -> dict[str, Any]:
+    return _bounded(job) | {"budget": job.budget, "horizon": job.horizon}
 
 
 POLICIES = {
     "uniform": _Entry("uniform", False, "Uniform", lambda job: {}),
     "epsilon-greedy": _Entry("ε-greedy", False, "EpsilonGreedy", _model),
+    # generalized linear rewards
     "glb-omd": _Entry("GLB-OMD", False, "GLBOMD", _model),
+    "glm-ucb": _Entry("GLM-UCB", False, "GLMUCB", _model),
+    "gloc": _Entry("GLOC", False, "GLOC", _model),
+    "rs-glincb": _Entry("RS-GLinCB", False, "RSGLinCB", _planned),
+    "oful-log-r": _Entry("OFULog-r", False, "OFULogR", _model),
+    "ecolog": _Entry("ECOLog", False, "ECOLog", _bounded),
+    "ofu-glb": _Entry("OFUGLB", False, "OFUGLB", _model),
+    "laplace-thompson": _Entry("Laplace Thompson", False, "LaplaceThompson", _model),
+    # linear rewards
+    "oful": _Entry("OFUL", False, "OFUL", _linear),
+    "linear-thompson": _Entry("linear Thompson", False, "LinearThompson", lambda job: {"noise_bound": job.noise_scale}),
+    # rewards with heavy tails
+    "hvt-ucb": _Entry("Hvt-UCB", False, "HvtUCB", _heavy),
+    "heavy-oful": _Entry("HEAVY-OFUL", False, "HeavyOFUL", _heavy),
+    "crtm": _Entry("CRTM", False, "CRTM", lambda job: _heavy(job) | {"link": job.link}),
+    "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
+    # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
 }
 
@@ -79,7 +117,9 @@ def factories(
     ValueError
         For an unknown name or a budget out of range.
     """
-    known = (environment.dim, environment.link, environment.theta_bound, environment.reward_range, rounds)
+    low, high = environment.reward_range
+    noise = getattr(environment, "noise_tail", 1.0), getattr(environment, "noise_scale", 0.5 * (high - low))
+    known = (environment.dim, environment.link, environment.theta_bound, (low, high), *noise, rounds)
     budgets = [Budget(epsilon, delta, unit="round") for epsilon in epsilons]
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:

@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from dpbandits.cli.options import DEFAULT_EPSILONS, DEFAULT_POLICIES, Delta, Epsilon, Jobs, Out, PolicyNames, Seeds
+from dpbandits.cli.options import (
+    DEFAULT_EPSILONS,
+    DEFAULT_POLICIES,
+    Delta,
+    Epsilon,
+    Jobs,
+    Out,
+    PolicyNames,
+    Resume,
+    Seeds,
+)
 
 __all__ = ["replay"]
 
@@ -40,6 +50,7 @@ def replay(
     policy: PolicyNames = DEFAULT_POLICIES,
     seeds: Seeds = 5,
     jobs: Jobs = None,
+    resume: Resume = None,
     out: Out = Path(),
 ) -> None:
     """Compare policies on your own log, in which the reward of every shown arm is known.
@@ -86,5 +97,6 @@ def replay(
         seeds=seeds,
         jobs=jobs,
         out=out,
+        resume=resume,
         unit_note=_UNIT,
     )

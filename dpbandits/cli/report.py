@@ -32,6 +32,7 @@ def play(
     jobs: int | None,
     out: Path,
     unit_note: str,
+    resume: Path | None = None,
 ) -> None:
     """Simulate, report, and end the process with code 130 if it was interrupted."""
     from rich.console import Console
@@ -40,7 +41,7 @@ def play(
     if jobs is None:
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=jobs)
+        results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=jobs, resume=resume)
     except KeyboardInterrupt:
         typer.echo("interrupted before the first run was done; nothing is written", err=True)
         raise typer.Exit(130) from None

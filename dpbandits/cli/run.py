@@ -1,45 +1,105 @@
-"""``dpbandits run``: policies on a simulated generalized linear bandit."""
+"""``dpbandits run``: policies on a simulated bandit with a known model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dpbandits.cli.options import DEFAULT_EPSILONS, DEFAULT_POLICIES, Delta, Epsilon, Jobs, Out, PolicyNames, Seeds
+from dpbandits.cli.options import (
+    DEFAULT_EPSILONS,
+    DEFAULT_POLICIES,
+    Delta,
+    Epsilon,
+    Jobs,
+    Out,
+    PolicyNames,
+    Resume,
+    Seeds,
+)
 
 __all__ = ["run"]
 
 _UNIT = "Privacy is joint and its unit is one round: its arms and its reward."
+_WORLD = "World"
 
 
 def run(
-    link: Annotated[str, typer.Option(help="logistic, probit, linear or poisson.")] = "logistic",
-    dim: Annotated[int, typer.Option("--dim", "-d", help="Dimension d of an arm.")] = 5,
-    arms: Annotated[int, typer.Option("--arms", "-k", help="K, new arms in every round.")] = 20,
-    theta_norm: Annotated[float, typer.Option(help="S, the norm of the true parameter; policies know it.")] = 3.0,
-    rounds: Annotated[int, typer.Option("--rounds", "-t", help="T, the number of rounds.")] = 5000,
+    link: Annotated[
+        str, typer.Option(help="logistic, probit, linear or poisson.", rich_help_panel=_WORLD)
+    ] = "logistic",
+    dim: Annotated[int, typer.Option("--dim", "-d", help="Dimension d of an arm.", rich_help_panel=_WORLD)] = 5,
+    arms: Annotated[int, typer.Option("--arms", "-k", help="K, the number of arms.", rich_help_panel=_WORLD)] = 20,
+    arm_law: Annotated[
+        str,
+        typer.Option(
+            help="ball, sphere or cube: new arms in every round; fixed, fixed_sphere or fixed_cube: one set.",
+            rich_help_panel=_WORLD,
+        ),
+    ] = "ball",
+    theta_norm: Annotated[
+        float, typer.Option(help="S, the norm of the true parameter; policies know it.", rich_help_panel=_WORLD)
+    ] = 3.0,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="gaussian, student_t, pareto or symmetric_pareto: linear rewards with this noise.",
+            rich_help_panel=_WORLD,
+        ),
+    ] = None,
+    tail_index: Annotated[
+        float,
+        typer.Option(
+            help="Of student_t (degrees of freedom) and the Paretos: moments below it are finite.",
+            rich_help_panel=_WORLD,
+        ),
+    ] = 2.1,
+    delay: Annotated[
+        float, typer.Option(help="Mean number of rounds by which rewards come late.", rich_help_panel=_WORLD)
+    ] = 0.0,
+    missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_WORLD)] = 0.0,
+    rounds: Annotated[
+        int, typer.Option("--rounds", "-t", help="T, the number of rounds.", rich_help_panel=_WORLD)
+    ] = 5000,
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
     seeds: Seeds = 5,
     jobs: Jobs = None,
+    resume: Resume = None,
     out: Out = Path(),
 ) -> None:
     """Compare policies on a simulated bandit with a known model.
 
-    Every round draws K arms uniformly from the unit ball of R^d; the reward of arm x has mean μ(xᵀθ), where θ is a
-    random vector of norm S, new for every seed. Regret is the expected reward lost against the best arm of every
-    round. Where rewards are unbounded (linear, poisson), private policies clip them to a fixed range, three
-    standard deviations beyond the extreme means.
+    Every round draws K arms, by default uniformly from the unit ball of R^d; the reward of arm x has mean μ(xᵀθ),
+    where θ is a random vector of norm S, new for every seed. Regret is the expected reward lost against the best arm
+    of every round. Where rewards are unbounded, private policies clip them to a fixed range: three standard
+    deviations beyond the extreme means for the links linear and poisson, the middle 99 % of the noise for --noise.
 
     Prints a table with standard errors over seeds, and writes run.png and run.json. Ctrl-C keeps what is done.
     """
     from dpbandits.cli.policies import factories
     from dpbandits.cli.report import play
-    from dpbandits.environments import GLM
+    from dpbandits.environments import GLM, Delayed, Linear
 
-    environment = GLM(dim, arms=arms, link=link, theta_norm=theta_norm)
+    known: dict[str, Any] = {"arms": arms, "theta_norm": theta_norm, "arm_law": arm_law}
+    environment: Any
+    if noise is None:
+        environment = GLM(dim, link=link, **known)
+    else:
+        environment = Linear(dim, noise=noise, df=tail_index, tail_index=tail_index, **known)  # type: ignore[arg-type]
+    if delay or missing:
+        environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     policies = factories(policy, epsilon, delta, environment, rounds)
-    play(policies, environment, command="run", rounds=rounds, seeds=seeds, jobs=jobs, out=out, unit_note=_UNIT)
+    play(
+        policies,
+        environment,
+        command="run",
+        rounds=rounds,
+        seeds=seeds,
+        jobs=jobs,
+        out=out,
+        resume=resume,
+        unit_note=_UNIT,
+    )

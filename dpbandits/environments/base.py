@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from dpbandits.links import Link
 from dpbandits.policy import Array
 
-__all__ = ["Environment", "Round"]
+__all__ = ["Environment", "Round", "Wrapper"]
 
 
 @dataclass(slots=True, eq=False)
@@ -31,11 +31,18 @@ class Round:
         The reward that each arm gives if it is chosen in this round. A policy is told one of them.
     means : ndarray of shape (K,), optional
         Their expectations, where they are known: regret is measured with these.
+    context : ndarray of shape (m,), optional
+        What policies with a parameter for every arm are given in place of ``arms``: entries in [−1, 1], and the
+        rows of the other fields are the same K arms in every round. See :mod:`dpbandits.per_arm`.
+    delay : int or None
+        How many further rounds are played before the reward is told: 0 is at once; None is never.
     """
 
     arms: Array
     rewards: Array
     means: Array | None = None
+    context: Array | None = None
+    delay: int | None = 0
 
     def reward(self, index: int) -> float:
         """The reward of the arm in row ``index``."""
@@ -59,6 +66,9 @@ class Environment(Protocol):
         Finite: the range of the rewards, or, where they have none, the range to which a private policy clips them.
     rounds : int or None
         How many rounds an episode has; None is without end.
+
+    Some have ``noise_tail`` and ``noise_scale`` too: ε and ν with E|r − E r|^{1+ε} ≤ ν^{1+ε}, as policies for heavy
+    tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards.
 
     Examples
     --------
@@ -95,3 +105,21 @@ class Environment(Protocol):
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """The rounds of one episode, a function of ``rng`` alone."""
         ...
+
+
+class Wrapper:
+    """Base of environments that change the rounds of another one; they have all its other attributes too."""
+
+    def __init__(self, environment: Environment, note: str) -> None:
+        self.environment = environment
+        self.name = f"{environment.name}, {note}"
+        self.dim = environment.dim
+        self.link = environment.link
+        self.theta_bound = environment.theta_bound
+        self.reward_range = environment.reward_range
+        self.rounds = environment.rounds
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "environment":  # while it is unpickled
+            raise AttributeError(name)
+        return getattr(self.environment, name)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Literal
+from typing import NamedTuple
 
 import numpy as np
 
 from accounting._checks import integer, positive
+from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
 from dpbandits.environments.base import Round
 from dpbandits.links import get_link
 from dpbandits.policy import Array
 
-__all__ = ["GLM"]
-
-# numbers per block in which arms are drawn: large enough for numpy, small enough for the cache
-_BLOCK = 2**16
+__all__ = ["GLM", "REWARDS", "checked_rewards"]
 
 
 def _bernoulli(rng: np.random.Generator, means: Array) -> Array:
@@ -32,13 +30,28 @@ def _poisson(rng: np.random.Generator, means: Array) -> Array:
     return rng.poisson(means).astype(np.float64)
 
 
-# link: how rewards are drawn around their means, and their range given S (without bound: 3 standard deviations more)
-_REWARDS: dict[str, tuple[Callable[[np.random.Generator, Array], Array], Callable[[float], tuple[float, float]]]] = {
-    "logistic": (_bernoulli, lambda S: (0.0, 1.0)),
-    "probit": (_bernoulli, lambda S: (0.0, 1.0)),
-    "linear": (_gaussian, lambda S: (-S - 3.0, S + 3.0)),
-    "poisson": (_poisson, lambda S: (0.0, math.exp(S) + 3.0 * math.exp(S / 2))),
+class Rewards(NamedTuple):
+    """How rewards are drawn around their means, and, given S, their range and their largest standard deviation."""
+
+    draw: Callable[[np.random.Generator, Array], Array]
+    # without bounds: three standard deviations beyond the extreme means
+    range: Callable[[float], tuple[float, float]]
+    deviation: Callable[[float], float]
+
+
+REWARDS = {
+    "logistic": Rewards(_bernoulli, lambda S: (0.0, 1.0), lambda S: 0.5),
+    "probit": Rewards(_bernoulli, lambda S: (0.0, 1.0), lambda S: 0.5),
+    "linear": Rewards(_gaussian, lambda S: (-S - 3.0, S + 3.0), lambda S: 1.0),
+    "poisson": Rewards(_poisson, lambda S: (0.0, math.exp(S) + 3.0 * math.exp(S / 2)), lambda S: math.exp(S / 2)),
 }
+
+
+def checked_rewards(link: str) -> str:
+    """The name of a link for which rewards can be drawn."""
+    if link not in REWARDS:
+        raise ValueError(f"link must be one of {', '.join(map(repr, REWARDS))}, got link={link!r}")
+    return link
 
 
 class GLM:
@@ -57,9 +70,16 @@ class GLM:
         μ.
     theta_norm : float
         S = ‖θ*‖; the direction of θ* is uniform.
-    arm_law : {"ball", "sphere", "fixed"}
-        Every round K new arms, uniform in the unit ball or on the unit sphere; or one set of K arms, uniform in the
-        ball, for the whole episode.
+    arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube"}
+        See :mod:`dpbandits.environments.arms`.
+
+    Attributes
+    ----------
+    reward_range : (float, float)
+        The range of the rewards; linear and Poisson rewards have no bounds, and this is the range to which private
+        policies clip them, three standard deviations beyond the extreme means.
+    noise_scale : float
+        The largest standard deviation of a reward.
 
     Examples
     --------
@@ -77,37 +97,22 @@ class GLM:
         arms: int = 20,
         link: str = "logistic",
         theta_norm: float = 3.0,
-        arm_law: Literal["ball", "sphere", "fixed"] = "ball",
+        arm_law: ArmLaw = "ball",
     ) -> None:
         self.dim = integer("dim", dim, at_least=1)
         self.arms = integer("arms", arms, at_least=1)
-        if link not in _REWARDS:
-            raise ValueError(f"link must be one of {', '.join(map(repr, _REWARDS))}, got link={link!r}")
-        self.link = link
+        self.link = checked_rewards(link)
         self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        if arm_law not in ("ball", "sphere", "fixed"):
-            raise ValueError(f"arm_law must be 'ball', 'sphere' or 'fixed', got arm_law={arm_law!r}")
-        self.arm_law = arm_law
-        self.reward_range = _REWARDS[link][1](self.theta_norm)
+        self.arm_law = checked_arm_law(arm_law)
+        self.reward_range = REWARDS[link].range(self.theta_norm)
+        self.noise_scale = REWARDS[link].deviation(self.theta_norm)
         self.rounds = None
         self.name = f"{link} bandit (d = {self.dim}, K = {self.arms}, S = {self.theta_norm:g})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
-        direction = rng.standard_normal(self.dim)
-        theta = self.theta_norm * direction / np.linalg.norm(direction)
-        mean, draw = get_link(self.link).mean, _REWARDS[self.link][0]
-        size = max(1, _BLOCK // (self.arms * self.dim))
-        fixed = self._draw_arms(rng, 1) if self.arm_law == "fixed" else None
-        while True:
-            arms = self._draw_arms(rng, size) if fixed is None else np.repeat(fixed, size, axis=0)
+        theta = random_parameter(rng, self.dim, self.theta_norm)
+        mean, draw = get_link(self.link).mean, REWARDS[self.link].draw
+        for arms in arm_blocks(self.arm_law, rng, self.arms, self.dim):
             means = mean(arms @ theta)
             yield from map(Round, arms, draw(rng, means), means)
-
-    def _draw_arms(self, rng: np.random.Generator, rounds: int) -> Array:
-        X = rng.standard_normal((rounds, self.arms, self.dim))
-        # a hair inside the sphere, so that rounding leaves no norm above 1
-        radius: float | Array = 1 - 1e-12
-        if self.arm_law != "sphere":
-            radius = radius * rng.random((rounds, self.arms, 1)) ** (1 / self.dim)
-        return np.asarray(X * (radius / np.linalg.norm(X, axis=-1, keepdims=True)))

@@ -13,8 +13,10 @@ pd = pytest.importorskip("pandas")
 from typer.testing import CliRunner  # noqa: E402
 
 from dpbandits.cli import app  # noqa: E402
-from dpbandits.cli.policies import POLICIES  # noqa: E402
+from dpbandits.cli.policies import POLICIES, factories  # noqa: E402
+from dpbandits.environments import GLM, Available  # noqa: E402
 from dpbandits.results import Results  # noqa: E402
+from dpbandits.simulate import simulate  # noqa: E402
 
 
 @pytest.fixture
@@ -93,11 +95,52 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
 @pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
 def test_every_policy_plays_every_link(call, tmp_path, link):
     named = [word for policy in POLICIES for word in ("-p", policy)]
-    result = call("run", *QUICK, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+    result = call("run", *QUICK, "--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.complete
     assert len(results.policies) == len(POLICIES)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "student_t", "pareto", "symmetric_pareto"])
+def test_run_knows_heavy_tails(call, tmp_path, noise):
+    named = [word for policy in ("uniform", "oful", "hvt-ucb", "crtm", "one-pass-private") for word in ("-p", policy)]
+    result = call("run", *QUICK, "--noise", noise, "--tail-index", 1.5, "--arm-law", "cube", *named, "-e", 1)
+    assert result.exit_code == 0, result.output
+    results = Results.load(tmp_path / "run.json")
+    assert results.environment.startswith("linear bandit, ")
+    regret = {row["policy"]: row["regret"] for row in results.table()}
+    assert regret["Hvt-UCB"] < regret["uniform"]
+
+
+def test_every_policy_copes_with_arms_that_come_and_go():
+    environment = Available(GLM(3, arms=6, theta_norm=1.0), share=0.4, stay=0.5)
+    players = factories(list(POLICIES), [1.0], 1e-5, environment, 50)
+    results = simulate(players, environment, rounds=50, seeds=1, progress=False)
+    assert len(results.runs) == len(POLICIES)
+    assert all(np.isfinite(run.regret).all() for run in results.runs)
+
+
+def test_run_has_late_and_missing_rewards(call, tmp_path):
+    assert call("run", *QUICK, "-p", "uniform", "--delay", 20, "--missing", 0.2).exit_code == 0
+    results = Results.load(tmp_path / "run.json")
+    assert results.environment.endswith("delays around 20, 20 % missing")
+    assert 20 < results.table()[0]["untold"] < 120
+    assert call("run", *QUICK, "-p", "uniform", "--missing", 0.5).exit_code == 0
+    assert Results.load(tmp_path / "run.json").environment.endswith("delay 0, 50 % missing")
+
+
+def test_run_goes_on_where_it_stopped(call, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("dpbandits.policies.GLBOMD.select", interrupt)
+        result = call("run", *QUICK, "-p", "uniform", "-p", "glb-omd", "--resume", "runs.jsonl")
+        assert result.exit_code == 130
+    assert len(Results.load(tmp_path / "runs.jsonl").runs) == 1
+    whole = call("run", *QUICK, "-p", "uniform", "-p", "glb-omd", "--resume", "runs.jsonl")
+    assert whole.exit_code == 0, whole.output
+    kept = [run.seconds.tolist() for run in Results.load(tmp_path / "runs.jsonl").runs]
+    assert [run.seconds.tolist() for run in Results.load(tmp_path / "run.json").runs] == kept
+    assert "resume must be a file of the same environment" in call("run", "--resume", "runs.jsonl").output
 
 
 def test_run_is_reproducible_over_processes(call, tmp_path):
@@ -148,6 +191,12 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),
         (("run", "--theta-norm", -1), "theta_norm must be positive"),
+        (("run", "--noise", "cauchy"), "noise must be one of 'gaussian', 'student_t', 'pareto', 'symmetric_pareto'"),
+        (("run", "--noise", "pareto", "--tail-index", 1), "tail_index must be above 1, or the noise has no mean"),
+        (("run", "--arm-law", "disc"), "arm_law must be one of 'ball'"),
+        (("run", "--delay", -2), "mean must be positive and finite, got mean=-2.0"),
+        (("run", "--missing", 2), "missing must lie in [0, 1], got missing=2.0"),
+        (("run", "--resume", "runs.txt"), "resume must end in .jsonl, got runs.txt"),
         (("run", "--colour", "red"), "No such option"),
         (("walk",), "No such command"),
         (("replay",), "Missing argument"),

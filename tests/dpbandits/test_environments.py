@@ -18,12 +18,19 @@ def play(environment, seed, rounds):
     return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
 
 
+def kolmogorov(sorted_values, distribution):
+    """√n times the distance of the empirical distribution from ``distribution``, given at the sorted values."""
+    n = len(sorted_values)
+    above = np.arange(1, n + 1) / n - distribution
+    return math.sqrt(n) * max(above.max(), (1 / n - above).max())
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     dim=st.integers(1, 8),
     arms=st.integers(1, 12),
     link=st.sampled_from(LINKS),
-    law=st.sampled_from(["ball", "sphere", "fixed"]),
+    law=st.sampled_from(["ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube"]),
     norm=st.floats(0.1, 4.0),
     seed=st.integers(0, 2**32),
 )
@@ -35,8 +42,10 @@ def test_rounds_are_what_every_policy_accepts(dim, arms, link, law, norm, seed):
         assert now.rewards.shape == now.means.shape == (arms,)
         lengths = np.linalg.norm(now.arms, axis=1)
         assert lengths.max() <= 1
-        if law == "sphere":
+        if law.endswith("sphere"):
             assert np.allclose(lengths, 1)
+        if law.endswith("cube"):
+            assert np.abs(now.arms).max() <= 1 / math.sqrt(dim)
         assert mean(-norm) <= now.means.min() <= now.means.max() <= mean(norm)
         if link in ("logistic", "probit"):
             assert set(now.rewards) <= {0.0, 1.0}
@@ -90,8 +99,18 @@ def test_arms_fill_the_ball_evenly():
     assert abs(X.mean()) < 6.5 / math.sqrt(X.size)
 
 
-def test_fixed_arms_stay_for_an_episode():
-    rounds = play(GLM(3, arms=5, arm_law="fixed"), 6, 3000)
+def test_arms_fill_the_cube_evenly():
+    # entries times √d are uniform on [−1, 1]. Massart's inequality bounds the chance of a Kolmogorov distance above
+    # 3.45/√n by 2exp(−2·3.45²) = 9.2e-11; with a cube of 0.9 or 1.1 times the size it would be 0.05 (12/√n).
+    x = np.sort(np.concatenate([r.arms for r in play(GLM(3, arms=20, arm_law="cube"), 5, 1000)]).ravel()) * math.sqrt(3)
+    assert kolmogorov(x, 0.5 * (x + 1)) < 3.45
+    for wrong in (0.9, 1.1):
+        assert kolmogorov(wrong * x, np.clip(0.5 * (wrong * x + 1), 0, 1)) > 3.45
+
+
+@pytest.mark.parametrize("law", ["fixed", "fixed_sphere", "fixed_cube"])
+def test_fixed_arms_stay_for_an_episode(law):
+    rounds = play(GLM(3, arms=5, arm_law=law), 6, 3000)
     assert all(np.array_equal(now.arms, rounds[0].arms) for now in rounds)
     assert len({tuple(now.rewards) for now in rounds}) > 1
 
@@ -110,7 +129,7 @@ def test_private_policies_are_told_a_finite_range():
         ({"link": "cauchit"}, "link must be one of .* got link='cauchit'"),
         ({"theta_norm": 0.0}, "theta_norm must be positive and finite, got theta_norm=0.0"),
         ({"theta_norm": math.nan}, "theta_norm must be a number"),
-        ({"arm_law": "cube"}, "arm_law must be 'ball', 'sphere' or 'fixed', got arm_law='cube'"),
+        ({"arm_law": "disc"}, "arm_law must be one of 'ball', 'sphere', .*, got arm_law='disc'"),
     ],
 )
 def test_bad_parameters_are_refused(arguments, message):

@@ -265,7 +265,7 @@ def test_factories_must_be_picklable_where_processes_are_not_forked(monkeypatch)
 def test_importing_needs_no_extra_package():
     code = (
         "import sys, dpbandits.simulate, dpbandits.results, dpbandits.environments\n"
-        "print({'pandas', 'matplotlib', 'rich', 'typer', 'pyarrow', 'sklearn'} & set(sys.modules))"
+        "print({'pandas', 'matplotlib', 'rich', 'typer', 'pyarrow', 'sklearn', 'joblib', 'dask'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
