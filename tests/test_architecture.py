@@ -13,7 +13,7 @@ ALLOWED = {"accounting": {"accounting"}, "dpkit": {"accounting", "dpkit"}, "dpba
 # Never at module level in the two lower packages: slow to load, or an extra that may be missing.
 HEAVY = {"torch", "opacus", "matplotlib", "sklearn", "pandas", "pyarrow", "dp_accounting", "typer", "rich"}
 # Modules that only a command line or an extra loads, and that nothing else imports at module level.
-COMMANDS = ("dpkit.__main__", "dpkit.cli", "dpkit.optimize.dp_sgd")
+COMMANDS = ("dpkit.__main__", "dpkit.cli", "dpkit.sklearn")
 # Folders of dpkit with one mechanism per file: the modules that the folder's __init__ exports, shared vocabulary aside.
 MECHANISMS = ("mechanisms", "continual", "optimize")
 VOCABULARY = {"protocol", "objectives"}

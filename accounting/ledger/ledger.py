@@ -177,6 +177,11 @@ class Ledger:
         return self._book.budget
 
     @property
+    def path(self) -> Path | None:
+        """The file that holds the ledger, or None in memory."""
+        return None if self._file is None else self._file.path
+
+    @property
     def accountant(self) -> str | None:
         """What the filter counts: the caller's choice, or the first release's, or None while that is open."""
         with self._reading() as book:

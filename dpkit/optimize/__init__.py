@@ -6,6 +6,7 @@ Every optimizer returns a ``scipy.optimize.OptimizeResult`` with ``x``, ``nit``,
 Which one: ``docs/optimizers.md`` compares them on one table.
 """
 
+from dpkit.optimize.dp_sgd import dp_sgd
 from dpkit.optimize.localized_mirror_descent import localized_mirror_descent
 from dpkit.optimize.noisy_gradient_descent import noisy_gradient_descent
 from dpkit.optimize.noisy_sgd import noisy_sgd
@@ -22,6 +23,7 @@ __all__ = [
     "GLM",
     "OnlineFrankWolfe",
     "PolyhedralOnlineFrankWolfe",
+    "dp_sgd",
     "glm",
     "localized_mirror_descent",
     "noisy_gradient_descent",

@@ -9,11 +9,13 @@ name      ℓ                                           ψ = ∂ℓ/∂η       
 logistic  ln(1 + e^η) − yη                            1/(1 + e^−η) − y                 1           ¼
 probit    −y ln Φ(η) − (1 − y) ln Φ(−η)               (1 − y)φ/Φ(−η) − yφ/Φ(η)         ∞           1
 squared   ½(η − y)²                                   η − y                            ∞           1
+huber     ½r² if |r| ≤ k else k|r| − ½k², r = η − y   r cut to [−k, k]                 k           1
 poisson   e^η − yη                                    e^η − y                          ∞           ∞
 ========  ==========================================  ===============================  ==========  ============
 
-Responses: logistic and probit in [0, 1], poisson nonnegative, squared any; where y is outside, ψ is what the formula
-says, and clipping bounds it all the same.
+Responses: logistic and probit in [0, 1], poisson nonnegative, squared and huber any; where y is outside, ψ is what the
+formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the squared
+one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
 
 Privacy needs a bound on every row's gradient: ``clip`` scales longer ones back to that L2 norm, so the bound holds
 whatever the data are. Where no gradient is longer (‖x‖₂·|ψ| ≤ clip) it changes nothing.
@@ -24,6 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -151,6 +154,26 @@ def _poisson_mean(eta: Array) -> Array:
     return np.asarray(np.exp(np.minimum(eta, _LARGEST_EXPONENT)))
 
 
+def _huber_loss(eta: Array, y: Array, threshold: float) -> Array:
+    cut = _huber_slope(eta, y, threshold)
+    return np.asarray(cut * (eta - y - 0.5 * cut))
+
+
+def _huber_slope(eta: Array, y: Array, threshold: float) -> Array:
+    return np.asarray(np.clip(eta - y, -threshold, threshold))
+
+
+@lru_cache(maxsize=64)  # so that two objectives of the same threshold are equal, as those of the other losses are
+def _huber(threshold: float) -> GLM:
+    return GLM(
+        "huber",
+        partial(_huber_loss, threshold=threshold),
+        partial(_huber_slope, threshold=threshold),
+        slope_bound=threshold,
+        curvature_bound=1.0,
+    )
+
+
 _LOSSES = {
     "logistic": GLM("logistic", _logistic_loss, _logistic_slope, slope_bound=1.0, curvature_bound=0.25),
     "probit": GLM("probit", _probit_loss, _probit_slope, slope_bound=math.inf, curvature_bound=1.0),
@@ -171,14 +194,21 @@ _LOSSES = {
 }
 
 
-def glm(loss: str, *, clip: float | None = None) -> GLM:
+def glm(loss: str, *, threshold: float | None = None, clip: float | None = None) -> GLM:
     """The loss of that name; see the module's table.
 
     Parameters
     ----------
-    loss : {"logistic", "probit", "squared", "poisson"}
+    loss : {"logistic", "probit", "squared", "poisson", "huber"}
+    threshold : float, optional
+        Where Huber's loss turns from quadratic to linear, in the unit of y; by default 1. For "huber" only.
     clip : float, optional
         The L2 norm to which longer gradients of single rows are scaled back.
+
+    Raises
+    ------
+    ValueError
+        For an unknown loss, a ``threshold`` or ``clip`` that is not positive, or a ``threshold`` of another loss.
 
     Examples
     --------
@@ -191,10 +221,17 @@ def glm(loss: str, *, clip: float | None = None) -> GLM:
            [ 0.3,  0.4]])
     >>> round(objective.mean(np.zeros(2), X, y), 4), objective.smoothness(1.0)
     (0.6931, 0.25)
+    >>> glm("huber", threshold=0.5).lipschitz(2.0)
+    1.0
     """
-    try:
-        found = _LOSSES[loss]
-    except (KeyError, TypeError):
-        names = ", ".join(map(repr, sorted(_LOSSES)))
-        raise ValueError(f"loss must be one of {names}, got loss={loss!r}") from None
+    if loss == "huber":
+        found = _huber(1.0 if threshold is None else positive("threshold", threshold))
+    else:
+        try:
+            found = _LOSSES[loss]
+        except (KeyError, TypeError):
+            names = ", ".join(map(repr, sorted([*_LOSSES, "huber"])))
+            raise ValueError(f"loss must be one of {names}, got loss={loss!r}") from None
+        if threshold is not None:
+            raise ValueError(f"threshold is for the loss 'huber' only, got threshold={threshold!r}, loss={loss!r}")
     return found if clip is None else replace(found, clip=clip)

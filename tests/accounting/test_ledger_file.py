@@ -85,6 +85,8 @@ def test_reopening_with_other_choices_is_refused(path, budget, choices, name):
 
 def test_two_views_see_each_other(path):
     one, other = Ledger.open(path, BUDGET), Ledger.open(path)
+    assert one.path == other.path == path
+    assert Ledger().path is None
     row = one.spend(Gaussian(6.0))
     assert other.rows() == [row]
     other.commit(row)

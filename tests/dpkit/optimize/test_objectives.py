@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting import Budget
+from dpkit import optimize
+from dpkit.geometry import LpBall
 from dpkit.optimize import glm
 
-LOSSES = ["logistic", "probit", "squared", "poisson"]
+LOSSES = ["logistic", "probit", "squared", "poisson", "huber"]
 each_loss = pytest.mark.parametrize("loss", LOSSES)
 linear = st.floats(-6.0, 6.0)
 response = st.floats(0.0, 1.0)
@@ -47,6 +50,9 @@ def test_losses_are_convex_with_the_stated_constants(loss, eta, other, y):
         ("probit", 0.0, 0.0, math.log(2), math.sqrt(2 / math.pi)),
         ("squared", 3.0, 1.0, 2.0, 2.0),
         ("poisson", 1.0, 2.0, math.e - 2, math.e - 2),
+        ("huber", 0.5, 0.0, 0.125, 0.5),
+        ("huber", 3.0, 0.0, 2.5, 1.0),
+        ("huber", -3.0, 0.0, 2.5, -1.0),
     ],
 )
 def test_known_values(loss, eta, y, value, gradient):
@@ -102,12 +108,54 @@ def test_constants_follow_the_rows_and_the_clip():
     assert glm("logistic").smoothness(2.0) == 1.0
 
 
+@given(st.floats(1e-3, 1e3), st.floats(-1e4, 1e4))
+def test_the_threshold_of_huber_joins_the_two_branches(threshold, residual):
+    objective = glm("huber", threshold=threshold)
+    value, slope = (float(f(np.array(residual), np.array(0.0))) for f in (objective.loss, objective.slope))
+    size = abs(residual)
+    quadratic = size <= threshold
+    assert value == pytest.approx(0.5 * size**2 if quadratic else threshold * size - 0.5 * threshold**2, rel=1e-12)
+    assert slope == pytest.approx(residual if quadratic else math.copysign(threshold, residual))
+    assert (objective.slope_bound, objective.curvature_bound) == (threshold, 1.0)
+
+
+def test_objectives_of_the_same_loss_are_equal():
+    assert glm("huber") == glm("huber", threshold=1.0) != glm("huber", threshold=2.0)
+    assert glm("squared", clip=1.0) == glm("squared", clip=1.0)
+
+
+# With next to no noise: a tenth of the responses lies far off, which pulls the squared loss away and Huber's not.
+@pytest.mark.parametrize(
+    "optimizer",
+    ["noisy_gradient_descent", "noisy_sgd", "objective_perturbation", "phased_sgd", "online_frank_wolfe"],
+)
+def test_huber_withstands_outliers_in_the_optimizers(optimizer):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2)) / 2
+    y = X @ [0.8, -0.6] + 0.05 * rng.normal(size=2000)
+    y[::10] += 30.0 * X[::10, 1]
+    fits = [
+        getattr(optimize, optimizer)(
+            objective, X, y, constraint=LpBall(2, 2, 4.0), budget=Budget(1000.0, 1e-5), rng=np.random.default_rng(1)
+        ).x
+        for objective in (glm("huber", threshold=0.2, clip=1.0), glm("squared", clip=100.0))
+    ]
+    errors = [float(np.linalg.norm(x - [0.8, -0.6])) for x in fits]
+    assert errors[0] < 0.4 < errors[1]
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: glm("hinge"), "loss must be one of 'logistic', 'poisson', 'probit', 'squared', got loss='hinge'"),
+        (
+            lambda: glm("hinge"),
+            "loss must be one of 'huber', 'logistic', 'poisson', 'probit', 'squared', got loss='hinge'",
+        ),
         (lambda: glm(["squared"]), "loss must be one of"),
         (lambda: glm("squared", clip=0.0), "clip must be positive"),
+        (lambda: glm("huber", threshold=0.0), "threshold must be positive and finite, got threshold=0.0"),
+        (lambda: glm("huber", threshold=math.inf), "threshold must be positive and finite"),
+        (lambda: glm("squared", threshold=1.0), "threshold is for the loss 'huber' only, got threshold=1.0"),
         (lambda: glm("squared").lipschitz(-1.0), "row_norm must be positive"),
         (lambda: glm("squared").values([1.0], [[1.0, 2.0]], [1.0]), r"must have shapes \(d,\), \(n, d\) and \(n,\)"),
         (lambda: glm("squared").gradients([1.0], [[1.0]], [1.0, 2.0]), r"must have shapes"),

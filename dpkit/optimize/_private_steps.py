@@ -1,0 +1,153 @@
+"""Per-row gradients of a torch module, and an Opacus optimizer that clips and noises them from our own source.
+
+Both import torch when they are called. What a privacy proof needs holds by construction:
+
+* :func:`row_gradients` runs the module on one row at a time under ``torch.func.vmap``, so that the gradient of a row is
+  a function of the parameters and of this row, whatever the module is. What mixes rows (batch statistics) has nothing
+  to mix.
+* :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced: lengths, factors and sums are
+  taken in float64, with a margin for their rounding, and a row whose gradient is not finite counts as zero; the
+  noise comes from a :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpkit.mechanisms import GaussianMechanism
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["private_optimizer", "row_gradients"]
+
+# covers the rounding of a length and of a product in float64
+_MARGIN = 1.0 - 2.0**-40
+# added to lengths: squares of entries that are smaller underflow
+_TINY = 1e-150
+# numbers that are held in float64 at once: small enough to stay in a cache
+_BLOCK = 1 << 18
+
+
+def row_gradients(
+    module: torch.nn.Module, loss: Callable[[Any, Any], Any]
+) -> Callable[[torch.Tensor, torch.Tensor], list[torch.Tensor]]:
+    """(X, y) of n rows → the gradients of each row's loss, (n, *shape) for every trainable parameter in its order.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Called on one row as a batch of one.
+    loss : callable
+        (outputs, targets) of that batch → a tensor, of which the sum is taken.
+    """
+    from torch.func import functional_call, grad, vmap
+
+    trainable = {name: p for name, p in module.named_parameters() if p.requires_grad}
+
+    def row_loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, target: torch.Tensor) -> Any:
+        return loss(functional_call(module, parameters, (x.unsqueeze(0),)), target.unsqueeze(0)).sum()
+
+    each = vmap(grad(row_loss), in_dims=(None, 0, 0), randomness="different")
+
+    def gradients(X: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        found = each({name: p.detach() for name, p in trainable.items()}, X, y)
+        return [found[name] for name in trainable]
+
+    return gradients
+
+
+def private_optimizer(
+    inner: torch.optim.Optimizer,
+    parameters: Sequence[torch.nn.Parameter],
+    mechanism: GaussianMechanism,
+    *,
+    batch: int,
+    rate: float,
+) -> tuple[Any, list[tuple[float, float, int]]]:
+    """Opacus's optimizer around ``inner``: ``p.grad_sample`` → clip → sum → noise → divide by ``batch`` → step.
+
+    Returns it with the history of an Opacus accountant that sees every step; the optimizer's ``clipped`` counts rows.
+
+    Parameters
+    ----------
+    inner : torch.optim.Optimizer
+        Takes the steps.
+    parameters : sequence of torch.nn.Parameter
+        Everything that ``inner`` changes.
+    mechanism : GaussianMechanism
+        Its sensitivity is the clip norm, over all parameters together.
+    batch : int
+        The public, expected number of rows.
+    rate : float
+        The sampling probability, which the accountant notes.
+    """
+    import torch
+    from opacus.accountants import RDPAccountant
+    from opacus.optimizers import DPOptimizer
+
+    class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
+        clipped = 0
+
+        @property
+        def params(self) -> list[torch.nn.Parameter]:
+            return list(parameters)
+
+        def clip_and_accumulate(self) -> None:
+            gradients = [p.grad_sample.detach().reshape(len(p.grad_sample), p.numel()) for p in parameters]
+            lengths = torch.stack([_lengths(g) for g in gradients]).square().sum(dim=0).sqrt() + _TINY
+            self.clipped += int((~(lengths <= self.max_grad_norm)).sum())
+            finite = torch.isfinite(lengths)
+            if not finite.all():
+                gradients, lengths = [g[finite] for g in gradients], lengths[finite]
+            factors = (self.max_grad_norm * _MARGIN / lengths).clamp(max=1.0)
+            for p, g in zip(parameters, gradients, strict=True):
+                total = _weighted_sum(factors, g).reshape(p.shape)
+                p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
+
+        def add_noise(self) -> None:
+            noisy = mechanism.release(np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters]))
+            start = 0
+            for p in parameters:
+                p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape)
+                start += p.numel()
+
+    private = PrivateOptimizer(
+        inner,
+        noise_multiplier=mechanism.noise_multiplier,
+        max_grad_norm=mechanism.sensitivity,
+        expected_batch_size=batch,
+    )
+    accountant = RDPAccountant()
+    private.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
+    return private, accountant.history
+
+
+def _lengths(gradients: torch.Tensor) -> torch.Tensor:
+    """The ℓ₂ length of every row, computed in float64."""
+    import torch
+
+    return torch.cat([torch.linalg.vector_norm(part, dim=1) for part in _in_float64(gradients)])
+
+
+def _weighted_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """Σ_i factor_i·row_i, computed in float64."""
+    total = factors.new_zeros(gradients.shape[1])
+    start = 0
+    for part in _in_float64(gradients):
+        total.addmv_(part.T, factors[start : start + len(part)])
+        start += len(part)
+    return total
+
+
+def _in_float64(gradients: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Some rows at a time, each lot in the place of the one before it: a copy of all would not fit a cache."""
+    import torch
+
+    size = max(1, _BLOCK // gradients.shape[1])
+    lot = gradients.new_empty((min(size, len(gradients)), gradients.shape[1]), dtype=torch.float64)
+    for part in gradients.split(size):
+        yield lot[: len(part)].copy_(part)

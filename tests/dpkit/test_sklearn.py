@@ -1,0 +1,334 @@
+"""The scikit-learn estimators: scikit-learn's own checks, what a fit costs, and what travels with a model."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, ndtr
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from accounting import Budget, BudgetExceeded, Ledger, epsilon
+from dpkit import randomness
+from dpkit.geometry import LpBall
+from dpkit.optimize import glm, noisy_gradient_descent
+from dpkit.sklearn import PrivateGLMClassifier, PrivateGLMRegressor
+
+BUDGET = Budget(1.0, 1e-5)
+RANGE = (-1.0, 1.0)
+# the checks of scikit-learn ask for good predictions from 50 rows and less, and bring labels of their own
+AMPLE = Budget(1e4, 1e-5)
+
+
+def classifier(budget=BUDGET, **more):
+    return PrivateGLMClassifier(budget, **({"random_state": 0} | more))
+
+
+def regressor(budget=BUDGET, **more):
+    return PrivateGLMRegressor(budget, **({"target_range": RANGE, "random_state": 0} | more))
+
+
+BOTH = pytest.mark.parametrize("make", [classifier, regressor])
+
+
+def problem(n=200, d=3, seed=0):
+    """Labels that suit both."""
+    X = np.random.default_rng(seed).normal(size=(n, d)) / math.sqrt(d)
+    return X, (X[:, 0] > 0).astype(float)
+
+
+# No check is expected to fail. (Those of inputs by the array API run where SCIPY_ARRAY_API is set.)
+@parametrize_with_checks(
+    [
+        PrivateGLMClassifier(AMPLE, classes="observed", max_iter=100),
+        PrivateGLMRegressor(AMPLE, target_range=(-4.0, 4.0), max_iter=100),
+    ]
+)
+def test_the_checks_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+# ------------------------------------------------------------------------------------------------- models
+
+
+def test_a_classifier_is_noisy_gradient_descent_on_shortened_rows_with_a_constant_feature():
+    X, y = problem()
+    model = classifier(row_norm=0.5, radius=3.0, max_iter=50, step_scale=0.7).fit(X, y)
+    short = X * np.minimum(1.0, 0.5 / np.linalg.norm(X, axis=1))[:, None]
+    direct = noisy_gradient_descent(
+        glm("logistic", clip=0.5 * math.sqrt(2)),
+        np.column_stack([short, np.full(200, 0.5)]),
+        y,
+        constraint=LpBall(2, 4, 6.0),
+        budget=BUDGET,
+        max_iterations=50,
+        step_scale=0.7,
+        rng=np.random.default_rng(0),
+    )
+    np.testing.assert_allclose(model.coef_[0], direct.x[:3], rtol=1e-9)
+    assert model.intercept_[0] == pytest.approx(0.5 * direct.x[3])
+    assert (model.cost_, model.n_iter_) == (direct.cost, direct.nit)
+    eta = short @ direct.x[:3] + 0.5 * direct.x[3]
+    np.testing.assert_allclose(model.decision_function(X), eta, rtol=1e-9)
+    np.testing.assert_allclose(model.predict_proba(X), np.column_stack([expit(-eta), expit(eta)]), rtol=1e-9)
+    assert np.array_equal(model.predict(X), (eta > 0).astype(int))
+    probit = classifier(loss="probit").fit(X, y)
+    np.testing.assert_allclose(probit.predict_proba(X)[:, 1], ndtr(probit.decision_function(X)))
+
+
+def test_a_regressor_works_in_the_unit_of_the_targets():
+    X, y = problem(2000)
+    wide = regressor(AMPLE, target_range=(90.0, 130.0)).fit(X, 110.0 + 20.0 * (y - 0.5))
+    unit = regressor(AMPLE).fit(X, y - 0.5)
+    np.testing.assert_allclose(wide.coef_, 20.0 * unit.coef_, rtol=1e-9)
+    np.testing.assert_allclose(wide.predict(X), 110.0 + 20.0 * unit.predict(X), rtol=1e-9)
+    assert unit.intercept_ == pytest.approx(0.0, abs=0.05)
+    assert regressor(fit_intercept=False).fit(X, y).intercept_ == 0.0
+
+
+def test_real_data_are_fitted():
+    X, y = load_breast_cancer(return_X_y=True)
+    # constants that stand for public knowledge of the features' ranges
+    Z = (X - np.median(X, axis=0)) / (X.max(axis=0) - X.min(axis=0))
+    assert classifier(Budget(2.0, 1e-5)).fit(Z, y).score(Z, y) > 0.88
+    X, y = load_diabetes(return_X_y=True)
+    scores = [
+        regressor(Budget(4.0, 1e-5), target_range=(25.0, 350.0), loss=loss).fit(10 * X, y).score(10 * X, y)
+        for loss in ("squared", "huber")
+    ]
+    assert min(scores) > 0.35
+
+
+def test_huber_withstands_outliers():
+    X, _ = problem(2000)
+    y = 0.5 * X[:, 0]
+    far = np.where(np.arange(2000) % 5 == 0, 1.0, y)
+    errors = [
+        np.abs(regressor(AMPLE, loss=loss, **more).fit(X, far).predict(X) - y).mean()
+        for loss, more in (("huber", {"threshold": 0.05}), ("squared", {}))
+    ]
+    assert errors[0] < 0.5 * errors[1]
+
+
+# --------------------------------------------------------------------------------------------------- cost
+
+
+@BOTH
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove", "zero_out"])
+def test_every_fit_is_charged_and_meets_the_budget(make, adjacency):
+    budget = Budget(1.0, 1e-5, adjacency=adjacency)
+    ledger = Ledger()
+    model = make(budget, ledger=ledger, public_rows=200).fit(*problem())
+    assert ledger.total == model.cost_
+    assert ledger.simulation
+    assert epsilon(model.cost_, 1e-5) == pytest.approx(1.0)
+    assert model.cost_.adjacency == adjacency
+    model.fit(*problem())
+    assert ledger.total == 2 * model.cost_
+
+
+@BOTH
+def test_the_secure_source_is_the_default(make):
+    ledger = Ledger()
+    fits = [make(ledger=ledger, random_state=None).fit(*problem()).coef_ for _ in range(2)]
+    assert not ledger.simulation
+    assert not np.array_equal(*fits)
+
+
+def test_seeds_of_every_kind_are_simulations():
+    ledger = Ledger()
+    first, second = (
+        [classifier(random_state=seed(), ledger=ledger).fit(*problem()).coef_ for _ in range(2)]
+        for seed in (lambda: np.random.RandomState(1), lambda: np.random.default_rng(1))
+    )
+    assert np.array_equal(*first)
+    assert np.array_equal(*second)
+    assert np.array_equal(classifier(random_state=np.int64(1), ledger=ledger).fit(*problem()).coef_, second[0])
+    assert [row.simulation for row in ledger.rows()] == [True] * 5
+
+
+@BOTH
+def test_no_row_and_no_target_weighs_more_than_its_bound(make):
+    # what is released from hostile rows is what is released from the rows cut to the bounds
+    X, y = problem(50)
+    X[0] *= 1e12
+    y[1] = 1e12 if make is regressor else y[1]
+    cut = X * np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))[:, None]
+    fits = [make().fit(*data) for data in ((X, y), (cut, np.clip(y, *RANGE)))]
+    np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(-1e300, 1e300), min_size=4, max_size=4), st.sampled_from([classifier, regressor]))
+def test_any_finite_rows_are_fitted(values, make):
+    model = make().fit(np.array(values).reshape(2, 2), np.array([0.0, 1.0]))
+    assert np.isfinite(model.coef_).all()
+    assert np.isfinite(model.predict(np.array(values).reshape(2, 2))).all()
+
+
+# ---------------------------------------------------------------------------------------- with scikit-learn
+
+
+@BOTH
+def test_searches_and_pipelines_spend_from_one_ledger(make):
+    X, y = problem()
+    ledger = Ledger()
+    pipeline = Pipeline([("squash", FunctionTransformer(np.tanh)), ("model", make(ledger=ledger))])
+    search = GridSearchCV(pipeline, {"model__radius": [1.0, 3.0]}, cv=3).fit(X, y)
+    # 2 points, 3 folds, and the refit
+    assert len(ledger.rows()) == 7
+    cross_val_score(search.best_estimator_, X, y, cv=2)
+    assert len(ledger.rows()) == 9
+    assert search.predict(X).shape == (200,)
+
+
+def test_a_ledger_stops_a_search_that_would_pass_its_budget():
+    X, y = problem()
+    ledger = Ledger(Budget(2.0, 1e-5))
+    model = classifier(ledger=ledger)
+    with pytest.raises(BudgetExceeded):
+        cross_val_score(model, X, y, cv=50, error_score="raise")
+    assert 2 <= len(ledger.rows()) < 10
+    assert ledger.epsilon() <= 2.0
+
+
+def test_more_classes_are_one_model_each():
+    X, _ = problem(600)
+    y = np.argmax(X, axis=1)
+    ledger = Ledger()
+    model = OneVsRestClassifier(classifier(Budget(8.0, 1e-5), ledger=ledger)).fit(X, y)
+    assert len(ledger.rows()) == 3
+    assert model.score(X, y) > 0.7
+
+
+def test_names_of_features_are_kept():
+    pandas = pytest.importorskip("pandas")
+    X, y = problem()
+    model = classifier().fit(pandas.DataFrame(X, columns=["a", "b", "c"]), y)
+    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert model.n_features_in_ == 3
+
+
+def test_clones_share_the_ledger_and_are_not_fitted():
+    ledger = Ledger()
+    twin = clone(classifier(ledger=ledger).fit(*problem()))
+    assert twin.ledger is ledger
+    with pytest.raises(NotFittedError):
+        twin.predict(problem()[0])
+    assert clone(twin, safe=False).get_params()["ledger"] is ledger
+
+
+@BOTH
+def test_a_pickled_model_predicts_but_carries_no_ledger(make):
+    X, y = problem()
+    model = make(ledger=Ledger(), random_state=None).fit(X, y)
+    copied = pickle.loads(pickle.dumps(model))
+    assert np.array_equal(copied.predict(X), model.predict(X))
+    assert copied.cost_ == model.cost_
+    with pytest.raises(TypeError, match=r"ledger must be a Ledger or None, got ledger='left behind"):
+        copied.fit(X, y)
+    assert copied.set_params(ledger=None).fit(X, y).cost_ == model.cost_
+    assert isinstance(model.ledger, Ledger)
+
+
+def test_an_unfitted_copy_spends_from_the_same_file_and_from_no_memory(tmp_path):
+    with Ledger.open(tmp_path / "fits.ledger", Budget(3.0, 1e-5)) as ledger:
+        copied = pickle.loads(pickle.dumps(classifier(ledger=ledger)))
+        copied.fit(*problem())
+        assert ledger.total == copied.cost_
+        copied.ledger.close()
+    with pytest.raises(TypeError, match="left behind"):
+        pickle.loads(pickle.dumps(classifier(ledger=Ledger()))).fit(*problem())
+
+
+def test_a_model_holds_what_was_released_and_public_values_only():
+    model = classifier().fit(*problem())
+    fitted = {name for name in vars(model) if name.endswith("_")}
+    assert fitted == {"coef_", "intercept_", "classes_", "cost_", "n_iter_", "n_features_in_"}
+    assert set(vars(model)) - fitted == set(model.get_params())
+
+
+# ------------------------------------------------------------------------------------------------- classes
+
+
+def test_classes_are_public():
+    X, y = problem()
+    assert list(classifier().fit(X, np.ones(200)).classes_) == [0, 1]
+    names = np.array(["no", "yes"])[y.astype(int)]
+    model = classifier(classes=("yes", "no")).fit(X, names)
+    assert list(model.classes_) == ["no", "yes"]
+    assert set(model.predict(X)) <= {"no", "yes"}
+    same = classifier(classes="observed").fit(X, names)
+    assert np.array_equal(same.coef_, model.coef_)
+
+
+@pytest.mark.parametrize(
+    ("make", "change", "data", "error", "message"),
+    [
+        (classifier, {"budget": None}, {}, ValueError, "budget must be given, got budget=None"),
+        (classifier, {"budget": 1.0}, {}, TypeError, "budget must be a Budget"),
+        (classifier, {"loss": "squared"}, {}, ValueError, "loss must be 'logistic' or 'probit', got loss='squared'"),
+        (
+            classifier,
+            {"classes": (1,)},
+            {},
+            ValueError,
+            r"classes must be two labels or 'observed', got classes=\(1,\)",
+        ),
+        (classifier, {"classes": "ab"}, {}, ValueError, "classes must be two labels or 'observed', got classes='ab'"),
+        (
+            classifier,
+            {},
+            {"y": np.full(200, 3)},
+            ValueError,
+            r"y must hold labels of classes=\[0, 1\] only, got others",
+        ),
+        (classifier, {"classes": "observed"}, {"y": np.ones(200)}, ValueError, "y must hold two classes, got 1"),
+        (classifier, {"row_norm": 0.0}, {}, ValueError, "row_norm must be positive"),
+        (classifier, {"radius": -1.0}, {}, ValueError, "radius must be positive"),
+        (classifier, {"clip": 0.0}, {}, ValueError, "clip must be positive"),
+        (classifier, {"max_iter": 0}, {}, ValueError, "max_iterations must be at least 1"),
+        (classifier, {"ledger": 3}, {}, TypeError, "ledger must be a Ledger or None, got ledger=3"),
+        (classifier, {"random_state": "a"}, {}, TypeError, "random_state must be an int"),
+        (
+            classifier,
+            {"budget": Budget(1.0, 1e-5, adjacency="add_remove")},
+            {},
+            ValueError,
+            "public_rows must be given",
+        ),
+        (classifier, {}, {"X": np.full((200, 3), np.nan)}, ValueError, "NaN"),
+        (regressor, {"loss": "logistic"}, {}, ValueError, "loss must be 'squared' or 'huber', got loss='logistic'"),
+        (regressor, {"threshold": 1.0}, {}, ValueError, "threshold is for the loss 'huber' only"),
+        (regressor, {"loss": "huber", "threshold": 0.0}, {}, ValueError, "threshold must be positive"),
+        (regressor, {"target_range": None}, {}, ValueError, "target_range must be given"),
+        (regressor, {"target_range": (1.0, 1.0)}, {}, ValueError, "target_range must be two increasing numbers"),
+        (regressor, {"target_range": (0.0, math.inf)}, {}, ValueError, "target_range must be two increasing numbers"),
+        (regressor, {}, {"y": np.full(200, np.inf)}, ValueError, "infinity"),
+    ],
+)
+def test_refusals_draw_and_record_nothing(make, change, data, error, message):
+    X, y = problem()
+    rng, ledger = np.random.default_rng(3), Ledger()
+    before = rng.bit_generator.state
+    model = make(**({"random_state": rng, "ledger": ledger} | change))
+    with pytest.raises(error, match=message):
+        model.fit(data.get("X", X), data.get("y", y))
+    assert rng.bit_generator.state == before
+    assert not ledger.rows()
+    assert not hasattr(model, "coef_")
+
+
+def test_the_secure_generator_may_be_named():
+    ledger = Ledger()
+    classifier(random_state=randomness.secure(), ledger=ledger).fit(*problem())
+    assert not ledger.simulation
