@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -17,10 +19,12 @@ __all__ = [
     "charge",
     "checked_budget",
     "checked_data",
+    "checked_row",
     "checked_start",
     "clip_of",
     "clipped",
     "clipped_slope",
+    "convex_labels",
     "lengths",
     "public_count",
     "row_sensitivity",
@@ -50,6 +54,17 @@ def checked_data(X: ArrayLike, y: ArrayLike, dimension: int) -> tuple[Vector, Ve
             f"X must be finite, got {np.count_nonzero(~np.isfinite(rows))} entries that are NaN or infinite"
         )
     return rows, vector("y", y if np.size(y) else np.empty(0), len(rows))
+
+
+def checked_row(x: ArrayLike, y: float, dimension: int, norm: float) -> tuple[Vector, float, float]:
+    """One finite row (d,), its label and its ℓ_norm length."""
+    label = y if type(y) is float and math.isfinite(y) else float(vector("y", np.reshape(y, -1), 1)[0])
+    if norm == 2 and type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (dimension,):
+        squared = float(np.vdot(x, x))  # unlike dot, it does not warn of an overflow
+        if 1e-280 < squared < 1e280:  # so no entry is NaN or infinite
+            return x, label, math.sqrt(squared)
+    row = vector("x", x, dimension)
+    return row, label, float(lengths(row[None, :], norm)[0])
 
 
 def checked_start(constraint: ConvexSet, start: ArrayLike | None) -> Vector:
@@ -83,6 +98,11 @@ def public_count(rows: int, public_rows: int | None, adjacency: Adjacency) -> in
             raise ValueError("public_rows must be given under add_remove, where the number of rows is private")
         return rows
     return integer("public_rows", public_rows, at_least=1)
+
+
+def convex_labels(objective: GLM, y: Vector) -> Vector:
+    """``y``, cut to where the loss is convex in η: for probit to [0, 1]; the other losses are for any label."""
+    return np.clip(y, 0.0, 1.0) if objective.name == "probit" else y
 
 
 def lengths(X: Vector, norm: float = 2.0) -> Vector:

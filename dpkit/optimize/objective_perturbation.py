@@ -7,17 +7,23 @@ private convex optimization".
     J(θ) = Σ_i ℓ(θ; x_i) + (Λ/2)‖θ‖² + bᵀθ,  b ~ N(0, σ²I),    released: Π(θ̂ + N(0, τ²I)),  ‖∇J(θ̂)‖ ≤ γ.
 
 Privacy. Unit: one row. Slopes are cut so that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R; for a slope
-that does not decrease in xᵀθ the loss stays convex, with curvature at most β = β₁R². The exact minimizer is a
-one-to-one function of b, so with Δ(θ) the difference of two neighbours' gradient sums at the minimizer θ the log
-ratio of its two densities is at most
+that does not decrease in xᵀθ the loss stays convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a
+one-to-one function of the exact minimizer θ, Lipschitz in both directions, and θ has the density of N(0, σ²I) at b
+times the determinant of b's derivative, which is A = ΛI + Σψ_i′x_ix_iᵀ. With Δ(θ) the difference of two neighbours'
+gradient sums, the neighbour's b is b + Δ, and the log ratio of the two densities at θ is at most
 
-    ln(1 + β/Λ) + ⟨b, Δ⟩/σ² + ‖Δ‖²/(2σ²)
+    ln(1 + β/Λ) + ⟨b, Δ⟩/σ² + ‖Δ‖²/(2σ²).
 
-(the first term from two determinants that differ by one rank-one term each). Under replace, ‖Δ‖ ≤ 2L and Δ lies in
-the span of x and x′, so ⟨b, Δ⟩ ≤ 2Lσ·χ₂, and also ⟨b, Δ⟩ ≤ Lσ(|N₁| + |N₂|) with standard normal N₁, N₂: P(⟨b, Δ⟩ >
-2Lσs) ≤ min(e^(−s²/2), 4Φ(−s)). Under add_remove and zero_out Δ is along x, ‖Δ‖ ≤ L: P(⟨b, Δ⟩ > Lσs) ≤ 2Φ(−s). With s
-for this probability to be 0.99δ, σ follows from 0.99ε = ln(1 + β/Λ) + us + u²/2, u = 2L/σ (or L/σ). The remaining
-hundredth of the budget covers θ̂ instead of the minimizer, which is within γ/Λ: τ = z·2γ/Λ. Sum: (ε, δ).
+First term: A = A₀ + a·xxᵀ and A′ = A₀ + a′·x′x′ᵀ with A₀ ≥ ΛI, a‖x‖² ≤ β and a′ ≥ 0, so det A/det A′ ≤ det A/det A₀
+= 1 + a·xᵀA₀⁻¹x ≤ 1 + β/Λ. Second term, where b ~ N(0, σ²I) and Δ depends on b: under replace, Δ = αx/‖x‖ − α′x′/‖x′‖
+with |α|, |α′| ≤ L. It lies in a fixed plane and ‖Δ‖ ≤ 2L, so ⟨b, Δ⟩ ≤ 2Lσ·χ₂; and ⟨b, Δ⟩ ≤ Lσ(|N₁| + |N₂|) with
+standard normal N₁, N₂, one of which must pass s for the sum to pass 2s: P(⟨b, Δ⟩ > 2Lσs) ≤ min(e^(−s²/2), 4Φ(−s)).
+Under add_remove and zero_out Δ is along x, ‖Δ‖ ≤ L: P(⟨b, Δ⟩ > Lσs) ≤ 2Φ(−s). With s for this probability to be
+0.99δ, σ follows from 0.99ε = ln(1 + β/Λ) + us + u²/2, u = 2L/σ (or L/σ).
+
+The remaining hundredth of the budget is for θ̂ instead of the minimizer. The objective is Λ-strongly convex, so θ̂ is
+within γ/Λ of it: given the minimizer, what is released is a Gaussian mechanism of sensitivity 2γ/Λ and noise τ =
+z·2γ/Λ. γ must be the same for neighbours, so it does not depend on the number of rows. Sum: (ε, δ).
 
 Cost: gradient passes until ‖∇J‖ ≤ γ, a few times √(nβ/Λ).
 """
@@ -34,7 +40,15 @@ from accounting import ApproxDP, Budget, Gaussian, Ledger, calibrate
 from accounting._checks import fraction, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, shortened
+from dpkit.optimize._rows import (
+    GradientSums,
+    charge,
+    checked_budget,
+    checked_data,
+    checked_start,
+    convex_labels,
+    shortened,
+)
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -45,7 +59,8 @@ __all__ = ["objective_perturbation"]
 
 # the part of (ε, δ) for the minimizer; the rest is for stopping short of it
 _MINIMIZER = 0.99
-_TOLERANCE = 1e-10
+# γ in units of L: above the rounding of a sum of 10⁷ gradients, and of no weight beside b
+_TOLERANCE = 1e-8
 _SMALLEST_RIDGE = 0.01
 
 
@@ -67,7 +82,7 @@ def objective_perturbation(
     ----------
     objective : GLM
         With a ``clip`` (L, in ℓ₂) and a finite ``curvature_bound``; its slope must not decrease in η, as that of every
-        convex loss.
+        convex loss; labels for "probit" are cut to [0, 1], where it is convex.
     X : (n, d) array_like
     y : (n,) array_like
     constraint : ConvexSet
@@ -86,8 +101,9 @@ def objective_perturbation(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.result.outcome`; also ``ridge`` (Λ) and ``noise_std`` (σ). Without rows (unless
-        their number is private) ``x`` is the set's centre, at no cost.
+        See :func:`dpkit.optimize.result.outcome`; also ``ridge`` (Λ) and ``noise_std`` (σ). ``nit`` and ``nfev`` depend
+        on the rows here and are not private. Without rows (unless their number is private) ``x`` is the set's centre,
+        at no cost.
 
     Raises
     ------
@@ -122,7 +138,7 @@ def objective_perturbation(
     if budget.delta == 0:
         raise ValueError("budget must have delta > 0, got delta=0")
     short, _ = shortened(X, R)
-    sums = GradientSums(objective, short, y)
+    sums = GradientSums(objective, short, convex_labels(objective, y))
     source = randomness.resolve(rng)
     if len(X) == 0 and budget.adjacency != "add_remove":
         centre = checked_start(constraint, None)
@@ -138,7 +154,7 @@ def objective_perturbation(
     sigma = (2.0 * L if budget.adjacency == "replace" else L) / u
     rest = Budget(budget.epsilon - epsilon, budget.delta - delta, adjacency=budget.adjacency)
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), rest)
-    gamma = _TOLERANCE * L * (len(X) + 1)
+    gamma = _TOLERANCE * L
     cost = ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency)
 
     charge(ledger, cost, "objective perturbation", source)

@@ -41,18 +41,16 @@ from accounting._checks import integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
-from dpkit.geometry.sets import vector
+from dpkit.optimize._one_pass import one_pass
 from dpkit.optimize._rows import (
     checked_budget,
-    checked_data,
+    checked_row,
     checked_start,
     clip_of,
     clipped_slope,
-    lengths,
     row_sensitivity,
 )
 from dpkit.optimize.objectives import GLM
-from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -173,9 +171,7 @@ class OnlineFrankWolfe:
         ValueError, TypeError
             If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
         """
-        row = vector("x", x, self.constraint.dimension)
-        label = float(vector("y", np.reshape(y, -1), 1)[0])
-        return self._advance(row, label, float(lengths(row[None, :], self.norm)[0]))
+        return self._advance(*checked_row(x, y, self._iterates.shape[1], self.norm))
 
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
         if self.steps >= self.horizon:
@@ -249,30 +245,22 @@ def online_frank_wolfe(
     >>> fit.nfev, fit.cost
     (10000, Gaussian(noise_multiplier=4.22467..., adjacency='replace'))
     """
-    rows, labels = checked_data(X, y, constraint.dimension)
-    n = len(rows)
-    spend = None if n == 0 else ledger
-    learner = OnlineFrankWolfe(
-        objective,
-        constraint,
-        horizon=max(1, n),
-        budget=budget,
-        noise=noise,
-        step_scale=step_scale,
-        delay=delay,
-        start=start,
-        rng=rng,
-        ledger=spend,
-    )
-    if n == 0:
-        return outcome(learner.theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
-    for x, label, length in zip(rows, labels.tolist(), lengths(rows, learner.norm).tolist(), strict=True):
-        theta = learner._advance(x, label, length)
-        if callback is not None:
-            callback(theta)
-    return outcome(
-        learner.theta, learner.cost, nit=n, nfev=2 * n, message=f"one pass over {n} rows", clipped=learner.clipped
-    )
+
+    def make(horizon: int, ledger: Ledger | None) -> OnlineFrankWolfe:
+        return OnlineFrankWolfe(
+            objective,
+            constraint,
+            horizon=horizon,
+            budget=budget,
+            noise=noise,
+            step_scale=step_scale,
+            delay=delay,
+            start=start,
+            rng=rng,
+            ledger=ledger,
+        )
+
+    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)
 
 
 def _dual(constraint: ConvexSet) -> float:

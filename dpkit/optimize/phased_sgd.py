@@ -37,6 +37,7 @@ from dpkit.optimize._rows import (
     checked_start,
     clip_of,
     clipped_slope,
+    convex_labels,
     row_sensitivity,
     shortened,
 )
@@ -69,7 +70,7 @@ def phased_sgd(
     ----------
     objective : GLM
         With a ``clip`` (L, in ℓ₂) and a finite ``curvature_bound``; its slope must not decrease in η, as that of every
-        convex loss.
+        convex loss; labels for "probit" are cut to [0, 1], where it is convex.
     X : (n, d) array_like
     y : (n,) array_like
     constraint : ConvexSet
@@ -132,6 +133,7 @@ def phased_sgd(
     if objective.curvature_bound > 0:
         eta = min(eta, 2.0 / (objective.curvature_bound * R**2))
     X, row_lengths = shortened(X, R)
+    y = convex_labels(objective, y)
 
     charge(ledger, cost, "phased SGD", source)
     phases = nfev = cut = begin = 0

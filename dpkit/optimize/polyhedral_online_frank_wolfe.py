@@ -5,18 +5,27 @@ private online convex optimization: optimal algorithms in ℓ_p-geometry and hig
 Algorithm 2 (DP-POFW), p = 1:
 
     g_t = (t + 1)∇ℓ(θ_t; x_t) − t∇ℓ(θ_{t−1}; x_t),    d_t = Σ_{i≤t} g_i/(t + 1)    (without noise, never released),
-    v_t = report-noisy-min over the vertices v of ⟨d_t, v⟩,    θ_{t+1} = θ_t + η_t(v_t − θ_t),  η_t = min(1, c/(t + 1)).
+    v_t = report-noisy-min over the vertices v of ⟨d_t, v⟩,  or v_{t−1} between two choices,
+    θ_{t+1} = θ_t + η_t(v_t − θ_t),  η_t = min(1, c/(t + 1 + τ)).
+
+Choices. The paper chooses at every step, which leaves each of n choices an ε_t of order 1/√n. But d_t changes slowly,
+so a vertex chosen at t serves for the next ``hold``·t steps as well: a choice is made at t = 1 and then again after
+max(1, ⌊hold·t⌋) steps, that is K of order ln(n)/hold times, each with √(n/K) times the ε_t. The price is a coarser
+Frank–Wolfe step, of c·hold. Early choices are mostly noise; with τ > 0 the steps along them are short. ``hold`` = 0,
+τ = 0 and c = 1 give the paper's algorithm.
 
 Privacy. Unit: one row of the stream, that is one step. g_t = ψ_t·x_t is clipped to ‖g_t‖_∞ ≤ clip, so, given all that
 was released, replacing a row moves every score ⟨d_t, v⟩ by at most s_t = 2·clip·max‖v‖₁/(t + 1) (half of it under
-zero_out), at its own step and at all later ones. Step t costs ε_t, with Gumbel noise ε_t²/8 in zCDP (bounded range:
-Cesar & Rogers 2021, arXiv:2106.09805), and the stream costs Σε_t²/8 = ρ, the largest ρ that meets the budget.
+zero_out), at its own step and at all later ones. When to choose is public. A choice at step t costs ε_t, with Gumbel
+noise ε_t²/8 in zCDP (bounded range: Cesar & Rogers 2021, arXiv:2106.09805), and the stream costs the sum over its
+choices, Σε_t²/8 = ρ, the largest ρ that meets the budget.
 
-* ``noise="gumbel"`` with ``schedule="decreasing"`` (default): ε_t ∝ 1/√t. ``"constant"``: ε_t = √(8ρ/n).
+* ``noise="gumbel"`` with ``schedule="constant"`` (default): ε_t = √(8ρ/K). ``"decreasing"``: ε_t ∝ 1/√t, the paper's.
+  The scores' noise, 2s_t/ε_t, falls like 1/t or 1/√t: the last steps decide, and the first ones are lost in any case.
 * ``noise="paper"``: Laplace noise of scale 4D(βD + L)√(ln n·ln(1/δ))/(ε√t), where clip = βD + L, that is
   ε_t = ε/(2√(t·ln n·ln(1/δ))); ``cost`` says what that really costs, Σε_t²/2 in zCDP.
 
-Cost per step: one random number per vertex, and O(d).
+Cost per step: O(d); per choice: one random number per vertex.
 """
 
 from __future__ import annotations
@@ -29,22 +38,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import ZCDP, Budget, Ledger, calibrate
-from accounting._checks import integer, positive
+from accounting._checks import integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
-from dpkit.geometry.sets import vector
 from dpkit.mechanisms import report_noisy_max
+from dpkit.optimize._one_pass import one_pass
 from dpkit.optimize._rows import (
     charge,
     checked_budget,
-    checked_data,
+    checked_row,
     checked_start,
     clip_of,
     clipped_slope,
     row_sensitivity,
 )
 from dpkit.optimize.objectives import GLM
-from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -53,7 +61,7 @@ __all__ = ["PolyhedralOnlineFrankWolfe", "polyhedral_online_frank_wolfe"]
 
 Vector = NDArray[np.float64]
 Noise = Literal["gumbel", "paper"]
-Schedule = Literal["decreasing", "constant"]
+Schedule = Literal["constant", "decreasing"]
 
 
 class PolyhedralOnlineFrankWolfe:
@@ -70,10 +78,16 @@ class PolyhedralOnlineFrankWolfe:
     budget : Budget
         What the whole stream may cost, with δ > 0, counted by "replace" or "zero_out".
     noise : {"gumbel", "paper"}
-    schedule : {"decreasing", "constant"}
-        How the budget is spread over the steps; see the module's text.
+    schedule : {"constant", "decreasing"}
+        How the budget is spread over the choices; see the module's text.
+    hold : float
+        At least 0 and at most 1: how long a choice is kept, in units of the steps before it.
     step_scale : float
         c, positive; 1 is the paper's.
+    delay : float, optional
+        τ, in rows, at least 0; 0 is the paper's. By default the number of rows after which the noise in a choice,
+        about ln(number of vertices) times its scale, is half of the largest score that clipping allows; and at most
+        0.3·horizon.
     start : (d,) array_like, optional
         θ_0 = θ_1; by default the set's centre.
     rng : numpy.random.Generator, optional
@@ -115,6 +129,8 @@ class PolyhedralOnlineFrankWolfe:
     (7, True)
     """
 
+    norm = math.inf  # that gradients are clipped in
+
     def __init__(
         self,
         objective: GLM,
@@ -123,53 +139,64 @@ class PolyhedralOnlineFrankWolfe:
         horizon: int,
         budget: Budget,
         noise: Noise = "gumbel",
-        schedule: Schedule = "decreasing",
+        schedule: Schedule = "constant",
+        hold: float = 0.1,
         step_scale: float = 1.0,
+        delay: float | None = None,
         start: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         if not isinstance(constraint, PolyhedralSet):
             raise TypeError(f"constraint must have vertices, such as LpBall(1, d) or Simplex(d), got {constraint!r}")
-        constraint.vertex_scores(constraint.center)  # refuses a ball that is not the hull of few vertices
+        vertices = len(constraint.vertex_scores(constraint.center))  # refuses a ball that is not the hull of few
         self.objective, self.constraint = objective, constraint
         self.clip = clip_of(objective)
         self.horizon = n = integer("horizon", horizon, at_least=1)
+        kept = nonnegative("hold", hold)
+        if kept > 1:
+            raise ValueError(f"hold must be at most 1, got hold={hold!r}")
         self.step_scale = positive("step_scale", step_scale)
+        given = None if delay is None else nonnegative("delay", delay)
         checked_budget(budget, allowed=("replace", "zero_out"))
         self.theta = checked_start(constraint, start)
         self._iterates = np.stack([self.theta, self.theta])  # θ_t, θ_{t−1}
         self.steps = self.clipped = 0
-        # ε_t = first·t^−power; ρ = scale·Σε_t²
+        self._times = _choices(n, kept)
+        self._made = 0
         self._noise: Literal["gumbel", "laplace"] = "gumbel"
-        self._power = 0.5
-        t = np.arange(1, n + 1)
+        power = 0.5
         if noise == "paper":
             if budget.delta == 0:
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")
             self._noise = "laplace"
-            self._first = 0.5 * budget.epsilon / math.sqrt(max(1.0, math.log(n)) * math.log(1.0 / budget.delta))
-            rho = self._first**2 * float(np.sum(1.0 / t)) / 2.0
-        elif noise == "gumbel" and schedule in ("decreasing", "constant"):
-            self._power = 0.5 if schedule == "decreasing" else 0.0
+            first = 0.5 * budget.epsilon / math.sqrt(max(1.0, math.log(n)) * math.log(1.0 / budget.delta))
+            self._epsilons = first * self._times**-power
+            rho = float(np.sum(self._epsilons**2)) / 2.0
+        elif noise == "gumbel" and schedule in ("constant", "decreasing"):
             z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
             rho = 0.5 / z**2
+            relative = self._times ** (-power if schedule == "decreasing" else 0.0)
             # rounded down, so that the sum of the ε_t²/8 is no more than ρ
-            self._first = math.sqrt(8.0 * rho / float(np.sum(t ** (-2.0 * self._power)))) * (1.0 - 1e-12)
+            self._epsilons = relative * (math.sqrt(8.0 * rho / float(np.sum(relative**2))) * (1.0 - 1e-12))
         else:
             raise ValueError(
-                "noise must be 'gumbel' or 'paper' and schedule 'decreasing' or 'constant', "
+                "noise must be 'gumbel' or 'paper' and schedule 'constant' or 'decreasing', "
                 f"got noise={noise!r}, schedule={schedule!r}"
             )
         self.cost = ZCDP(rho, adjacency=budget.adjacency)
         self._sensitivity = row_sensitivity(self.clip, budget.adjacency) * constraint.radius_in(1.0)
+        spread = 2.0 * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1]) * math.log(vertices)
+        self.delay = min(2.0 * spread, 0.3 * n) if given is None else given
         self._sum = np.zeros(constraint.dimension)
+        self._vertex = self.theta
         self._rng = randomness.resolve(rng)
         charge(ledger, self.cost, "polyhedral online Frank-Wolfe", self._rng)
 
     def epsilon(self, t: int) -> float:
-        """ε_t, what the choice at step t costs."""
-        return self._first * math.pow(integer("t", t, at_least=1), -self._power)
+        """ε_t, what the choice at step t costs; 0 if none is made there."""
+        i = int(np.searchsorted(self._times, integer("t", t, at_least=1)))
+        return float(self._epsilons[i]) if i < len(self._times) and self._times[i] == t else 0.0
 
     def step(self, x: ArrayLike, y: float) -> Vector:
         """Take the next row and return the next iterate, a new array.
@@ -179,27 +206,39 @@ class PolyhedralOnlineFrankWolfe:
         ValueError, TypeError
             If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
         """
-        row = vector("x", x, self.constraint.dimension)
-        label = float(vector("y", np.reshape(y, -1), 1)[0])
+        return self._advance(*checked_row(x, y, self._iterates.shape[1], self.norm))
+
+    def _advance(self, x: Vector, y: float, length: float) -> Vector:
         if self.steps >= self.horizon:
             raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
         t = self.steps + 1
         with np.errstate(all="ignore"):  # what overflows is clipped
-            now, before = self.objective.slope(self._iterates @ row, np.full(2, label)).tolist()
-        psi, cut = clipped_slope((t + 1) * now - t * before, float(np.abs(row).max()), self.clip)
+            now, before = self.objective.slope(self._iterates @ x, np.full(2, y)).tolist()
+        psi, cut = clipped_slope((t + 1) * now - t * before, length, self.clip)
         self.steps = t
         self.clipped += cut
-        self._sum += psi * row
-        # scores and their sensitivity both without the factor 1/(t + 1)
-        scores = self.constraint.vertex_scores(self._sum)
-        best = report_noisy_max(scores, self._sensitivity, self.epsilon(t), self._noise, minimise=True, rng=self._rng)
-        v = self.constraint.vertex(best)
-        v -= self.theta
-        v *= min(1.0, self.step_scale / (t + 1))
+        self._sum += psi * x
+        if self._made < len(self._times) and self._times[self._made] == t:
+            # scores and their sensitivity both without the factor 1/(t + 1)
+            scores = self.constraint.vertex_scores(self._sum)
+            epsilon = float(self._epsilons[self._made])
+            self._made += 1
+            best = report_noisy_max(scores, self._sensitivity, epsilon, self._noise, minimise=True, rng=self._rng)
+            self._vertex = self.constraint.vertex(best)
+        v = self._vertex - self.theta
+        v *= min(1.0, self.step_scale / (t + 1 + self.delay))
         v += self.theta
         self._iterates[1] = self.theta
         self._iterates[0] = self.theta = v
         return v.copy()
+
+
+def _choices(n: int, hold: float) -> NDArray[np.float64]:
+    """The steps at which a vertex is chosen: 1, and after each t the one max(1, ⌊hold·t⌋) later."""
+    times = [1]
+    while (after := times[-1] + max(1, int(hold * times[-1]))) <= n:
+        times.append(after)
+    return np.array(times, dtype=np.float64)
 
 
 def polyhedral_online_frank_wolfe(
@@ -210,8 +249,10 @@ def polyhedral_online_frank_wolfe(
     constraint: PolyhedralSet,
     budget: Budget,
     noise: Noise = "gumbel",
-    schedule: Schedule = "decreasing",
+    schedule: Schedule = "constant",
+    hold: float = 0.1,
     step_scale: float = 1.0,
+    delay: float | None = None,
     start: ArrayLike | None = None,
     callback: Callable[[Vector], object] | None = None,
     rng: np.random.Generator | None = None,
@@ -221,7 +262,7 @@ def polyhedral_online_frank_wolfe(
 
     Parameters
     ----------
-    objective, constraint, budget, noise, schedule, step_scale, start, rng, ledger
+    objective, constraint, budget, noise, schedule, hold, step_scale, delay, start, rng, ledger
         As for :class:`PolyhedralOnlineFrankWolfe`.
     X : (n, d) array_like
     y : (n,) array_like
@@ -251,26 +292,21 @@ def polyhedral_online_frank_wolfe(
     >>> int(np.argmax(fit.x)), fit.nit
     (3, 3000)
     """
-    rows, labels = checked_data(X, y, constraint.dimension)
-    n = len(rows)
-    learner = PolyhedralOnlineFrankWolfe(
-        objective,
-        constraint,
-        horizon=max(1, n),
-        budget=budget,
-        noise=noise,
-        schedule=schedule,
-        step_scale=step_scale,
-        start=start,
-        rng=rng,
-        ledger=None if n == 0 else ledger,
-    )
-    if n == 0:
-        return outcome(learner.theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
-    for x, label in zip(rows, labels.tolist(), strict=True):
-        theta = learner.step(x, label)
-        if callback is not None:
-            callback(theta)
-    return outcome(
-        learner.theta, learner.cost, nit=n, nfev=2 * n, message=f"one pass over {n} rows", clipped=learner.clipped
-    )
+
+    def make(horizon: int, ledger: Ledger | None) -> PolyhedralOnlineFrankWolfe:
+        return PolyhedralOnlineFrankWolfe(
+            objective,
+            constraint,
+            horizon=horizon,
+            budget=budget,
+            noise=noise,
+            schedule=schedule,
+            hold=hold,
+            step_scale=step_scale,
+            delay=delay,
+            start=start,
+            rng=rng,
+            ledger=ledger,
+        )
+
+    return one_pass(make, X, y, dimension=constraint.dimension, callback=callback, ledger=ledger)

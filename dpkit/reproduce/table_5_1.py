@@ -6,14 +6,18 @@ The workload: y = xᵀθ + N(0, 0.05²); x is a Gaussian direction with ‖x‖_
 
     SubOpt = (L(θ̂) − L(θ))/(L(0) − L(θ)) on 10,000 fresh rows; 0 is perfect, 1 is no better than the start.
 
-Public tuning. For every algorithm and every cell, the best of the same two grids, fixed in advance: clip norms
-(``CLIPS`` × d^(1/2 − 1/q), the ℓ₂ length of a row with equal entries), and step scales ``SCALES``. Where an algorithm
-has no step, its second grid is as long. As in the published table, the tuning itself is not paid for: it is taken to
-have been done on public data of the same kind.
+Public tuning. Every algorithm has two public numbers to choose: a clip norm (``CLIPS`` × d^(1/2 − 1/q), the ℓ₂ length
+of a row with equal entries) and a step scale (``SCALES``). Where an algorithm has no step, its second grid is as long.
+They are tuned for each cell on data sets of the same kind that are taken to be public, in the same way for all:
 
-Every run meets (1, 1/T) by our accounting, and the table says so from the cost that the optimizer reports. "OFW, ε =
-1000" is online Frank–Wolfe with next to no
-noise and the paper's steps (τ = 0).
+1. all points of the two grids on one data set;
+2. the five best, and their neighbours half-way between two scales, on three more; the point with the best mean wins.
+
+The winner then runs once on each of ``seeds`` fresh data sets, and these runs are the table. So no figure is the best
+of several on the data that chose it.
+
+Every run meets (1, 1/T) by our accounting, and the table says so from the cost that the optimizer reports. "OFW without
+noise" is the paper's Algorithm 1 to the letter, but for the noise: no clipping, η_t = 1/(t + 1), nothing tuned.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import io
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +50,9 @@ __all__ = [
     "SCALES",
     "Cell",
     "Row",
+    "check_done",
     "draw",
+    "from_csv",
     "picture",
     "run",
     "to_csv",
@@ -56,7 +62,10 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 CLIPS = (0.05, 0.1, 0.2, 0.4, 0.8)
-SCALES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+SCALES = (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+# the seeds of the public data sets, far from those of the table
+PUBLIC_SEEDS = 1000
+QUICK_SEEDS = 3
 TEST_ROWS = 10_000
 NOISE = 0.05
 RADIUS = 2.0
@@ -92,7 +101,7 @@ PUBLISHED: dict[tuple[int, int, float], dict[str, float]] = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the workload, with the data of one seed."""
+    """One cell of the workload."""
 
     T: int
     d: int
@@ -111,7 +120,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: an algorithm on a cell, at the best point of its grids."""
+    """One line of the table: an algorithm on a cell, at the point of its grids that ``tuning`` runs led to.
+
+    ``subopt`` is the mean over ``seeds`` runs; ``seconds`` is one run's.
+    """
 
     T: int
     d: int
@@ -119,6 +131,7 @@ class Row:
     algorithm: str
     passes: str
     subopt: float
+    median: float
     deviation: float
     published: float | None
     epsilon: float
@@ -126,6 +139,9 @@ class Row:
     clip: float
     scale: float
     seconds: float
+    seeds: int
+    tuning: int
+    quick: bool
 
 
 def draw(cell: Cell, seed: int) -> tuple[Vector, Vector, Vector, Vector, Vector]:
@@ -171,11 +187,14 @@ def _with_scale(name: str, **fixed: Any) -> Runner:
 def _without_noise(
     objective: GLM, X: Vector, y: Vector, cell: Cell, budget: Budget, scale: float, rng: np.random.Generator
 ) -> OptimizeResult:
-    free = Budget(1000.0, 0.999)
+    from scipy.optimize import OptimizeResult
+
     constraint = LpBall(cell.p, cell.d, RADIUS)
-    return optimize.online_frank_wolfe(
-        glm("squared", clip=5.0), X, y, constraint=constraint, budget=free, step_scale=scale, delay=0.0, rng=rng
-    )
+    theta = before = total = np.zeros(cell.d)
+    for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True), 1):
+        total = total + ((t + 1) * (x @ theta - label) - t * (x @ before - label)) * x
+        before, theta = theta, theta + scale / (t + 1) * (constraint.linear_minimizer(total) - theta)
+    return OptimizeResult(x=theta, cost=None)
 
 
 def _objective_perturbation(
@@ -216,6 +235,7 @@ class Algorithm:
     run: Runner
     passes: str
     geometries: tuple[float, ...] = (1.5, math.inf)
+    private: bool = True
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -227,11 +247,24 @@ ALGORITHMS: dict[str, Algorithm] = {
     "NoisyGD": Algorithm(_with_scale("noisy_gradient_descent", max_iterations=100), "many"),
     "ObjectivePerturbation": Algorithm(_objective_perturbation, "many"),
     "SufficientStatistics": Algorithm(_sufficient_statistics, "one"),
-    "OFW, ε = 1000": Algorithm(_without_noise, "one, online"),
+    "OFW without noise": Algorithm(_without_noise, "one, online", private=False),
 }
 
 
 # --------------------------------------------------------------------------------------------------- running
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A line of the table to be computed, and how it is tuned."""
+
+    cell: Cell
+    algorithm: str
+    seeds: int
+    quick: bool
+    clips: tuple[float, ...]
+    finalists: int
+    tuning_sets: int
 
 
 def run(
@@ -242,9 +275,10 @@ def run(
     quick: bool = False,
     algorithms: Sequence[str] = tuple(ALGORITHMS),
     jobs: int = 1,
-    progress: Callable[[Row], object] | None = None,
+    done: Sequence[Row] = (),
+    progress: Callable[[list[Row]], object] | None = None,
 ) -> list[Row]:
-    """Every algorithm on every cell, tuned on the public grids.
+    """Every algorithm on every cell, tuned on public data.
 
     Parameters
     ----------
@@ -253,82 +287,130 @@ def run(
     seeds : int
         Independent data sets and runs per cell.
     quick : bool
-        T = 1000 and d ∈ {5, 20} only, three seeds.
+        T = 1000 and d ∈ {5, 20} only, three seeds, and a shorter tuning: every second clip norm, then the three best
+        points and their neighbours on one more data set.
     algorithms : sequence of str
         Keys of ``ALGORITHMS``.
     jobs : int
         Processes.
+    done : sequence of Row
+        Of an earlier call that was interrupted, with the same ``seeds`` and ``quick``: not run again.
     progress : callable, optional
-        Called with every row as it is done.
+        Called with the rows so far after each new one.
 
     Returns
     -------
     list of Row
         In the order of the cells.
+
+    Raises
+    ------
+    ValueError
+        For an unknown algorithm, or rows ``done`` with other ``seeds`` or ``quick``.
     """
+    clips: tuple[float, ...] = CLIPS
+    finalists, tuning_sets = 5, 4
     if quick:
-        horizons, dimensions, seeds = (1000,), (5, 20), 3
+        horizons, dimensions, seeds = (1000,), (5, 20), QUICK_SEEDS
+        clips, finalists, tuning_sets = CLIPS[::2], 3, 2
     unknown = sorted(set(algorithms) - set(ALGORITHMS))
     if unknown:
         raise ValueError(f"algorithms must be among {', '.join(ALGORITHMS)}, got {', '.join(unknown)}")
     cells = [Cell(T, d, p) for T in horizons for d in dimensions for p in (1.5, math.inf)]
-    tasks = [(cell, name, seeds) for cell in cells for name in algorithms if cell.p in ALGORITHMS[name].geometries]
-    rows = []
+    order = [(cell, name) for cell in cells for name in algorithms if cell.p in ALGORITHMS[name].geometries]
+    check_done(done, seeds=seeds, quick=quick)
+    found = {key: row for row in done if (key := (Cell(row.T, row.d, row.p), row.algorithm)) in order}
+    tasks = [
+        _Task(cell, name, seeds, quick, clips, finalists, tuning_sets)
+        for cell, name in order
+        if (cell, name) not in found
+    ]
+
+    def take(row: Row) -> None:
+        found[Cell(row.T, row.d, row.p), row.algorithm] = row
+        if progress is not None:
+            progress([found[key] for key in order if key in found])
+
     if jobs == 1:
         for task in tasks:
-            rows.append(_tuned(task))
-            if progress is not None:
-                progress(rows[-1])
-        return rows
-    with ProcessPoolExecutor(jobs) as pool:
-        for row in pool.map(_tuned, tasks):
-            rows.append(row)
-            if progress is not None:
-                progress(row)
-    return rows
+            take(_row(task))
+    else:
+        with ProcessPoolExecutor(jobs) as pool:
+            for future in as_completed([pool.submit(_row, task) for task in tasks]):
+                take(future.result())
+    return [found[key] for key in order]
 
 
-def _tuned(task: tuple[Cell, str, int]) -> Row:
-    cell, name, seeds = task
-    algorithm = ALGORITHMS[name]
+def check_done(done: Sequence[Row], *, seeds: int, quick: bool) -> None:
+    """Refuse rows that a run with these parameters cannot go on from.
+
+    Raises
+    ------
+    ValueError
+        If a row is of another number of seeds, or of another ``quick``.
+    """
+    seeds = QUICK_SEEDS if quick else seeds
+    for row in done:
+        if (row.seeds, row.quick) != (seeds, quick):
+            raise ValueError(
+                f"done must hold rows of seeds={seeds} and quick={quick}, "
+                f"got one of seeds={row.seeds} and quick={row.quick}"
+            )
+
+
+def _row(task: _Task) -> Row:
+    cell, algorithm = task.cell, ALGORITHMS[task.algorithm]
     budget = Budget(1.0, 1.0 / cell.T)
-    data = [draw(cell, seed) for seed in range(seeds)]
-    best: tuple[float, Vector, float, float, float] | None = None
     spent = 0.0
-    # without noise there is nothing to gain from a clip norm
-    for clip in CLIPS if name in _CLIPPED else CLIPS[:1]:
-        for scale in SCALES:
-            objective = glm("squared", clip=clip * cell.row_length)
-            found = np.empty(seeds)
-            start = time.perf_counter()
-            for seed, (X, y, test_X, test_y, theta) in enumerate(data):
-                rng = np.random.default_rng([seed, 1])
-                result = algorithm.run(objective, X, y, cell, budget, scale, rng)
-                found[seed] = suboptimality(result.x, test_X, test_y, theta)
-            seconds = (time.perf_counter() - start) / seeds
-            spent = epsilon(result.cost, 0.999 if name not in _CLIPPED else budget.delta)
-            if best is None or found.mean() < best[0]:
-                best = (float(found.mean()), found, clip, scale, seconds)
-    if best is None:
-        raise ValueError("CLIPS and SCALES must hold at least one value each, got none")
+
+    def one(point: tuple[float, float], seed: int, data: tuple[Vector, Vector, Vector, Vector, Vector]) -> float:
+        nonlocal spent
+        X, y, test_X, test_y, theta = data
+        objective = glm("squared", clip=point[0] * cell.row_length if algorithm.private else None)
+        result = algorithm.run(objective, X, y, cell, budget, point[1], np.random.default_rng([seed, 1]))
+        spent = max(spent, epsilon(result.cost, budget.delta) if algorithm.private else math.inf)
+        return suboptimality(result.x, test_X, test_y, theta)
+
+    best, tuning = (math.inf, 1.0), 0
+    if algorithm.private:
+        first, *more = [(seed, draw(cell, seed)) for seed in range(PUBLIC_SEEDS, PUBLIC_SEEDS + task.tuning_sets)]
+        points = [(clip, scale) for clip in task.clips for scale in SCALES]
+        start = {point: one(point, *first) for point in points}
+        half = math.sqrt(SCALES[1] / SCALES[0]) if len(SCALES) > 1 else 1.0
+        finalists = {
+            (clip, scale * factor)
+            for clip, scale in sorted(points, key=start.__getitem__)[: task.finalists]
+            for factor in (1.0 / half, 1.0, half)
+        }
+        score = {point: start[point] if point in start else one(point, *first) for point in sorted(finalists)}
+        for each in more:
+            for point in score:
+                score[point] += one(point, *each)
+        best = min(score, key=score.__getitem__)
+        tuning = len(points) + len(finalists - start.keys()) + len(score) * len(more)
+    sets = [(seed, draw(cell, seed)) for seed in range(task.seeds)]
+    begin = time.perf_counter()
+    results = np.array([one(best, *each) for each in sets])
+    seconds = (time.perf_counter() - begin) / task.seeds
     return Row(
-        cell.T,
-        cell.d,
-        cell.p,
-        name,
-        algorithm.passes,
-        best[0],
-        float(best[1].std(ddof=1)) if seeds > 1 else 0.0,
-        PUBLISHED.get((cell.T, cell.d, cell.p), {}).get(name.partition(",")[0]),
-        spent,
-        budget.delta if name in _CLIPPED else 0.999,
-        best[2],
-        best[3],
-        best[4],
+        T=cell.T,
+        d=cell.d,
+        p=cell.p,
+        algorithm=task.algorithm,
+        passes=algorithm.passes,
+        subopt=float(results.mean()),
+        median=float(np.median(results)),
+        deviation=float(results.std(ddof=1)) if task.seeds > 1 else 0.0,
+        published=PUBLISHED.get((cell.T, cell.d, cell.p), {}).get(task.algorithm) if algorithm.private else None,
+        epsilon=spent,
+        delta=budget.delta if algorithm.private else 0.0,
+        clip=best[0],
+        scale=best[1],
+        seconds=seconds,
+        seeds=task.seeds,
+        tuning=tuning,
+        quick=task.quick,
     )
-
-
-_CLIPPED = frozenset(ALGORITHMS) - {"OFW, ε = 1000"}
 
 
 # --------------------------------------------------------------------------------------------------- writing
@@ -344,27 +426,50 @@ def to_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
+def from_csv(text: str) -> list[Row]:
+    """The rows that :func:`to_csv` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the columns are not those of a ``Row``.
+    """
+    reader = csv.DictReader(io.StringIO(text))
+    names = [field.name for field in fields(Row)]
+    if reader.fieldnames != names:
+        raise ValueError(f"text must have the columns {', '.join(names)}, got {reader.fieldnames}")
+    kinds: dict[str, Callable[[str], Any]] = {
+        "int": int,
+        "float": float,
+        "str": str,
+        "float | None": lambda value: float(value) if value else None,
+        "bool": lambda value: value == "True",
+    }
+    return [Row(**{field.name: kinds[str(field.type)](line[field.name]) for field in fields(Row)}) for line in reader]
+
+
 def to_markdown(rows: Sequence[Row]) -> str:
-    """A table for readers; in each cell the smallest SubOpt, and the smallest of one pass, are marked."""
-    lines = [
-        "| T | d | p | algorithm | passes | SubOpt | published | ε at δ | clip | scale | s/run |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        cell = [other for other in rows if (other.T, other.d, other.p) == (row.T, row.d, row.p)]
-        private = [other for other in cell if other.algorithm in _CLIPPED]
-        single = [other for other in private if other.passes.startswith("one")]
-        mark = ""
-        if private and row == min(private, key=lambda other: other.subopt):
-            mark = " **best**"
-        elif single and row == min(single, key=lambda other: other.subopt):
-            mark = " *best of one pass*"
-        published = "" if row.published is None else f"{row.published:.3g}"
-        lines.append(
-            f"| {row.T} | {row.d} | {_shown(row.p)} | {row.algorithm} | {row.passes} | "
-            f"{row.subopt:.3g} ± {row.deviation:.2g}{mark} | {published} | {row.epsilon:.4g} at {row.delta:.3g} | "
-            f"{row.clip:g} | {row.scale:g} | {row.seconds:.2g} |"
-        )
+    """Mean SubOpt, a line per cell and a column per algorithm, the published value in brackets.
+
+    The smallest of a cell is bold, the smallest of those that read each row once is in italics.
+    """
+    names = [name for name in ALGORITHMS if any(row.algorithm == name for row in rows)]
+    lines = [f"| T | d | p | {' | '.join(names)} |", "|---" * (3 + len(names)) + "|"]
+    for T, d, p in sorted({(row.T, row.d, row.p) for row in rows}):
+        cell = {row.algorithm: row for row in rows if (row.T, row.d, row.p) == (T, d, p)}
+        private = [row for row in cell.values() if ALGORITHMS[row.algorithm].private]
+        best = min((row.subopt for row in private), default=math.nan)
+        single = min((row.subopt for row in private if row.passes.startswith("one")), default=math.nan)
+        shown = []
+        for name in names:
+            row = cell.get(name)
+            text = "" if row is None else f"{row.subopt:.3g}"
+            if row is not None and row in private:
+                text = f"**{text}**" if row.subopt == best else f"*{text}*" if row.subopt == single else text
+            if row is not None and row.published is not None:
+                text += f" ({row.published:.3g})"
+            shown.append(text)
+        lines.append(f"| {T} | {d} | {_shown(p)} | {' | '.join(shown)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -383,9 +488,9 @@ def picture(rows: Sequence[Row], path: Path) -> None:
             if not line:
                 continue
             colour = f"C{index}"
-            style = ":" if name not in _CLIPPED else "-"
+            style = "-" if ALGORITHMS[name].private else ":"
             axis.plot([r.T for r in line], [r.subopt for r in line], style, marker="o", ms=3, color=colour, label=name)
-            printed = [r for r in line if r.published is not None and name in _CLIPPED]
+            printed = [r for r in line if r.published is not None]
             axis.plot([r.T for r in printed], [r.published for r in printed], "x", color=colour)
         axis.axhline(1.0, color="0.7", lw=0.8)
         axis.set(xscale="log", yscale="log", title=f"p = {_shown(p)}, d = {d}")

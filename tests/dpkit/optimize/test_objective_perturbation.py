@@ -47,6 +47,50 @@ def test_the_minimizer_is_as_private_as_claimed(adjacency, epsilon):
     assert np.maximum(extreme[0] - math.exp(epsilon) * extreme[1], 0.0).sum() * step > 1e-3
 
 
+def deviation(budget):
+    """s, from what the run reports: 0.99ε = ln(1 + β/Λ) + us + u²/2, u the sensitivity over σ; and that sensitivity."""
+    run = objective_perturbation(
+        glm("squared", clip=L), np.ones((1, 1)), [1.0], constraint=LpBall(2, 1), budget=budget, rng=None
+    )
+    sensitivity = 2 * L if budget.adjacency == "replace" else L
+    u = sensitivity / run.noise_std
+    return (0.99 * budget.epsilon - math.log1p(1.0 / run.ridge) - u * u / 2) / u
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.1, 1e-2, 1e-5, 1e-12])
+def test_the_linear_term_passes_its_bound_as_rarely_as_claimed(delta):
+    def tail(s):
+        return math.erfc(s / math.sqrt(2.0))  # 2Φ(−s)
+
+    # one direction: ⟨b, Δ⟩/(Lσ) is at most |N|
+    s = deviation(Budget(1.0, delta, adjacency="add_remove"))
+    assert tail(s) == pytest.approx(0.99 * delta)
+    # two directions of any angle: at most |N₁| + |N₂| = max |N₁ ± N₂|, two independent normal variables of variances
+    # 2 ± 2c, c the cosine; the larger of them passes 2s with the probability below
+    s = deviation(Budget(1.0, delta))
+    cosines = np.linspace(0.0, 1.0 - 1e-9, 2001)
+    plus, minus = (np.array([tail(2 * s / math.sqrt(2 + sign * 2 * c)) for c in cosines]) for sign in (1, -1))
+    worst = float(np.max(plus + minus - plus * minus))
+    assert 0.3 * delta < worst <= 0.99 * delta
+
+
+def test_a_row_of_zeros_changes_nothing_but_rounding():
+    # The last noise must not know how many rows there are. A minimizer is found up to γ/Λ, γ = 1e-8·L
+    found = []
+    for rows in (0, 1, 5):
+        budget = Budget(1.0, 1e-5, adjacency="add_remove")
+        run = objective_perturbation(
+            glm("squared", clip=L),
+            np.zeros((rows, 3)),
+            np.ones(rows),
+            constraint=LpBall(2, 3, 1e9),
+            budget=budget,
+            rng=np.random.default_rng(0),
+        )
+        found.append(run.x)
+        assert np.abs(run.x - found[0]).max() <= 2e-8 * L / run.ridge
+
+
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
 def test_with_a_generous_budget_it_finds_the_minimizer(loss):
     rng = np.random.default_rng(0)

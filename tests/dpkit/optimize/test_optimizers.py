@@ -106,11 +106,49 @@ def test_hostile_rows_are_clipped_and_counted(name, data):
         assert "clipped" not in result.message
 
 
+WITH_OBJECTIVE = [name for name in NAMES if name != "sufficient_statistics"]
+CURVED = ("phased_sgd", "objective_perturbation")
+
+
+@pytest.mark.parametrize("name", WITH_OBJECTIVE)
+@pytest.mark.parametrize("loss", ["logistic", "probit", "poisson"])
+def test_labels_out_of_range_are_worth_no_more_than_others(name, loss):
+    if loss == "poisson" and name in CURVED:
+        pytest.skip("refused")
+    X, _ = problem(12)
+    objective = glm(loss, clip=0.5)
+    ordinary = fit(name, X, np.tile([0.0, 1.0], 6), objective=objective)
+    strange = fit(name, X, np.tile([-3.0, 1e200], 6), objective=objective)
+    assert _ball(name).contains(strange.x)
+    assert strange.cost == ordinary.cost
+
+
+@pytest.mark.parametrize("name", CURVED)
+def test_probit_labels_are_cut_to_where_the_loss_is_convex(name):
+    X, _ = problem(12)
+    runs = [
+        fit(name, X, np.tile(labels, 6), objective=glm("probit", clip=0.5)).x for labels in ([0.0, 1.0], [-3.0, 7.0])
+    ]
+    assert np.array_equal(*runs)
+
+
+@pytest.mark.parametrize("name", [name for name in WITH_OBJECTIVE if name not in CURVED])
+def test_a_gradient_that_blows_up_is_clipped_and_counted(name):
+    rng = np.random.default_rng(0)
+    X = 1e5 * rng.normal(size=(40, D))  # e^η overflows wherever θ is not 0
+    result = fit(name, X, np.zeros(40), objective=glm("poisson", clip=0.5))
+    assert np.isfinite(result.x).all()
+    assert _ball(name).contains(result.x)
+    assert 0 < result.clipped <= result.nfev
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         ({"X": np.full((8, D), np.nan)}, ValueError, "X must be finite"),
+        ({"X": np.full((8, D), -np.inf)}, ValueError, "X must be finite"),
+        ({"y": np.full(8, np.nan)}, ValueError, "y must be finite"),
         ({"y": np.full(8, np.inf)}, ValueError, "y must be finite"),
         ({"X": np.zeros((8, D + 1))}, ValueError, r"X must have shape \(n, 4\)"),
         ({"y": np.zeros(7)}, ValueError, "y must have shape"),

@@ -1,16 +1,17 @@
 """The workload of Table 5.1: its data, its form, and its figures on a small part."""
 
-import csv
-import io
 import math
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from accounting import Budget
 from dpkit.cli import app
+from dpkit.geometry import LpBall
+from dpkit.optimize import OnlineFrankWolfe, glm
 from dpkit.reproduce import table_5_1
-from dpkit.reproduce.table_5_1 import Cell, draw, run, suboptimality, to_csv, to_markdown
+from dpkit.reproduce.table_5_1 import ALGORITHMS, Cell, draw, from_csv, run, suboptimality, to_csv, to_markdown
 
 
 @pytest.mark.parametrize("p", [1.5, math.inf])
@@ -40,33 +41,111 @@ def small(monkeypatch):
 
 
 def test_a_small_run(small, tmp_path):
-    rows = run(horizons=(1000,), dimensions=(5,), seeds=2, algorithms=("OFW", "NoisySFW", "NoisyGD"))
-    assert [row.algorithm for row in rows] == ["OFW", "NoisySFW", "NoisyGD"] * 2
+    names = ("OFW", "NoisySFW", "NoisyGD", "OFW without noise")
+    seen = []
+    rows = run(
+        horizons=(1000,), dimensions=(5,), seeds=2, algorithms=names, progress=lambda part: seen.append(len(part))
+    )
+    assert [row.algorithm for row in rows] == [*names] * 2
+    assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
     for row in rows:
-        assert 0.98 <= row.epsilon <= 1.0 + 1e-9
-        assert row.delta == 1e-3
         assert row.subopt < 1.0
-    online, first, batch = rows[:3]
+        if row.algorithm == "OFW without noise":
+            assert (row.epsilon, row.delta, row.clip, row.scale, row.tuning) == (math.inf, 0.0, math.inf, 1.0, 0)
+        else:
+            assert 0.98 <= row.epsilon <= 1.0 + 1e-9
+            assert row.delta == 1e-3
+    online, first, batch, _ = rows[:4]
     assert batch.subopt < online.subopt < first.subopt
     assert online.published == 0.0172
     text = to_markdown(rows)
-    assert text.count("**best**") == 2
-    assert "| 1000 | 5 | ∞ | OFW | one, online |" in text
-    back = list(csv.DictReader(io.StringIO(to_csv(rows))))
-    assert float(back[0]["subopt"]) == online.subopt
+    assert text.count("**") == 4
+    assert f"| 1000 | 5 | 1.5 | *{online.subopt:.3g}* (0.0172) | {first.subopt:.3g} (0.522) | **" in text
+    assert from_csv(to_csv(rows)) == rows
     table_5_1.picture(rows, tmp_path / "table.png")
     assert 1000 < (tmp_path / "table.png").stat().st_size < 100_000
     with pytest.raises(ValueError, match="algorithms must be among"):
         run(algorithms=("Newton",))
+    with pytest.raises(ValueError, match="text must have the columns T, d, p"):
+        from_csv("T,d\n1,2\n")
+
+
+def test_tuning_sees_other_data_than_the_table(small, monkeypatch):
+    asked = []
+
+    def recorded(cell, seed):
+        asked.append(seed)
+        return draw(cell, seed)
+
+    monkeypatch.setattr(table_5_1, "draw", recorded)
+    monkeypatch.setattr(table_5_1, "SCALES", (0.01, 0.25, 6.25))
+    (row,) = (row for row in run(horizons=(300,), dimensions=(5,), seeds=3, algorithms=("NoisySFW",)) if row.p == 1.5)
+    assert asked == [1000, 1001, 1002, 1003, 0, 1, 2] * 2
+    # three points; these and the four half-way to their neighbours on three more
+    assert row.tuning == 3 + 4 + 7 * 3
+    assert 0.01 / 5 <= row.scale <= 6.25 * 5
+
+
+def test_an_interrupted_run_goes_on(small):
+    def stop_after(count):
+        def check(rows):
+            kept[:] = rows
+            if len(rows) == count:
+                raise KeyboardInterrupt
+
+        return check
+
+    kept = []
+    grid = {"horizons": (200,), "dimensions": (3,), "seeds": 2, "algorithms": ("NoisySFW", "NoisyGD")}
+    with pytest.raises(KeyboardInterrupt):
+        run(**grid, progress=stop_after(3))
+    back = from_csv(to_csv(kept))
+    more = []
+    rows = run(**grid, done=back, progress=more.append)
+    assert len(more) == 1
+    assert rows[:3] == back
+    whole = run(**grid)
+    assert [row.subopt for row in rows] == [row.subopt for row in whole]
+    with pytest.raises(ValueError, match="done must hold rows of seeds=1 and quick=False, got one of seeds=2 and"):
+        run(**grid | {"seeds": 1}, done=back)
+
+
+def test_without_noise_it_is_the_stream_learner():
+    cell = Cell(60, 4, 1.5)
+    X, y, *_ = draw(cell, 0)
+    ball = LpBall(1.5, 4, 2.0)
+    learner = OnlineFrankWolfe(
+        glm("squared", clip=10.0),
+        ball,
+        horizon=60,
+        budget=Budget(1e18, 0.999),
+        step_scale=1.0,
+        delay=0.0,
+        rng=np.random.default_rng(0),
+    )
+    for row, label in zip(X, y, strict=True):
+        theta = learner.step(row, label)
+    found = ALGORITHMS["OFW without noise"].run(glm("squared"), X, y, cell, Budget(1.0, 0.1), 1.0, None)
+    assert np.allclose(found.x, theta, atol=1e-5)
+    assert learner.clipped == 0
 
 
 def test_the_command_writes_three_files(small, tmp_path, monkeypatch):
-    monkeypatch.setattr(table_5_1, "ALGORITHMS", {"NoisyGD": table_5_1.ALGORITHMS["NoisyGD"]})
-    monkeypatch.setattr(table_5_1.run, "__kwdefaults__", table_5_1.run.__kwdefaults__ | {"algorithms": ("NoisyGD",)})
-    done = CliRunner().invoke(app, ["reproduce", "table-5-1", "--quick", "--jobs", "1", "--out", str(tmp_path)])
+    monkeypatch.setattr(table_5_1.run, "__kwdefaults__", table_5_1.run.__kwdefaults__ | {"algorithms": ("NoisySFW",)})
+    command = ["reproduce", "table-5-1", "--quick", "--jobs", "1", "--out", str(tmp_path)]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert {path.name for path in tmp_path.iterdir()} == {"table-5-1.md", "table-5-1.csv", "table-5-1.png"}
-    assert "NoisyGD" in done.output
+    assert "NoisySFW" in done.output
+    before = (tmp_path / "table-5-1.csv").read_text()
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert (tmp_path / "table-5-1.csv").read_text() == before  # the times too: nothing ran again
+    # neither a table of another kind nor another file is overwritten
+    assert CliRunner().invoke(app, [part for part in command if part != "--quick"]).exit_code == 2
+    assert (tmp_path / "table-5-1.csv").read_text() == before
+    (tmp_path / "table-5-1.csv").write_text("something else\n")
+    assert CliRunner().invoke(app, command).exit_code == 2
+    assert (tmp_path / "table-5-1.csv").read_text() == "something else\n"
     assert CliRunner().invoke(app, ["reproduce", "table-9"]).exit_code == 2
 
 
@@ -82,12 +161,23 @@ TARGETS = {
 }
 
 
+ONE_PASS = ("OFW", "NoisySFW", "PhasedSGD", "SufficientStatistics")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("T", "d", "p"), TARGETS)
-def test_online_frank_wolfe_reaches_its_figures(T, d, p, monkeypatch):
+@pytest.mark.parametrize(("T", "d"), [(1000, 5), (1000, 20), (10_000, 5), (10_000, 20)])
+def test_online_frank_wolfe_reaches_its_figures(T, d, monkeypatch):
     monkeypatch.setattr(table_5_1, "CLIPS", (0.1, 0.4))
     monkeypatch.setattr(table_5_1, "SCALES", (0.25, 0.5))
     rows = run(horizons=(T,), dimensions=(d,), seeds=10, algorithms=("OFW", "NoisySFW"))
-    online, first = (row for row in rows if row.p == p)
-    assert online.subopt <= TARGETS[T, d, p]
-    assert online.subopt < first.subopt
+    for online, first in zip(rows[::2], rows[1::2], strict=True):
+        assert online.subopt <= TARGETS[T, d, online.p]
+        assert online.subopt < first.subopt
+
+
+@pytest.mark.slow
+def test_online_frank_wolfe_is_near_the_best_of_one_pass():
+    rows = [row for row in run(horizons=(1000,), dimensions=(5,), algorithms=ONE_PASS) if math.isinf(row.p)]
+    online, *others = rows
+    for figure in ("subopt", "median"):
+        assert getattr(online, figure) <= 1.3 * min(getattr(row, figure) for row in others)
