@@ -481,7 +481,7 @@ def split_failures(release: Release) -> tuple[float, Release]:
                 compose((rest, count) for (_, rest), count in split),
             )
         case Parallel(branches=branches):
-            survivals, rests = zip(*map(split_failures, branches), strict=True)
-            return min(survivals), parallel(*rests)
+            alone = [split_failures(branch) for branch in branches]
+            return min((log_s for log_s, _ in alone), default=0.0), parallel(*(rest for _, rest in alone))
         case _:
             return 0.0, release

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from accounting import BudgetExceeded
 from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.replay import replay
+from dpbandits.cli.reproduce import HELP, reproduce
 from dpbandits.cli.run import run
 
 __all__ = ["app"]
@@ -61,3 +62,4 @@ def _root(context: typer.Context) -> None:
 
 for _command in (quickstart, run, replay):
     app.command()(_command)
+app.command(help=HELP)(reproduce)

@@ -67,6 +67,15 @@ def _private(job: Job) -> dict[str, Any]:
     return _bounded(job) | {"budget": job.budget, "horizon": job.horizon}
 
 
+def _without_link(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if name != "link"}
+
+
+def _anytime(job: Job) -> dict[str, Any]:
+    limits = {"reward_range": job.reward_range, "on_violation": "clip"}
+    return limits | {"budget": job.budget, "parameters": _model(job)}
+
+
 POLICIES = {
     "uniform": _Entry("uniform", False, "Uniform", lambda job: {}),
     "epsilon-greedy": _Entry("ε-greedy", False, "EpsilonGreedy", _model),
@@ -89,6 +98,16 @@ POLICIES = {
     "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
     # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
+    "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
+    "private-hvt-ucb": _Entry(
+        "private Hvt-UCB", True, "PrivateHvtUCB", lambda job: _heavy(job) | {"budget": job.budget}
+    ),
+    "joint-dp-glm": _Entry("joint DP GLM", True, "JointDPGLM", _private),
+    "dp-lin-ucb": _Entry("DP LinUCB", True, "DPLinUCB", lambda job: _without_link(_private(job))),
+    "ldp-glm": _Entry("local DP GLM", True, "LDPGLM", _private),
+    "shuffle-one-pass": _Entry("shuffle-private one-pass", True, "ShuffleOnePassGLM", _private),
+    "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
+    "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
 }
 
 

@@ -2,6 +2,9 @@
 
 from dpbandits.policies.crmm import CRMM
 from dpbandits.policies.crtm import CRTM
+from dpbandits.policies.doubling import Doubling
+from dpbandits.policies.dp_lin_ucb import DPLinUCB
+from dpbandits.policies.dphdb import DPHDB
 from dpbandits.policies.ecolog import ECOLog
 from dpbandits.policies.epsilon_greedy import EpsilonGreedy
 from dpbandits.policies.glb_omd import GLBOMD
@@ -9,31 +12,46 @@ from dpbandits.policies.glm_ucb import GLMUCB
 from dpbandits.policies.gloc import GLOC
 from dpbandits.policies.heavy_oful import HeavyOFUL
 from dpbandits.policies.hvt_ucb import HvtUCB
+from dpbandits.policies.joint_dp_glm import JointDPGLM
 from dpbandits.policies.laplace_thompson import LaplaceThompson
+from dpbandits.policies.ldp_glm import LDPGLM
 from dpbandits.policies.linear_thompson import LinearThompson
 from dpbandits.policies.ofu_glb import OFUGLB
 from dpbandits.policies.oful import OFUL
 from dpbandits.policies.oful_log_r import OFULogR
 from dpbandits.policies.one_pass_private_glm import OnePassPrivateGLM
+from dpbandits.policies.private_hvt_ucb import PrivateHvtUCB
 from dpbandits.policies.rs_glincb import RSGLinCB
+from dpbandits.policies.shuffle_glm import ShuffleGLM
+from dpbandits.policies.shuffle_lin_ucb import ShuffleLinUCB
+from dpbandits.policies.shuffle_one_pass_glm import ShuffleOnePassGLM
 from dpbandits.policies.uniform import Uniform
 
 __all__ = [
+    "LDPGLM",
     "CRMM",
     "CRTM",
+    "DPHDB",
     "GLBOMD",
     "GLMUCB",
     "GLOC",
     "OFUGLB",
     "OFUL",
+    "DPLinUCB",
+    "Doubling",
     "ECOLog",
     "EpsilonGreedy",
     "HeavyOFUL",
     "HvtUCB",
+    "JointDPGLM",
     "LaplaceThompson",
     "LinearThompson",
     "OFULogR",
     "OnePassPrivateGLM",
+    "PrivateHvtUCB",
     "RSGLinCB",
+    "ShuffleGLM",
+    "ShuffleLinUCB",
+    "ShuffleOnePassGLM",
     "Uniform",
 ]

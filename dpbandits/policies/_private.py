@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger
+from accounting._checks import positive
 from accounting.releases import Composed
 from dpkit import randomness
 
-__all__ = ["batch_ends", "checked_budget", "mark_release", "refuse_older_state"]
+__all__ = [
+    "batch_ends",
+    "bounded_rewards",
+    "checked_budget",
+    "keep_release",
+    "refuse_older_state",
+    "release_ends",
+]
 
 
 def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round")) -> Budget:
@@ -32,6 +45,24 @@ def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round"))
     return budget
 
 
+def bounded_rewards(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """``reward_range``, which must be finite: sensitivities are computed from it."""
+    low, high = reward_range
+    if math.isinf(low) or math.isinf(high):
+        raise ValueError(f"reward_range must be finite for a private policy, got reward_range={reward_range}")
+    return low, high
+
+
+def release_ends(horizon: int, release: str, first: int, growth: float) -> Sequence[int]:
+    """After which numbers of decisions sums are released: of :func:`batch_ends`, or of every decision but the last."""
+    if release not in ("scheduled", "every_round"):
+        raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
+    positive("growth", growth)
+    if growth < 1:
+        raise ValueError(f"growth must be at least 1, got growth={growth!r}")
+    return range(1, horizon) if release == "every_round" else batch_ends(horizon, first, growth)
+
+
 def batch_ends(horizon: int, first: int, growth: float) -> list[int]:
     """The numbers of decisions after which a batch ends; the last batch, which no decision follows, has no end."""
     ends, length = [first], float(first)
@@ -41,9 +72,45 @@ def batch_ends(horizon: int, first: int, growth: float) -> list[int]:
     return ends[:-1]
 
 
-def mark_release(ledger: Ledger, label: str, release: int, rng: np.random.Generator) -> None:
-    """Note in a ledger that outlives the policy, at no cost, that ``release`` has been made."""
-    ledger.spend(Composed(), label=f"{label}: release {release}", simulation=randomness.is_simulation(rng))
+class Releasing(Protocol):
+    """What a policy has that makes releases one after the other."""
+
+    label: str
+    releases: int
+    decisions: int
+    horizon: int | None
+    checkpoint: str | None
+    ledger: Ledger | None
+    rng: np.random.Generator
+    # whether the ledger outlives the policy, so that marks in it tell an old state from the newest
+    _marks: bool
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state."""
+
+
+def keep_release(policy: Releasing) -> None:
+    """Save the state with the release that was just made, if there is a checkpoint, and note in the ledger, at no cost,
+    that it was made.
+
+    Raises
+    ------
+    ValueError
+        If the ledger knows this release already: another process continues the same run. A second release of the same
+        sums is not paid for, so nothing is saved and the policy takes part in no more rounds.
+    """
+    ledger = policy.ledger if policy._marks else None
+    mark = f"{policy.label}: release {policy.releases}"
+    try:
+        if ledger is not None and any(row.label == mark for row in ledger.rows()):
+            raise ValueError(f"ledger must not know release {policy.releases} of {policy.label!r} yet")
+        if policy.checkpoint is not None:
+            policy.save(policy.checkpoint)
+        if ledger is not None:
+            ledger.spend(Composed(), label=mark, simulation=randomness.is_simulation(policy.rng), unique=True)
+    except ValueError as error:
+        policy.horizon = policy.decisions
+        raise ValueError(f"the run {policy.label!r} cannot go on here: {error}") from error
 
 
 def refuse_older_state(ledger: Ledger, label: str, releases: int) -> None:

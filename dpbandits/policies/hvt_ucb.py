@@ -5,6 +5,10 @@ when the step leaves the ball), memory O(d²), whatever the number of rounds pla
 
 Source: Wang, Zhang, Zhao & Zhou, "Heavy-Tailed Linear Bandits: Huber Regression with One-Pass Update" (ICML 2025,
 arXiv:2503.00419), Algorithm 1 with Lemma 1 (the radius) and Theorem 1 (λ, σ_min). An arm of zeros has τ_t = ∞.
+
+Skewed noise. A clipped regression finds where the bulk of the rewards lies. Under skewed noise that is xᵀθ − b, with
+about the same b for every arm, and the slopes alone cannot express it. Give arms a constant feature, (x, 1)/√2 in place
+of x, and ``theta_bound`` room for √2·b: then the constant takes b up, and the order of the arms is unharmed.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
-from dpbandits.policies._private import batch_ends, checked_budget, mark_release, refuse_older_state
+from dpbandits.policies._private import batch_ends, checked_budget, keep_release, refuse_older_state
 from dpbandits.policy import Array, Policy
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
@@ -230,10 +230,7 @@ class OnePassPrivateGLM(Policy):
         eigenvalues = np.maximum(eigenvalues + self.ridge + noise, self.ridge)
         self.theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
         self.inverse = (U / eigenvalues) @ U.T
-        if self.checkpoint is not None:
-            self.save(self.checkpoint)
-        if self._marks and self.ledger is not None:
-            mark_release(self.ledger, self.label, self.releases, self.rng)
+        keep_release(self)
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import stat
+from functools import partial
 
 import numpy as np
 import pytest
@@ -29,9 +31,12 @@ def maker(name: str):
     return make
 
 
-MAKERS = {name: maker(name) for name in policies.__all__ if name != "OnePassPrivateGLM"} | {
-    "OnePassPrivateGLM": lambda dim=3, horizon=50, **k: OnePassPrivateGLM(dim, horizon=horizon, budget=BUDGET, **k),
-}
+# those that take a context have tests of their own (test_per_arm and theirs)
+MAKERS = {
+    name: partial(maker(name), **({} if getattr(policies, name).trust == "none" else {"budget": BUDGET}))
+    for name in policies.__all__
+    if getattr(policies, name).takes == "arms"
+} | {"Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8)}
 
 
 @pytest.fixture(params=MAKERS)
@@ -305,6 +310,29 @@ def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_
         play(restored, seeded(3), restored.horizon - restored.decisions)
         assert restored.releases == len(restored._ends)
         assert ledger.epsilon() <= BUDGET.epsilon
+
+
+RELEASING = [name for name in MAKERS if "checkpoint" in inspect.signature(getattr(policies, name)).parameters]
+
+
+@pytest.mark.parametrize("name", RELEASING)
+def test_of_two_processes_that_continue_one_run_one_is_stopped(name, tmp_path):
+    """Both would release the same sums, each with noise of its own; neither is an older state."""
+    ledger = Ledger(BUDGET)
+    one = MAKERS[name](horizon=300, ledger=ledger, checkpoint=str(tmp_path / "newest"))
+    one.save(tmp_path / "start")
+    other = Policy.load(tmp_path / "start", ledger=ledger)
+    play(one, seeded(1), 60)
+    assert one.releases >= 1
+    newest = (tmp_path / "newest").read_bytes()
+    with pytest.raises(ValueError, match=r"cannot go on here: .* release 1 "):
+        play(other, seeded(1), 60)
+    with pytest.raises(ValueError, match="horizon"):
+        other.select(np.eye(3))
+    assert (tmp_path / "newest").read_bytes() == newest
+    before = one.releases
+    play(one, seeded(2), 200)
+    assert one.releases > before
 
 
 @pytest.mark.parametrize(

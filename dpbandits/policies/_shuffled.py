@@ -1,0 +1,134 @@
+"""What the shuffle-private policies share: one shuffled sum of records for each batch of a public schedule.
+
+The rounds of a batch are its users: their number is public, and each of them is in this batch and in no other. A user
+whose reward comes before the batch ends sends one randomized record, every other user the randomized null vector. Two
+things follow. A change of one round, of its arms, its reward or the reward's arrival, changes one input of one sum;
+and what a user pays is one release of its batch, so the batches compose in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget, Release, parallel
+from accounting.releases import Composed
+from dpbandits.policy import Array
+from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
+
+__all__ = ["ShuffledBatches", "batch_protocol", "dearest", "without_arms"]
+
+# Records that are randomized together: the noise of m users is one binomial draw, which costs little more than one's.
+_TOGETHER = 64
+
+
+# the same batches come again in every run of a simulation, and calibration is far slower than a lookup
+@lru_cache(maxsize=512)
+def batch_protocol(dimension: int, users: int, bound: float, distance: float, budget: Budget) -> SumProtocol:
+    """The constants of a vector sum over ``users``, calibrated to ``budget``."""
+    return VectorSum(dimension, users, bound, budget=budget, distance=distance).protocol
+
+
+def dearest(costs: Iterable[Release]) -> Release:
+    """What batches of these costs cost a user, who is in one of them; nothing if no batch is ever released."""
+    listed = list(costs)
+    return parallel(*listed) if listed else Composed()
+
+
+class ShuffledBatches:
+    """The sums of records x, ‖x‖₂ ≤ ``bound``, over batches of users, each through users, shuffler and analyzer.
+
+    Parameters
+    ----------
+    ends : sequence of int
+        After how many decisions the batches end, ascending.
+    dimension : int
+        Of a record.
+    form : callable
+        What users tell, as rows of shape (m, ·) → their records, of shape (m, dimension).
+    bound, distance : float
+        ‖x‖₂ ≤ bound, and ‖x − x′‖₂ ≤ distance for any two records of one user, the null vector among them.
+    budget : Budget
+        What the sum of a batch may cost a user.
+    rng : numpy.random.Generator
+        The policy's.
+    """
+
+    def __init__(
+        self,
+        ends: list[int],
+        dimension: int,
+        form: Callable[[Array], Array],
+        *,
+        bound: float,
+        distance: float,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> None:
+        self.protocols = [
+            batch_protocol(dimension, end - start, bound, distance, budget) for start, end in pairwise([0, *ends])
+        ]
+        self.form = form
+        self.rng = rng
+        self.released = 0
+        self._tally: Tally | None = None
+        self._waiting: list[Array] = []
+
+    @property
+    def cost(self) -> Release:
+        """What all batches together cost one user: that of the dearest."""
+        return dearest(protocol.cost for protocol in self.protocols)
+
+    def noise_std(self, batch: int) -> float:
+        """The standard deviation of the noise in each coordinate of the sum of a batch."""
+        protocol = self.protocols[batch]
+        return protocol.noise_std(protocol.users)
+
+    def add(self, row: Array) -> None:
+        """What one user tells. After the last batch it is dropped: nobody would ever see it."""
+        if self.released < len(self.protocols):
+            self._waiting.append(row)
+            if len(self._waiting) == _TOGETHER:
+                self._randomize()
+
+    def release(self) -> Array:
+        """Close the batch: the users without a record send null vectors, and the shuffler lets the sum out."""
+        self._randomize()
+        protocol = self.protocols[self.released]
+        absent = protocol.users - (0 if self._tally is None else self._tally.users)
+        if absent > 0:
+            self._send(np.zeros((absent, protocol.dimension)))
+        shuffled = Shuffler(protocol, rng=self.rng).shuffle(self._tally or ())
+        self._tally = None
+        self.released += 1
+        return Analyzer(protocol).decode(shuffled, protocol.users)
+
+    def _randomize(self) -> None:
+        if self._waiting:
+            self._send(self.form(np.array(self._waiting)))
+            self._waiting.clear()
+
+    def _send(self, records: Array) -> None:
+        sent = Randomizer(self.protocols[self.released], rng=self.rng).tally(records)
+        self._tally = sent if self._tally is None else self._tally + sent
+
+    def state(self) -> dict[str, Any]:
+        """Randomized counts only: records that wait for others are randomized first."""
+        self._randomize()
+        users, ones = (0, []) if self._tally is None else (self._tally.users, self._tally.ones)
+        return {"released": self.released, "users": users, "ones": ones}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        self.released = int(state["released"])
+        users, ones = int(state["users"]), state["ones"]
+        self._tally = Tally(self.protocols[self.released], users, ones) if users else None
+
+
+def without_arms(waiting: dict[int, Array]) -> dict[int, Array]:
+    """Decisions whose batch is closed: their rewards may still come and count for nothing, so arms are not kept."""
+    return {key: np.full_like(arm, np.nan) for key, arm in waiting.items()}

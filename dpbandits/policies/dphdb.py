@@ -1,0 +1,309 @@
+"""DP-HDB: a jointly differentially private bandit with a sparse, high-dimensional parameter for every arm.
+
+For whoever serves one of K standing treatments to people who are described by many features, of which few matter. Arm
+k's reward has mean μ(Xᵀθ_k), ‖θ_k‖₁ ≤ S, for a context X with ‖X‖_∞ ≤ 1. Every θ_k is fitted by Frank–Wolfe steps over
+the ℓ₁ ball, whose private part is to name one of its 2d corners by a noisy comparison: so d enters by its logarithm.
+
+Source: Han, Liang, Liang, Wang, Yao & Zhang, "On private online convex optimization: optimal algorithms in ℓ_p-geometry
+and high dimensional contextual bandits", Algorithm 3: t₀ forced rounds of every arm; from then on the arms whose
+forced-sample estimate, which is that of the end of the forced rounds, comes within h/2 of the best, and of these the
+one with the best all-sample estimate. Every arm steps whenever one does, whether or not it was played, as if those not
+played had seen the row (0, μ(0)), of gradient 0: so the times of the steps say nothing.
+
+* ``release="scheduled"`` (default): steps only at the ends of batches of growing, public length, several at a time:
+  v = report-noisy-min over the corners of ⟨Σ clip(μ(xᵀθ_k) − r, ±C)·x, v⟩, summed over all rows of the arm so far at
+  the current θ_k; θ_k ← θ_k + η(v − θ_k), η = 2/(i + 2) at the i-th step.
+* ``release="every_round"``: the paper's. One step per decision; each row enters once, in the round its reward comes,
+  by the recursive gradient clip((t + 1)(μ(xᵀθ_t) − r) − t(μ(xᵀθ_{t−1}) − r), ±C)·x; η = 1/(t + 1). Many more, much
+  noisier comparisons.
+
+Guarantee
+---------
+* Unit: one round, that is its context and its reward. Neighbours: two runs in which one round differs ("replace"), or
+  counts for nothing ("zero_out").
+* Joint privacy: what round s sees of any other round t is a function of the corners named and of s's own context (the
+  billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014). The forced-sample estimate is an all-sample estimate of
+  an earlier time, and the arms of forced rounds are public.
+* A changed round moves the sums of at most two arms. Given what was released before, either it changes one summand
+  of one arm: then every score of that arm moves by at most Δ = 2CS, and those of no other. Or, as another context may
+  have led to another arm, it leaves one arm's sum and enters another's: then the scores of both move, by at most Δ/2
+  each. A corner named with Gumbel noise of scale 2Δ/ε_i has a privacy loss of range ε_i in the first case; in the
+  second the two arms' losses have range ε_i/2 each, and their sum again ε_i. So the i-th steps of *all* arms together
+  cost ε_i²/8 in zCDP (bounded range: Cesar & Rogers 2021, arXiv:2106.09805), not K or two times that, and the whole
+  run Σε_i²/8 = ρ, the largest that meets the budget. (Theorem 4.1 of the paper counts one arm's stream only.)
+* Rewards may be late, out of order or missing: steps come after a fixed number of *decisions*, and a change of when a
+  reward comes is covered by the same two cases.
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* The corners are sampled exactly; scores are computed in float64, and the bound on their movement is for real numbers.
+
+Cost per round: O(Kd) to select, O(d) to update; a scheduled step reads all rows of an arm, O(Td) for all arms, at about
+ln(T)/ln(growth) times, with memory O(Td). Every round's step costs O(Kd), with memory O(Kd).
+
+Regret (the paper's Theorem 4.3, under its margin, covariate and optimality assumptions, for its constants):
+O(ln²(dT)·ln²(T)/ε²).
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from accounting import ZCDP, Budget, Ledger, calibrate
+from accounting._checks import integer, positive
+from dpbandits.links import Link, get_link
+from dpbandits.per_arm import PerArmPolicy
+from dpbandits.policies._private import checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policy import Array
+from dpkit import randomness
+from dpkit.geometry import LpBall
+from dpkit.mechanisms import report_noisy_max
+
+__all__ = ["DPHDB"]
+
+
+class DPHDB(PerArmPolicy):
+    """Forced rounds, then the arm of the best sparse private estimate.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of a context.
+    n_arms : int
+        K.
+    link : str or Link
+        μ in E[r | X, k] = μ(Xᵀθ_k).
+    budget : Budget
+        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S ≥ ‖θ_k‖₁.
+    release : {"scheduled", "every_round"}
+        See the module's text.
+    forced : int, optional
+        t₀, the forced rounds of every arm. By default 6·ln(2d)/√ρ, at most T/(10K).
+    margin : float
+        h > 0: an arm that is not the best for any context falls behind by more than this in all. Infinite (default):
+        nothing is known, and all arms are pre-selected.
+    growth : float
+        Scheduled: length of a batch over the length of the one before, at least 1.
+    steps : int, optional
+        Scheduled: Frank–Wolfe steps per release. By default 10·ρ^{1/3}.
+    clip : float, optional
+        C. By default the largest |μ(Xᵀθ) − r| there is, or the length of ``reward_range`` where less: then nothing is
+        clipped where the mean is predicted right. If the rewards' noise is about symmetric, 1.5 times its standard
+        deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
+    reward_range : (float, float), optional
+        By default that of the link; finite, unless ``clip`` is given.
+    on_violation, rng
+        See :class:`dpbandits.policy.Policy`.
+    ledger : Ledger, optional
+        Charged once, here; by default a ledger of the policy's own with the same budget.
+    label : str, optional
+        Names the run in the ledger; by default a fresh one.
+    checkpoint : path, optional
+        Where the state is saved at every release, before anything that was released is used. After a crash,
+        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
+
+    Attributes
+    ----------
+    theta : (K, d) ndarray
+        The all-sample estimates.
+    forced_theta : (K, d) ndarray
+        The forced-sample estimates; zero before there are any.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+    AdjacencyMismatch
+        If the budget counts rows added or removed, or a unit other than a round.
+    BudgetExceeded
+        If the ledger has not enough left.
+
+    Examples
+    --------
+    Of 30 features one decides which arm is better:
+
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = DPHDB(
+    ...     30, 2, "linear", budget=Budget(1.0, 1e-6), horizon=3000, clip=0.2, reward_range=(-2, 2), rng=rng
+    ... )
+    >>> right = np.zeros(3000)
+    >>> for t in range(3000):
+    ...     X = rng.uniform(-1, 1, 30)
+    ...     decision = policy.select(X)
+    ...     policy.update(decision, (X[4], -X[4])[decision.index] + rng.normal(scale=0.1))
+    ...     right[t] = decision.index == (X[4] < 0)
+    >>> bool(right[-1000:].mean() > 0.9)
+    True
+    >>> print(policy.privacy())
+    (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    _learned = ("theta", "before", "forced_theta", "sums", "releases", "steps_taken")
+
+    def __init__(
+        self,
+        dim: int,
+        n_arms: int,
+        link: str | Link = "logistic",
+        *,
+        budget: Budget,
+        horizon: int,
+        theta_bound: float = 1.0,
+        release: Literal["scheduled", "every_round"] = "scheduled",
+        forced: int | None = None,
+        margin: float = math.inf,
+        growth: float = 1.4,
+        steps: int | None = None,
+        clip: float | None = None,
+        reward_range: tuple[float, float] | None = None,
+        on_violation: Literal["raise", "clip"] = "raise",
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.link = get_link(link)
+        reward_range = self.link.reward_range if reward_range is None else reward_range
+        super().__init__(
+            dim, n_arms, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
+        )
+        self.budget = checked_budget(budget)
+        T, K, d = integer("horizon", horizon, at_least=1), self.n_arms, self.dim
+        self.theta_bound = positive("theta_bound", theta_bound)
+        self.release = release
+        self.margin = positive("margin", margin, finite=False)
+        self.growth = growth
+        low, high = self.reward_range
+        if clip is None and math.isinf(high - low):
+            raise ValueError(f"reward_range must be finite where clip is not given, got reward_range={(low, high)}")
+        least, most = (float(self.link.mean(e)) for e in (-self.theta_bound, self.theta_bound))
+        self.clip = min(high - low, max(high - least, most - low)) if clip is None else positive("clip", clip)
+        rho = 0.5 / calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget) ** 2
+        enough = min(math.ceil(6.0 * math.log(2 * d) / math.sqrt(rho)), -(-T // (10 * K)))
+        self.forced = enough if forced is None else integer("forced", forced, at_least=1)
+        few = max(1, round(10.0 * rho ** (1 / 3)))
+        self.steps = few if steps is None else integer("steps", steps, at_least=1)
+        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        self.checkpoint = None if checkpoint is None else str(checkpoint)
+
+        # the numbers of decisions after which there is a release
+        self._ends = release_ends(T, release, K * self.forced, growth)
+        self._per_release = 1 if release == "every_round" else self.steps
+        # ε_i = first_epsilon·i^−power with Σε_i²/8 = ρ, rounded down
+        self._power = 0.5 if release == "every_round" else 0.0
+        i = np.arange(1, max(1, len(self._ends) * self._per_release) + 1)
+        self._first_epsilon = math.sqrt(8.0 * rho / float(np.sum(i ** (-2.0 * self._power)))) * (1.0 - 1e-12)
+        self._ball = LpBall(1, d, self.theta_bound)
+        # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S
+        self._sensitivity = (2.0 if budget.adjacency == "replace" else 1.0) * self.clip * self.theta_bound
+
+        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
+        self.ledger = Ledger(budget) if ledger is None else ledger
+        self.ledger.spend(
+            ZCDP(rho, adjacency=budget.adjacency), label=self.label, simulation=randomness.is_simulation(self.rng)
+        )
+        self.theta = np.zeros((K, d))
+        self.before = np.zeros((K, d))  # θ_{t−1} of the recursive gradients
+        self.forced_theta = np.zeros((K, d))
+        self.sums = np.zeros((K, d))  # Σ of the recursive gradients: not released
+        self.rows = [_Rows(d + 1) for _ in range(K)]  # (x, r), scheduled: not released
+        self.releases = self.steps_taken = 0
+
+    def epsilon(self, i: int) -> float:
+        """ε_i, the range of the privacy loss of the i-th steps of all arms together."""
+        return self._first_epsilon * math.pow(integer("i", i, at_least=1), -self._power)
+
+    def _score(self, context: Array) -> Array:
+        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
+            self._release()
+        if self.decisions < self.n_arms * self.forced:
+            turn = np.zeros(self.n_arms)
+            turn[self.decisions % self.n_arms] = 1.0
+            return turn
+        scores = np.asarray(self.link.mean(self.theta @ context))
+        if math.isfinite(self.margin):
+            rough = self.link.mean(self.forced_theta @ context)
+            scores = np.where(rough > rough.max() - 0.5 * self.margin, scores, -math.inf)
+        return scores
+
+    def _learn_arm(self, index: int, context: Array, reward: float) -> None:
+        if self.release == "scheduled":
+            self.rows[index].add(np.append(context, reward))
+            return
+        t = self.steps_taken + 1
+        now, before = (float(self.link.mean(float(theta[index] @ context))) for theta in (self.theta, self.before))
+        slope = (t + 1) * (now - reward) - t * (before - reward)
+        self.sums[index] += min(max(slope, -self.clip), self.clip) * context
+
+    def _release(self) -> None:
+        """Step with every arm, whether or not it was played: the times of the steps are public."""
+        for _ in range(self._per_release):
+            self.steps_taken += 1
+            self.before[:] = self.theta
+            for k in range(self.n_arms):
+                self._step(k)
+        self.releases += 1
+        if self.decisions == self.n_arms * self.forced:
+            self.forced_theta[:] = self.theta
+        keep_release(self)
+
+    def _step(self, k: int) -> None:
+        """One Frank–Wolfe step of arm k towards the corner of least noisy score."""
+        i = self.steps_taken
+        scores = self._ball.vertex_scores(self._gradient(k))
+        corner = report_noisy_max(scores, self._sensitivity, self.epsilon(i), "gumbel", minimise=True, rng=self.rng)
+        rate = 1.0 / (i + 1) if self.release == "every_round" else 2.0 / (i + 2)
+        self.theta[k] += rate * (self._ball.vertex(corner) - self.theta[k])
+
+    def _gradient(self, k: int) -> Array:
+        """Σ of the clipped gradients of arm k, of which each is at most C in every entry: ‖x‖_∞ ≤ 1."""
+        if self.release == "every_round":
+            return np.asarray(self.sums[k])
+        X, r = self.rows[k].filled[:, :-1], self.rows[k].filled[:, -1]
+        slopes: Array = np.clip(self.link.mean(X @ self.theta[k]) - r, -self.clip, self.clip)
+        return np.asarray(slopes @ X)
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"rows": [rows.filled for rows in self.rows]}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        for rows, filled in zip(self.rows, state["rows"], strict=True):
+            rows.restore(filled)
+
+    def _attach(self, ledger: Ledger) -> None:
+        super()._attach(ledger)
+        refuse_older_state(ledger, self.label, self.releases)
+        self._marks = True
+
+
+class _Rows:
+    """Rows of numbers in an array that grows by doubling."""
+
+    def __init__(self, width: int) -> None:
+        self._buffer = np.empty((16, width))
+        self._count = 0
+
+    @property
+    def filled(self) -> Array:
+        """The rows added so far: a view."""
+        return self._buffer[: self._count]
+
+    def add(self, row: Array) -> None:
+        if self._count == len(self._buffer):
+            self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
+        self._buffer[self._count] = row
+        self._count += 1
+
+    def restore(self, filled: Array) -> None:
+        """The inverse of :attr:`filled`."""
+        self._buffer, self._count = np.concatenate([filled, np.empty_like(self._buffer)]), len(filled)

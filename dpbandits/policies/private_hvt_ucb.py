@@ -1,0 +1,254 @@
+"""PrivateHvtUCB: a jointly differentially private linear bandit for rewards without bounds, by Huber's clip.
+
+For whoever runs a linear bandit on people's data whose rewards have heavy tails or no known range. Hvt-UCB clips every
+residual for robustness; here the same clip bounds what a round can do, whatever its reward. Every round leaves one
+record, formed at the parameter θ̂ that was last released: with z = r − xᵀθ̂ it is the gradient and the Hessian of Huber's
+loss, clip(z, ±τ)·x and w·x xᵀ, w = 1 if |z| ≤ τ and else 0. Records are summed over batches of growing, public length;
+a continual mechanism over the *batches* releases the running sums G_k of the gradients and H_k of the Hessians, and
+
+    θ̂_{k+1} = argmin over ‖θ‖ ≤ S of ½θᵀH̃_kθ − (Σ_{j≤k} (H_j − H_{j−1})θ̂_j + G_k)ᵀθ,   H̃_k = H_k repaired,
+
+where θ̂_j was in force during batch j. So only the clipped residual is in the noisy record and not xᵀθ̂, whose part
+is known from what was released, and the noise of H counts only so far as θ̂ still moves. Until the next release a
+round plays argmax xᵀθ̃ with a θ̃ of its own, Gaussian around θ̂ with covariance β²(ν²H̃⁻¹ + σ²H̃⁻²), σ being the noise
+of G: within a batch every round would otherwise take the same arm.
+
+Guarantee
+---------
+* Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
+  ("replace"), or counts for nothing ("zero_out"). Rewards need no range.
+* One round enters one batch, by one record. With the pair scaled to (a·svec(w·x xᵀ), c·g·x), 0 ≤ w ≤ 1, |g| ≤ τ and
+  ‖x‖ ≤ 1 (checked or clipped, always), its L2 sensitivity is ``dpkit.geometry.pair_sensitivity(a, 1, c, τ)``. θ̂ and τ
+  are functions of earlier releases and of public numbers.
+* All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
+  ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
+* Joint privacy: what round s sees of any other round t is post-processing of these releases and of draws of its own,
+  applied to s's own arms (the billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* Rewards may be late, out of order or missing. Batches end after a fixed number of *decisions*; a record is formed,
+  with the θ̂ and in the batch of the moment, when its reward comes. A change of one round that moves its record to
+  another batch is covered (see ``dpkit.geometry.pair_sensitivity``).
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* The guarantee is for real arithmetic: noise is drawn and added in float64.
+
+Cost per round: O(Kd + d²) to select and to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
+
+This policy belongs to this package. Its ingredients: Wang, Zhang, Zhao & Zhou, "Heavy-Tailed Linear Bandits: Huber
+Regression with One-Pass Update" (ICML 2025, arXiv:2503.00419), whose clip depends on the arm's width while this one is
+public; Shariff & Sheffet (2018) for joint privacy by noisy sums; Dvijotham et al. (2024) for the noise.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from accounting import Budget, Ledger
+from accounting._checks import fraction, integer, nonnegative, positive
+from dpbandits.ellipsoid import ball_constrained_minimizer
+from dpbandits.policies._parameters import Parameters, checked_parameters
+from dpbandits.policies._private import batch_ends, checked_budget, keep_release, refuse_older_state
+from dpbandits.policy import Array, Policy
+from dpkit.continual import BufferedToeplitz
+from dpkit.geometry import pair_sensitivity, smat, svec
+
+__all__ = ["PrivateHvtUCB"]
+
+
+class PrivateHvtUCB(Policy):
+    """Randomised optimism around a private one-pass Huber regression, E[r | x] = xᵀθ.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    budget : Budget
+        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S ≥ ‖θ‖.
+    tail : float
+        ε in (0, 1]: the noise η has E|η|^{1+ε} ≤ ν^{1+ε}.
+    noise_scale : float
+        ν.
+    parameters : {"practical", "theory"}
+        How τ is chosen where ``clip`` is not given. ``"practical"``: 1.5ν, which suits noise that is about symmetric,
+        whatever its moments, with ν about its interquartile range; ``tail`` plays no part. ``"theory"``: for noise
+        that may be skewed, the τ at which the largest bias of T clipped rewards, Tν^{1+ε}/τ^ε, and the noise of their
+        private sum, τs√d with the public s, add up to the least: τ = ν(εT/(s√d))^{1/(1+ε)}. That is wide,
+        tens of ν, with noise in proportion.
+    clip : float, optional
+        τ.
+    growth : float
+        Length of a batch over the length of the one before, at least 1.
+    first_batch : int, optional
+        Rounds before the first release, which play the best arm in a random direction. By default 16d, at most T/20.
+    gradient_share : float
+        Share, in (0, 1), of the squared sensitivity that is given to the gradients rather than to the Hessians.
+    exploration : float
+        β ≥ 0.
+    ridge : float
+        Added to H besides a bound on the operator norm of its noise.
+    reward_range, on_violation, rng
+        See :class:`dpbandits.policy.Policy`.
+    ledger : Ledger, optional
+        Charged once, here; by default a ledger of the policy's own with the same budget.
+    label : str, optional
+        Names the run in the ledger; by default a fresh one.
+    checkpoint : path, optional
+        Where the state is saved at every release, before anything that was released is used. After a crash,
+        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+    AdjacencyMismatch
+        If the budget counts rows added or removed, or a unit other than a round.
+    BudgetExceeded
+        If the ledger has not enough left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = PrivateHvtUCB(dim=2, budget=Budget(1.0, 1e-6), horizon=5000, rng=rng)
+    >>> chosen = np.zeros(5000, dtype=int)
+    >>> for t in range(5000):
+    ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    ...     policy.update(decision, (0.1, 0.9)[decision.index] + rng.standard_t(1.5))
+    ...     chosen[t] = decision.index
+    >>> bool(chosen[-1000:].mean() > 0.9)
+    True
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    _learned = ("theta", "spread", "released_H", "anchor", "batch_H", "batch_g", "releases")
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        budget: Budget,
+        horizon: int,
+        theta_bound: float = 1.0,
+        tail: float = 1.0,
+        noise_scale: float = 1.0,
+        parameters: Parameters = "practical",
+        clip: float | None = None,
+        growth: float = 1.15,
+        first_batch: int | None = None,
+        gradient_share: float = 0.75,
+        exploration: float = 0.7,
+        ridge: float = 1.0,
+        reward_range: tuple[float, float] = (-math.inf, math.inf),
+        on_violation: Literal["raise", "clip"] = "raise",
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
+        super().__init__(
+            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
+        )
+        self.budget = checked_budget(budget)
+        T = integer("horizon", horizon, at_least=1)
+        self.theta_bound = positive("theta_bound", theta_bound)
+        self.tail = fraction("tail", tail, include_one=True)
+        self.noise_scale = positive("noise_scale", noise_scale)
+        self.parameters = checked_parameters(parameters)
+        self.growth = positive("growth", growth)
+        if growth < 1:
+            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
+        self.first_batch = (
+            min(16 * self.dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        )
+        self.gradient_share = fraction("gradient_share", gradient_share)
+        self.exploration = nonnegative("exploration", exploration)
+        self.ridge = positive("ridge", ridge)
+        if clip is not None:
+            positive("clip", clip)
+        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        self.checkpoint = None if checkpoint is None else str(checkpoint)
+
+        # scales a of w·x xᵀ and c·τ of (g/τ)·x that split the squared sensitivity, were they replaced independently
+        self._a = math.sqrt((1 - self.gradient_share) / 2)
+        unit_c = math.sqrt(self.gradient_share) / 2
+        self._ends = batch_ends(T, self.first_batch, self.growth)
+        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
+        self.ledger = Ledger(budget) if ledger is None else ledger
+        self._sums = BufferedToeplitz.calibrated(
+            budget=budget,
+            horizon=max(1, len(self._ends)),
+            shape=self.dim * (self.dim + 1) // 2 + self.dim,
+            sensitivity=pair_sensitivity(self._a, 1.0, unit_c, 1.0, budget.adjacency),
+            rng=self.rng,
+            ledger=self.ledger,
+            label=self.label,
+        )
+        if clip is not None:
+            self.clip = float(clip)
+        elif parameters == "practical":
+            self.clip = 1.5 * self.noise_scale
+        else:
+            s = self._sums.noise_std(self._sums.horizon) / unit_c
+            self.clip = self.noise_scale * (self.tail * T / (s * math.sqrt(self.dim))) ** (1.0 / (1.0 + self.tail))
+        self._c = unit_c / self.clip
+        self.batch_H = np.zeros((self.dim, self.dim))  # the open batch: not released
+        self.batch_g = np.zeros(self.dim)
+        self.released_H = np.zeros((self.dim, self.dim))
+        self.anchor = np.zeros(self.dim)  # Σ (H_j − H_{j−1})θ̂_j
+        self.theta = np.zeros(self.dim)
+        self.spread = np.zeros((self.dim, self.dim))  # θ̃ = θ̂ + spread·(standard Gaussian)
+        self.releases = 0
+
+    def _score(self, arms: Array) -> Array:
+        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
+            self._release()
+        direction = self.rng.standard_normal(self.dim)
+        if self.releases == 0:
+            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+            return np.asarray(arms @ direction)
+        return np.asarray(arms @ (self.theta + self.spread @ direction))
+
+    def _learn(self, arm: Array, reward: float) -> None:
+        residual = reward - float(arm @ self.theta)
+        if abs(residual) <= self.clip:
+            self.batch_H += arm[:, None] * arm
+        self.batch_g += min(max(residual, -self.clip), self.clip) * arm
+
+    def _release(self) -> None:
+        """Close the batch: release the running sums and refit on them. All that is public here is post-processing."""
+        D = self.dim * (self.dim + 1) // 2
+        noisy = self._sums.add(np.concatenate([self._a * svec(self.batch_H), self._c * self.batch_g]))
+        self.batch_H[:] = 0.0
+        self.batch_g[:] = 0.0
+        self.releases += 1
+        H, G = smat(noisy[:D] / self._a), noisy[D:] / self._c
+        self.anchor += (H - self.released_H) @ self.theta
+        self.released_H = H
+        noise = self._sums.noise_std(self.releases)
+        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
+        eigenvalues, U = np.linalg.eigh(H)
+        eigenvalues = np.maximum(eigenvalues + self.ridge + noise / self._a * math.sqrt(2 * self.dim), self.ridge)
+        self.theta = ball_constrained_minimizer(eigenvalues, U, self.anchor + G, self.theta_bound)
+        # β(ν²H̃⁻¹ + σ²H̃⁻²)^{1/2}: the errors by the rewards' noise and by the gradients'
+        deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise / self._c) ** 2) / eigenvalues
+        self.spread = (U * (self.exploration * deviations)) @ U.T
+        keep_release(self)
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"sums": self._sums.state()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        self._sums = BufferedToeplitz.restore(state["sums"], rng=self.rng)
+
+    def _attach(self, ledger: Ledger) -> None:
+        super()._attach(ledger)
+        refuse_older_state(ledger, self.label, self.releases)
+        self._marks = True

@@ -1,0 +1,265 @@
+"""ShuffleOnePassGLM: a shuffle-private generalized linear bandit whose state is one noisy sum.
+
+For whoever runs a bandit on people who trust a shuffler, but not the server. The horizon is cut into batches of
+growing, public length; each round is one user of its batch. Once the reward is known the user forms one record at the
+parameter θ that was last released: with e = xᵀθ, w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), it is the
+pair (w·x xᵀ, g·x), which is randomized before it leaves. When batch k of n_k rounds ends, the shuffled sums H_k, b_k of
+its records are added to those of earlier batches, and the next batch is played with
+
+    H̃ = Σ_k ω_k H_k repaired to be positive definite,   θ = argmin over ‖θ‖ ≤ S of ½θᵀH̃θ − θᵀΣ_k ω_k b_k,
+    Σ = v·H̃⁻¹ + Σ_k ω_k²σ_k²·H̃⁻²,   argmax xᵀ(θ + ½β·ξ) + β‖x‖_Σ,   ξ ~ N(0, Σ) in every round afresh.
+
+σ_k is the standard deviation of the noise in b_k, v = (r_max − r_min)²/4 bounds the variance of a reward, and
+ω_k = 1/(1 + n_0/n_k), where n_0 is the length at which the noise in b_k is as large as what rewards add to it: the
+weights of least variance. All of them are public. Σ counts the noise besides chance, so that optimism covers both. The
+perturbation ξ is what makes long batches work where the same arms come in every round: without it, a whole batch
+plays a single arm.
+
+Guarantee
+---------
+* Unit: one round, that is its arm set and its reward: one user. Neighbours: two runs in which one round differs
+  ("replace"), or counts for nothing ("zero_out").
+* Every user is in exactly one batch, which is fixed by the number of *decisions* alone, and sends exactly one record:
+  the null record if its reward does not come before the batch ends. Later rewards are accepted and count for nothing.
+* With the pair scaled to (a·svec(w·x xᵀ), c·g·x), 0 ≤ w ≤ W, |g| ≤ B and ‖x‖ ≤ 1 (checked or clipped, always), two
+  records of a user differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, and so do a record and the null
+  record. A batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
+  data: the batches compose in parallel, adaptively. The run costs what its dearest batch costs; this is recorded when
+  the policy is made.
+* Shuffle privacy protects every user against the server; the rounds that others play are post-processing of what the
+  shuffler lets out (the billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``), because it would release
+  a batch again with fresh noise. This needs a ledger that survives, too. A saved state holds, of the open batch,
+  randomized counts only, and the arms of decisions that wait for their reward.
+
+Cost per round: O(Kd²) to select, O(d²) to update, with a fixed number of random bits for each of d(d + 3)/2
+coordinates; O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
+
+This policy belongs to this package. Its ingredients: :class:`~dpbandits.policies.OnePassPrivateGLM` for the records;
+Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) for batches of users.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from accounting import Budget, Ledger
+from accounting._checks import fraction, integer, nonnegative, positive
+from dpbandits.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.links import Link, get_link
+from dpbandits.policies._private import bounded_rewards, checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._shuffled import ShuffledBatches, without_arms
+from dpbandits.policy import Array, Policy
+from dpkit import randomness
+from dpkit.geometry import pair_sensitivity, smat, svec
+
+__all__ = ["ShuffleOnePassGLM"]
+
+
+class ShuffleOnePassGLM(Policy):
+    """Optimism over noise-weighted sums of one-pass statistics, each shuffled batch summed once.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    link : str or Link
+        μ in E[r | x] = μ(xᵀθ).
+    budget : Budget
+        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S ≥ ‖θ‖.
+    growth : float
+        Length of a batch over the length of the one before, at least 1.
+    first_batch : int, optional
+        Rounds before the first release, which play the best arm in a random direction. By default 8d, at most T/20.
+    gradient_share : float
+        Share, in (0, 1), of the squared sensitivity that is given to g·x rather than to w·x xᵀ.
+    clip : float, optional
+        B. By default 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| where that is smaller.
+    exploration : float
+        β ≥ 0.
+    ridge : float
+        Added to H besides a bound on the operator norm of its noise.
+    reward_range : (float, float), optional
+        By default that of the link; it must be finite.
+    on_violation, rng
+        See :class:`dpbandits.policy.Policy`.
+    ledger : Ledger, optional
+        Charged once, here; by default a ledger of the policy's own with the same budget.
+    label : str, optional
+        Names the run in the ledger; by default a fresh one.
+    checkpoint : path, optional
+        Where the state is saved at every release, before anything that was released is used. After a crash,
+        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+    AdjacencyMismatch
+        If the budget counts rows added or removed, or a unit other than a round.
+    BudgetExceeded
+        If the ledger has not enough left.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = ShuffleOnePassGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=2000, rng=rng)
+    >>> reward = 0.0
+    >>> for _ in range(2000):
+    ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]])
+    ...     policy.update(decision, float(rng.random() < (0.2, 0.8)[decision.index]))
+    ...     reward += (0.2, 0.8)[decision.index]
+    >>> reward / 2000 > 0.7
+    True
+    >>> report = policy.privacy()
+    >>> report.trust, report.epsilon <= 1.0
+    ('shuffle', True)
+    """
+
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    _learned = ("theta", "shape", "root", "H", "b", "noise", "releases")
+
+    def __init__(
+        self,
+        dim: int,
+        link: str | Link = "logistic",
+        *,
+        budget: Budget,
+        horizon: int,
+        theta_bound: float = 3.0,
+        growth: float = 1.7,
+        first_batch: int | None = None,
+        gradient_share: float = 0.75,
+        clip: float | None = None,
+        exploration: float = 1.0,
+        ridge: float = 1.0,
+        reward_range: tuple[float, float] | None = None,
+        on_violation: Literal["raise", "clip"] = "raise",
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.link = get_link(link)
+        reward_range = self.link.reward_range if reward_range is None else reward_range
+        super().__init__(
+            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
+        )
+        self.budget = checked_budget(budget)
+        low, high = bounded_rewards(self.reward_range)
+        S = self.theta_bound = positive("theta_bound", theta_bound)
+        self.growth = positive("growth", growth)
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = (
+            min(8 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        )
+        self.gradient_share = fraction("gradient_share", gradient_share)
+        self.exploration = nonnegative("exploration", exploration)
+        self.ridge = positive("ridge", ridge)
+        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        self.checkpoint = None if checkpoint is None else str(checkpoint)
+
+        # the clipping levels W of w and B of g
+        self._W = self.link.lipschitz(S)
+        self._w_min = 0.2 * self._W
+        e = np.linspace(-S, S, 2001)
+        excess = np.clip(self.link.derivative(e), self._w_min, self._W) * e - self.link.mean(e)
+        centre = float(self.link.mean(0.0))
+        largest = max(float(np.abs(excess + r).max()) for r in (low, high))
+        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)))
+        self.clip = default if clip is None else positive("clip", clip)
+
+        # scales a, c that split the squared sensitivity, were the two parts replaced independently
+        self._a = math.sqrt(1 - self.gradient_share) / (math.sqrt(2) * self._W)
+        self._c = math.sqrt(self.gradient_share) / (2 * self.clip)
+        self._ends = list(release_ends(T, "scheduled", self.first_batch, self.growth))
+        self._sums = ShuffledBatches(
+            self._ends,
+            dim * (dim + 1) // 2 + dim,
+            self._records,
+            bound=math.hypot(self._a * self._W, self._c * self.clip),
+            distance=pair_sensitivity(self._a, self._W, self._c, self.clip, budget.adjacency),
+            budget=budget,
+            rng=self.rng,
+        )
+        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
+        self.ledger = Ledger(budget) if ledger is None else ledger
+        self.ledger.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
+        self.theta = np.zeros(dim)
+        self.shape = np.zeros((dim, dim))  # β²Σ, and a root of ¼β²Σ
+        self.root = np.zeros((dim, dim))
+        # Σ ω_k H_k and Σ ω_k b_k as released, and Σ (ω_k × the noise of the scaled records in batch k)²
+        self.H = np.zeros((dim, dim))
+        self.b = np.zeros(dim)
+        self.noise = 0.0
+        self.releases = 0
+
+    def _score(self, arms: Array) -> Array:
+        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
+            self._release()
+        xi = self.rng.standard_normal(self.dim)
+        if self.releases == 0:
+            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+            return np.asarray(arms @ xi)
+        return arms @ (self.theta + self.root @ xi) + norms(arms, self.shape)
+
+    def _learn(self, arm: Array, reward: float) -> None:
+        if math.isnan(arm[0]):  # its batch is closed
+            return
+        e = float(arm @ self.theta)
+        w = min(max(float(self.link.derivative(e)), self._w_min), self._W)
+        g = min(max(w * e + reward - float(self.link.mean(e)), -self.clip), self.clip)
+        self._sums.add(np.concatenate([arm, (w, g)]))
+
+    def _records(self, rows: Array) -> Array:
+        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
+        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
+        return np.concatenate([svec((self._a * w * X)[:, :, None] * X[:, None, :]), self._c * g * X], axis=1)
+
+    def _release(self) -> None:
+        """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
+        batch = self.releases
+        noisy = self._sums.release()
+        self._open = without_arms(self._open)
+        self.releases += 1
+        D = self.dim * (self.dim + 1) // 2
+        std, users = self._sums.noise_std(batch), self._sums.protocols[batch].users
+        v = 0.25 * (self.reward_range[1] - self.reward_range[0]) ** 2
+        # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
+        # rewards of half the variance v
+        n_0 = (std / self._c) ** 2 * 2.0 * self.dim / v
+        weight = 1.0 / (1.0 + n_0 / users)
+        self.H += weight * smat(noisy[:D] / self._a)
+        self.b += weight * noisy[D:] / self._c
+        self.noise += (weight * std) ** 2
+        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
+        ridge = self.ridge + math.sqrt(2 * self.dim * self.noise) / self._a
+        eigenvalues, U = np.linalg.eigh(self.H)
+        eigenvalues = np.maximum(eigenvalues + ridge, self.ridge)
+        self.theta = ball_constrained_minimizer(eigenvalues, U, self.b, self.theta_bound)
+        axes = self.exploration**2 * (v / eigenvalues + self.noise / (self._c * eigenvalues) ** 2)
+        self.shape, self.root = (U * axes) @ U.T, U * (0.5 * np.sqrt(axes))
+        keep_release(self)
+
+    def _state(self) -> dict[str, Any]:
+        return super()._state() | {"sums": self._sums.state()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        self._sums.restore(state["sums"])
+
+    def _attach(self, ledger: Ledger) -> None:
+        super()._attach(ledger)
+        refuse_older_state(ledger, self.label, self.releases)
+        self._marks = True

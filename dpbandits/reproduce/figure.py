@@ -1,0 +1,288 @@
+"""What a reproduced figure is: panels of policies on one environment each; and how it is run.
+
+>>> from dpbandits.environments import GLM
+>>> panel = Panel("S = 3", GLM(2), rounds=200, lines=(Line("GLB-OMD", "GLBOMD", {"theta_bound": 3.0}),))
+>>> figure = Figure("an example", (panel,), note="", quick=Quick(rounds=100, seeds=1), seeds=2)
+>>> [row.seeds for row in rows(figure, play(figure, progress=False))]
+[2]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from accounting._checks import integer
+from dpbandits import policies
+from dpbandits.environments.base import Environment
+from dpbandits.links import Link
+from dpbandits.policy import Policy
+from dpbandits.results import Results, Run
+from dpbandits.simulate import simulate
+
+__all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "play", "rows", "shortened"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What others found for a line: cumulative regret and seconds of one run; None is not stated."""
+
+    regret: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One policy of a panel.
+
+    Attributes
+    ----------
+    name : str
+        Shown; different within a panel.
+    policy : str
+        A class in :mod:`dpbandits.policies`.
+    arguments : mapping
+        Its arguments besides its dimensions, ``horizon`` and ``rng``.
+    published : Found
+        Printed in the paper.
+    public_code : Found
+        Measured with the code that the policy's authors published, on this workload.
+    seeds : int, optional
+        A slow policy runs on at most so many seeds.
+    drawn : bool
+        Whether it is in the picture too.
+    """
+
+    name: str
+    policy: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    published: Found = Found()
+    public_code: Found = Found()
+    seeds: int | None = None
+    drawn: bool = True
+
+    @property
+    def parameters(self) -> str:
+        """The parameter set, and every constant that is not its default."""
+        known = signature(getattr(policies, self.policy)).parameters
+        told = {**self.arguments}
+        words = []
+        if "parameters" in known:
+            words.append(told.pop("parameters", known["parameters"].default))
+        if isinstance(self.arguments.get("link"), Link):
+            words.append(f"link = {self.arguments['link'].name}")
+        # the task, not the tuning
+        for name in ("link", "theta_bound", "budget", "reward_range", "on_violation"):
+            told.pop(name, None)
+        words += [
+            f"{name} = {value if isinstance(value, str) else format(value, '.4g')}" for name, value in told.items()
+        ]
+        return ", ".join(words) or "defaults"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Some policies on one environment."""
+
+    title: str
+    environment: Environment
+    rounds: int
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Quick:
+    """The short form: so many rounds and seeds, without some of the lines."""
+
+    rounds: int
+    seeds: int = 2
+    without: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A published figure or table.
+
+    Attributes
+    ----------
+    title : str
+        What it is, and where it was published.
+    panels : tuple of Panel
+        Its parts.
+    note : str
+        What a reader must know: where the published values come from, and what is different here.
+    quick : Quick
+        The short form.
+    seeds : int
+        Runs per line, as published.
+    axis : {"time", "epsilon"}
+        What regret is drawn against.
+    seconds : bool
+        Whether the picture shows the time of a run, too.
+    """
+
+    title: str
+    panels: tuple[Panel, ...]
+    note: str
+    quick: Quick
+    seeds: int = 10
+    axis: Literal["time", "epsilon"] = "time"
+    seconds: bool = True
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    panel: str
+    policy: str
+    parameters: str
+    privacy: str
+    epsilon: float
+    delta: float
+    simulation: bool
+    rounds: int
+    seeds: int
+    regret: float
+    regret_se: float
+    seconds: float
+    published: Found
+    public_code: Found
+
+
+@dataclass(frozen=True)
+class _Factory:
+    """Makes the policy of a line; picklable, for worker processes."""
+
+    line: Line
+    sizes: tuple[int, ...]
+    horizon: int
+
+    def __call__(self, rng: np.random.Generator) -> Policy:
+        kind = getattr(policies, self.line.policy)
+        policy: Policy = kind(*self.sizes, **self.line.arguments, horizon=self.horizon, rng=rng)
+        return policy
+
+
+def _sizes(line: Line, environment: Any) -> tuple[int, ...]:
+    """d, or where the policy takes contexts their dimension and the number of arms."""
+    if getattr(policies, line.policy).takes == "context":
+        return environment.context_dim, environment.n_arms
+    return (environment.dim,)
+
+
+def shortened(figure: Figure, *, quick: bool = False, rounds: int | None = None, seeds: int | None = None) -> Figure:
+    """The same figure in its quick form, or with other rounds (at most its own) and seeds."""
+    if quick:
+        panels = [
+            replace(
+                panel,
+                rounds=min(panel.rounds, figure.quick.rounds),
+                lines=tuple(line for line in panel.lines if line.name not in figure.quick.without),
+            )
+            for panel in figure.panels
+        ]
+        figure = replace(figure, panels=tuple(panels), seeds=figure.quick.seeds)
+    if rounds is not None:
+        rounds = integer("rounds", rounds, at_least=1)
+        figure = replace(figure, panels=tuple(replace(p, rounds=min(p.rounds, rounds)) for p in figure.panels))
+    if seeds is not None:
+        figure = replace(figure, seeds=integer("seeds", seeds, at_least=1))
+    return figure
+
+
+def play(figure: Figure, *, jobs: int = 1, keep: Path | None = None, progress: bool = True) -> list[Results]:
+    """Run a figure, panel by panel.
+
+    Parameters
+    ----------
+    figure : Figure
+    jobs : int
+        Number of processes.
+    keep : Path, optional
+        Every run is kept as it ends, and not played again, in ``KEEP-N-Trounds.jsonl`` for panel N; each of these is
+        a file for :meth:`dpbandits.Results.load`.
+    progress : bool
+        Show a progress bar per panel on a terminal.
+
+    Returns
+    -------
+    list of Results
+        One per panel; after Ctrl-C those that were begun, of which the last is incomplete.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If it comes before the first run is done.
+    """
+    played: list[Results] = []
+    for number, panel in enumerate(figure.panels, start=1):
+        resume = None if keep is None else keep.with_name(f"{keep.name}-{number}-T{panel.rounds}.jsonl")
+        try:
+            played.append(_play(panel, figure.seeds, jobs, resume, progress))
+        except KeyboardInterrupt:
+            if not played:
+                raise
+            break
+        if not played[-1].complete:
+            break
+    return played
+
+
+def _play(panel: Panel, seeds: int, jobs: int, resume: Path | None, progress: bool) -> Results:
+    """One panel; lines with equally many seeds side by side."""
+    limits = {line.name: min(seeds, line.seeds or seeds) for line in panel.lines}
+    planned, runs = sum(limits.values()), list[Run]()
+    quickest_first = sorted(panel.lines, key=lambda line: -limits[line.name])
+    for count, group in groupby(quickest_first, lambda line: limits[line.name]):
+        policies = {line.name: _Factory(line, _sizes(line, panel.environment), panel.rounds) for line in group}
+        known = {"rounds": panel.rounds, "seeds": count, "jobs": jobs, "resume": resume, "progress": progress}
+        try:
+            found = simulate(policies, panel.environment, **known)  # type: ignore[arg-type]
+        except KeyboardInterrupt:
+            if not runs:
+                raise
+            break
+        runs += found.runs
+        if not found.complete:
+            break
+    order = [line.name for line in panel.lines]
+    runs.sort(key=lambda run: (order.index(run.policy), run.seed))
+    return Results(panel.environment.name, tuple(runs), planned)
+
+
+def rows(figure: Figure, played: Sequence[Results]) -> list[Row]:
+    """The table: one row per panel and line that has been played."""
+    found = []
+    for panel, results in zip(figure.panels, played, strict=False):
+        lines = {line.name: line for line in panel.lines}
+        for row in results.table():
+            line = lines[row["policy"]]
+            private = math.isfinite(row["epsilon"])
+            found.append(
+                Row(
+                    panel=panel.title,
+                    policy=line.name,
+                    parameters=line.parameters,
+                    privacy=row["trust"] if private else "not private",
+                    epsilon=row["epsilon"],
+                    delta=row["delta"],
+                    # without noise there is nothing that a seed could give away
+                    simulation=private and row["simulation"],
+                    rounds=row["rounds"],
+                    seeds=row["seeds"],
+                    regret=row["regret"],
+                    regret_se=row["regret_se"],
+                    seconds=row["seconds_per_round"] * row["rounds"],
+                    published=line.published,
+                    public_code=line.public_code,
+                )
+            )
+    return found

@@ -1,0 +1,291 @@
+"""Rounds without a known end: epochs, their disjoint scopes, late rewards, states, and what not knowing costs."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from regret import ball, regret_of
+
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger
+from dpbandits import Policy
+from dpbandits.links import get_link
+from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB
+
+BUDGET = Budget(1.0, 1e-5)
+
+
+def doubling(algorithm="OnePassPrivateGLM", dim=3, **parameters) -> Doubling:
+    defaults = {"budget": BUDGET, "first_epoch": 20, "rng": np.random.default_rng(0)}
+    return Doubling(dim, algorithm, **(defaults | parameters))
+
+
+def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
+    chosen = []
+    for _ in range(rounds):
+        decision = policy.select(ball(rng, 5, 3))
+        policy.update(decision, float(rng.random() < 0.5))
+        chosen.append(decision.index)
+    return chosen
+
+
+def fingerprint(policy: Doubling) -> str:
+    learned = re.sub(r"'nonce': '\w+'", "", repr(policy._state()))
+    return repr((learned, policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+
+
+# ---------------------------------------------------------------------------------------------- epochs and cost
+
+
+def test_epochs_double_whatever_rewards_come():
+    policy, starts = doubling(), []
+    for t in range(20 * 7 + 5):
+        policy.select(np.eye(3))
+        if policy.epoch == len(starts):
+            starts.append(t)
+    assert starts == [0, 20, 60, 140]
+    assert policy.policy.horizon == 160
+
+
+@pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB", "JointDPGLM", "DPLinUCB"])
+def test_the_cost_stays_the_budget_however_long_it_goes_on(algorithm):
+    more = {"reward_range": (0.0, 1.0)} if algorithm in ("PrivateHvtUCB", "DPLinUCB") else {}
+    ledger = Ledger(BUDGET)
+    policy = doubling(algorithm, first_epoch=4, ledger=ledger, **more)
+    for _ in range(4):
+        play(policy, np.random.default_rng(1), 30)
+        report = policy.privacy()
+        assert 0.9 * BUDGET.epsilon < report.epsilon <= BUDGET.epsilon
+        assert report.trust == "joint"
+    assert policy.epoch == 4
+    scopes = [row.scope for row in ledger.rows() if row.scope is not None]
+    assert scopes == [f"{policy.label}: epoch {k}" for k in range(5)]
+
+
+def test_every_epoch_is_charged_before_its_first_round():
+    ledger = Ledger(BUDGET)
+    policy = doubling(ledger=ledger, first_epoch=10)
+    play(policy, np.random.default_rng(1), 10)
+    scope = f"{policy.label}: epoch 1"
+    ledger.spend(Gaussian(1e3), scope=scope)  # somebody else was there
+    before = fingerprint(policy)
+    with pytest.raises(BudgetExceeded):
+        policy.select(np.eye(3))
+    assert fingerprint(policy) == before
+    assert policy.epoch == 0
+
+
+def test_bad_arms_at_the_end_of_an_epoch_open_no_new_one():
+    ledger = Ledger(BUDGET)
+    policy = doubling(ledger=ledger, first_epoch=10)
+    play(policy, np.random.default_rng(1), 10)
+    rows = len(ledger.rows())
+    with pytest.raises(ValueError, match="arms must have norm at most 1"):
+        policy.select(2 * np.eye(3))
+    assert (policy.epoch, len(ledger.rows())) == (0, rows)
+
+
+# ------------------------------------------------------------------------------------------------ late rewards
+
+
+@settings(deadline=None, max_examples=20)
+@given(reward=st.sampled_from([0.0, 1.0]), when=st.integers(21, 70))
+def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
+    policies = [doubling(), doubling()]
+    for policy in policies:
+        rng = np.random.default_rng(1)
+        play(policy, rng, 10)
+        policy.select(np.eye(3))
+        play(policy, rng, when - 11)
+    told, other = policies
+    told.update(10, reward)
+    assert (told.open_decisions, other.open_decisions) == ([], [10])
+    other.forget(10)
+    assert fingerprint(told) == fingerprint(other)
+    with pytest.raises(ValueError, match="got decision id 10"):
+        told.update(10, reward)
+    assert play(told, np.random.default_rng(2), 80) == play(other, np.random.default_rng(2), 80)
+
+
+def test_a_bad_reward_of_an_earlier_epoch_is_refused():
+    policy = doubling()
+    policy.select(np.eye(3))
+    play(policy, np.random.default_rng(1), 30)
+    with pytest.raises(ValueError, match=r"reward must be a finite number in \[0, 1\], got reward=7"):
+        policy.update(0, 7)
+    assert policy.open_decisions == [0]
+
+
+def test_a_forgotten_decision_is_forgotten_by_the_epochs_policy_too():
+    policy = doubling()
+    decision = policy.select(np.eye(3))
+    policy.forget(decision)
+    policy.forget(99)
+    assert policy.open_decisions == policy.policy.open_decisions == []
+
+
+# ------------------------------------------------------------------------------------------- what is carried over
+
+
+@pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB"])
+def test_the_last_epochs_policy_chooses_until_the_new_one_has_seen_as_many_rounds(algorithm):
+    more = {"reward_range": (0.0, 1.0)} if algorithm == "PrivateHvtUCB" else {}
+    policy, rng = doubling(algorithm, **more), np.random.default_rng(1)
+    play(policy, rng, 20)
+    released = policy.policy.theta.copy()
+    assert policy.policy.releases
+    last = policy.policy
+    for t in range(20, 60):
+        arms = ball(rng, 5, 3)
+        decision = policy.select(arms)
+        if t == 20:
+            assert np.array_equal(policy.policy.theta, released)
+            assert policy.previous is last
+        assert (policy.previous is None) == (t >= 40)
+        assert decision.scores.shape == (5,)
+        assert np.array_equal(decision.arm, arms[decision.index])
+        policy.update(decision, 1.0)
+    assert policy.policy.decisions == 40
+
+
+def test_what_is_carried_over_is_a_function_of_releases():
+    """Two runs whose only difference is in what was never released continue alike."""
+    policies = [doubling(), doubling()]
+    for policy, reward in zip(policies, (0.0, 1.0), strict=True):
+        play(policy, np.random.default_rng(1), 19)
+        policy.update(policy.select(np.eye(3)), reward)  # the last round of the epoch: no release follows it
+    assert [policy.policy.batch_b.tolist() for policy in policies] != [policies[0].policy.batch_b.tolist()] * 2
+    a, b = (play(policy, np.random.default_rng(2), 300) for policy in policies)
+    assert a == b
+    assert np.array_equal(policies[0].policy.theta, policies[1].policy.theta)
+
+
+@pytest.mark.parametrize("kind", [JointDPGLM, DPHDB])
+def test_other_policies_start_afresh(kind):
+    context = kind is DPHDB
+    policy = doubling(kind, first_epoch=10, parameters={"n_arms": 2} if context else {})
+    assert policy.takes == ("context" if context else "arms")
+    for _ in range(25):
+        policy.update(policy.select(np.full(3, 0.5) if context else np.eye(3)), 1.0)
+    assert policy.previous is None
+    assert (policy.epoch, policy.policy.decisions) == (1, 15)
+
+
+# ------------------------------------------------------------------------------------------------------- states
+
+
+@pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB", "JointDPGLM"])
+@pytest.mark.parametrize("rounds", [7, 20, 30, 50, 95])
+def test_a_simulation_continues_bit_for_bit(algorithm, rounds, tmp_path):
+    policy = doubling(algorithm, reward_range=(0.0, 1.0))
+    play(policy, np.random.default_rng(1), rounds - 1)
+    late = policy.select(np.eye(3))
+    policy.save(tmp_path / "p")
+    twin = Policy.load(tmp_path / "p")
+    assert isinstance(twin, Doubling)
+    assert fingerprint(twin) == fingerprint(policy)
+    assert twin.privacy() == policy.privacy()
+    for each in (policy, twin):
+        each.update(late.id, 1.0)
+    assert play(policy, np.random.default_rng(2), 100) == play(twin, np.random.default_rng(2), 100)
+    assert fingerprint(twin) == fingerprint(policy)
+
+
+def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_path):
+    path = tmp_path / "ledger"
+    with Ledger.open(path, BUDGET) as ledger:
+        policy = doubling(ledger=ledger, rng=None, checkpoint=str(tmp_path / "newest"))
+        play(policy, np.random.default_rng(1), 5)
+        policy.save(tmp_path / "older")
+        play(policy, np.random.default_rng(2), 60)  # into the third epoch
+    with Ledger.open(path) as ledger:
+        with pytest.raises(ValueError, match="path must hold the newest state"):
+            Policy.load(tmp_path / "older", ledger=ledger)
+        restored = Policy.load(tmp_path / "newest", ledger=ledger)
+        assert isinstance(restored, Doubling)
+        assert restored.epoch == 2
+        assert np.array_equal(restored.policy.theta, policy.policy.theta)
+        play(restored, np.random.default_rng(3), 200)
+        assert restored.epoch == 3
+        assert ledger.epsilon() <= BUDGET.epsilon
+
+
+def test_a_named_link_is_kept_whichever_way_it_was_given(tmp_path):
+    policy = doubling(parameters={"link": get_link("probit"), "theta_bound": 2.0})
+    policy.save(tmp_path / "p")
+    twin = Doubling.load(tmp_path / "p")
+    assert isinstance(twin, Doubling)
+    assert isinstance(twin.policy, OnePassPrivateGLM)
+    assert (twin.policy.link.name, twin.policy.theta_bound) == ("probit", 2.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"algorithm": "GLBOMD"}, "algorithm must be a private policy of dpbandits.policies, got algorithm='GLBOMD'"),
+        ({"algorithm": "Doubling"}, "algorithm must be a private policy"),
+        ({"algorithm": "annotations"}, "algorithm must be a private policy"),
+        ({"algorithm": dict}, "algorithm must be a private policy of dpbandits.policies, got algorithm='dict'"),
+        ({"parameters": {"horizon": 5}}, r"parameters must not hold what Doubling itself is given.*\['horizon'\]"),
+        ({"parameters": {"growth": 0.5}}, "growth must be at least 1, got growth=0.5"),
+        ({"first_epoch": 0}, "first_epoch must be at least 1, got first_epoch=0"),
+        ({"dim": 0}, "dim must be at least 1, got dim=0"),
+        ({"budget": Budget(1.0, 0.0)}, "delta must be positive"),
+    ],
+)
+def test_bad_parameters_spend_nothing(parameters, message):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(ValueError, match=message):
+        doubling(ledger=ledger, **parameters)
+    assert ledger.rows() == []
+
+
+# ------------------------------------------------------------------------------------------------------- regret
+
+
+def probit_regret(make, T: int, seeds: int) -> float:
+    return regret_of(make, "probit", 3, 20, 2.0, T, seeds)
+
+
+def of_known_horizon(epsilon: float, T: int):
+    budget = Budget(epsilon, 0.02)
+    return lambda rng: OnePassPrivateGLM(3, "probit", budget=budget, horizon=T, theta_bound=2.0, rng=rng)
+
+
+def of_unknown_horizon(epsilon: float):
+    more = {"link": "probit", "theta_bound": 2.0}
+    return lambda rng: Doubling(3, budget=Budget(epsilon, 0.02), first_epoch=500, parameters=more, rng=rng)
+
+
+def test_not_knowing_the_horizon_costs_a_small_factor():
+    """ε = 4, T = 3000. Playing at random loses about 1300."""
+    assert probit_regret(of_unknown_horizon(4.0), 3000, 2) <= 2.5 * probit_regret(of_known_horizon(4.0, 3000), 3000, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("T", [2000, 5000])
+def test_not_knowing_the_horizon_costs_a_small_factor_in_full(epsilon, T):
+    unknown, known = (
+        probit_regret(make, T, 10) for make in (of_unknown_horizon(epsilon), of_known_horizon(epsilon, T))
+    )
+    assert unknown <= 1.6 * known
+
+
+@pytest.mark.slow
+def test_heavy_tails_without_a_horizon():
+    total = []
+    for seed in range(5):
+        rng = np.random.default_rng([seed, 7])
+        policy = Doubling(2, PrivateHvtUCB, budget=Budget(4.0, 1e-5), rng=np.random.default_rng(seed))
+        theta, lost = np.array([0.6, 0.8]), 0.0
+        for _ in range(10_000):
+            arms = ball(rng, 20, 2)
+            decision = policy.select(arms)
+            policy.update(decision, float(decision.arm @ theta + rng.standard_t(2.1)))
+            lost += float((arms @ theta).max() - decision.arm @ theta)
+        total.append(lost)
+    assert np.mean(total) <= 500

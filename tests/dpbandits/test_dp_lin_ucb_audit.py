@@ -1,0 +1,137 @@
+"""End to end: runs of private linear UCB that differ in one round, through everything that was released.
+
+The score is the exact log-likelihood ratio: the released sums are A·C⁻¹(C·x + σζ), and C·A⁻¹ turns them back into
+independent Gaussians around two known means.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from factors import toeplitz_factor
+
+from accounting import Budget, audit
+from dpbandits.policies import DPLinUCB
+from dpkit.continual import BufferedToeplitz
+from dpkit.geometry import svec
+
+BUDGET = Budget(8.0, 1e-2)
+TRIALS = 800
+ROUNDS = 4
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+# arm and reward of the round in which the runs differ
+PAIRS = {
+    "opposite arms": (((1.0, 0.0), 1.0), ((-1.0, 0.0), 1.0)),
+    "another arm is chosen": (((1.0, 0.0), 1.0), ((-0.6, 0.8), 1.0)),
+}
+
+
+class Observed:
+    def __init__(self, monkeypatch, noise: float = 1.0):
+        self.sums: list[np.ndarray] = []
+        add = BufferedToeplitz.add
+
+        def spying_add(stream, x):
+            self.sums.append(add(stream, x))
+            return self.sums[-1]
+
+        monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
+        self.policy = DPLinUCB(
+            2,
+            budget=BUDGET,
+            horizon=ROUNDS,
+            first_batch=1,
+            growth=1.0,
+            reward_range=(0.0, 1.0),
+            rng=np.random.default_rng(20),
+        )
+        self.multiplier = noise * self.policy._sums.noise_multiplier
+
+    def runs(self, first, trials: int) -> np.ndarray:
+        """The released sums of runs whose first round shows one arm; the others never get a reward."""
+        policy, mechanism = self.policy, self.policy._sums
+        self.sums.clear()
+        for _ in range(trials):
+            policy._sums = BufferedToeplitz(
+                horizon=mechanism.horizon,
+                shape=mechanism.shape,
+                sensitivity=mechanism.sensitivity,
+                noise_multiplier=self.multiplier,
+                rng=policy.rng,
+            )
+            policy.releases = policy.decisions = 0
+            policy._open.clear()
+            policy.batch_V[:] = 0.0
+            policy.batch_u[:] = 0.0
+            policy.update(policy.select([first[0]]), first[1])
+            for _ in range(ROUNDS - 1):
+                policy.select([[0.0, 1.0]])
+        return np.array(self.sums).reshape(trials, -1)
+
+    def score(self, one, two):
+        """The log-likelihood ratio, up to a constant and a positive factor."""
+        policy, m = self.policy, ROUNDS - 1
+        records = [
+            np.concatenate([policy._a * svec(np.outer(x, x)), policy._c * r * np.array(x)]) for x, r in (one, two)
+        ]
+        C = toeplitz_factor(policy._sums.coefficients)
+        decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
+        direction = C[:, 0][:, None] * (records[0] - records[1])
+        return lambda outputs: np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), m, -1), direction)
+
+
+def audited(seen: Observed, pair: str, trials: int = TRIALS) -> audit.LowerBound:
+    one, two = PAIRS[pair]
+    return audit.lower_bound(
+        seen.runs,
+        one,
+        two,
+        trials=trials,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=seen.score(one, two),
+        batched=True,
+        gaussian=True,
+    )
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair):
+    bound = audited(Observed(monkeypatch), pair)
+    bound.check(BUDGET.epsilon)
+    assert bound.epsilon >= 0.4 * BUDGET.epsilon  # and the audit is not blind
+
+
+def test_half_the_noise_is_caught(monkeypatch):
+    bound = audited(Observed(monkeypatch, noise=0.5), "opposite arms")
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(BUDGET.epsilon)
+
+
+def test_later_choices_show_no_more_than_the_budget(monkeypatch):
+    """Black box: what the next rounds choose, among arms in many directions, seen by a trained classifier."""
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+    rng = np.random.default_rng(3)
+
+    def choices(first, trials: int) -> np.ndarray:
+        chosen = np.zeros((trials, 3, 12))
+        for i in range(trials):
+            policy = DPLinUCB(
+                2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, reward_range=(0.0, 1.0), rng=rng
+            )
+            policy.update(policy.select([first[0]]), first[1])
+            for t in range(3):
+                chosen[i, t, policy.select(fan).index] = 1.0
+        return chosen.reshape(trials, -1)
+
+    one, two = PAIRS["opposite arms"]
+    bound = audit.lower_bound(choices, one, two, trials=400, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True)
+    bound.check(BUDGET.epsilon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+def test_many_runs_show_no_more_than_the_budget(monkeypatch, pair):
+    audited(Observed(monkeypatch), pair, trials=10_000).check(BUDGET.epsilon)

@@ -1,0 +1,151 @@
+"""DP-HDB audited end to end: two runs that differ in one round, through every corner that was named.
+
+The score is the exact log-likelihood ratio. With d = 1 the ball has two corners, and rewards so large that every
+gradient is clipped make the scores known: a row (x, r), r > 0, moves its arm's sum by −C·x, whatever the parameter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from accounting import Budget, audit
+from dpbandits.policies import DPHDB, dphdb
+
+BUDGET = Budget(1.0, 0.1)
+ROUNDS, STEPS, CLIP = 5, 2, 0.1
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+
+
+def made() -> DPHDB:
+    return DPHDB(
+        1, 2, "linear", budget=BUDGET, horizon=ROUNDS, forced=1, growth=1.0, steps=STEPS, clip=CLIP,
+        rng=np.random.default_rng(20),
+    )  # fmt: skip
+
+
+def start_again(policy: DPHDB) -> None:
+    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
+    policy.decisions = policy.releases = policy.steps_taken = 0
+    policy._open.clear()
+    for array in (policy.theta, policy.before, policy.forced_theta, policy.sums):
+        array[:] = 0.0
+    for rows in policy.rows:
+        rows.restore(rows.filled[:0])
+
+
+def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
+    """``runs(context, trials)``: arm of the changed round, then all corners in order, of ``trials`` runs.
+
+    Round ``changed`` has that context and the reward 10, the others the context 1 and no reward. ``distort`` multiplies
+    every ε_i: more than one is an under-noised mechanism.
+    """
+    policy, corners = made(), []
+    original = dphdb.report_noisy_max
+
+    def noisy(scores, sensitivity, epsilon, noise, **parameters):
+        corners.append(original(scores, sensitivity, distort * epsilon, noise, **parameters))
+        return corners[-1]
+
+    monkeypatch.setattr(dphdb, "report_noisy_max", noisy)
+
+    def runs(context: float, trials: int) -> np.ndarray:
+        found = []
+        for _ in range(trials):
+            start_again(policy)
+            corners.clear()
+            for t in range(ROUNDS):
+                decision = policy.select([context if t == changed else 1.0])
+                if t == changed:
+                    policy.update(decision, 10.0)
+            found.append(list(corners))
+        return np.array(found, dtype=np.float64)
+
+    return policy, runs
+
+
+def exact_score(policy: DPHDB, changed: int):
+    """ln p(corners | context 1) − ln p(corners | context −1)."""
+    releases = len(policy._ends)
+    epsilon = np.array([policy.epsilon(i) for i in range(1, releases * STEPS + 1)])
+
+    def score(outputs: np.ndarray) -> np.ndarray:
+        named = 1.0 - 2.0 * outputs.reshape(len(outputs), releases * STEPS, 2)  # +1 for the corner +S, −1 for −S
+        # θ of both arms at the changed round, which decides its arm; a tie goes to arm 0
+        seen = int(np.searchsorted(list(policy._ends), changed, side="right"))
+        theta = np.zeros((len(outputs), 2))
+        for i in range(seen * STEPS):
+            theta += 2.0 / (i + 3) * (named[:, i] - theta)
+        # the sum of the arm is −C·x in later steps, so ⟨sum, ±S⟩ in units of 2Δ/ε_i, Δ = 2CS, is ∓ε_i·x/4
+        total = np.zeros(len(outputs))
+        for x, sign in ((1.0, 1.0), (-1.0, -1.0)):
+            arm = np.full(len(outputs), changed) if changed < 2 else (theta * x).argmax(axis=1)
+            own = named[np.arange(len(outputs)), seen * STEPS :, arm]
+            half = epsilon[seen * STEPS :] * x / 4
+            total += sign * (own * half - np.log(2 * np.cosh(half))).sum(axis=1)
+        return total
+
+    return score
+
+
+def lower_bound(monkeypatch, trials: int, changed: int, distort: float) -> tuple[float, audit.LowerBound]:
+    policy, runs = released_corners(monkeypatch, changed=changed, distort=distort)
+    score = exact_score(policy, changed)
+    bound = audit.lower_bound(
+        runs, 1.0, -1.0, trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, score=score, batched=True
+    )
+    return float(policy.privacy().epsilon), bound
+
+
+@pytest.mark.parametrize("changed", [0, 2], ids=["one arm", "two arms"])
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, changed):
+    """In a forced round one arm's row is replaced; later the other context leads to another arm."""
+    claim, bound = lower_bound(monkeypatch, 400, changed, 1.0)
+    bound.check(claim)
+
+
+def test_a_quarter_of_the_noise_is_caught(monkeypatch):
+    claim, bound = lower_bound(monkeypatch, 800, 0, 4.0)
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(claim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changed", [0, 2], ids=["one arm", "two arms"])
+def test_one_round_shows_no_more_than_the_budget_in_full(monkeypatch, changed):
+    claim, bound = lower_bound(monkeypatch, 10_000, changed, 1.0)
+    bound.check(claim)
+
+
+def exact_delta(first: tuple[float, float], second: tuple[float, float], steps: int, epsilon: float) -> float:
+    """δ(ε) = Σ max(P − e^ε Q, 0) where two arms each name one of two corners ``steps`` times.
+
+    The arms' log-odds of the first corner are ``first`` in one run and ``second`` in the other.
+    """
+    from scipy.stats import binom
+
+    names = np.arange(steps + 1)
+    P, Q = (
+        np.multiply.outer(*(binom.pmf(names, steps, 1.0 / (1.0 + np.exp(-odds))) for odds in both))
+        for both in (first, second)
+    )
+    return float(np.maximum(P - np.exp(epsilon) * Q, 0.0).sum())
+
+
+@pytest.mark.parametrize("budget", [Budget(0.5, 1e-3), Budget(1.0, 1e-4), Budget(4.0, 1e-5)])
+def test_both_touched_arms_are_within_the_budget_and_would_not_be_if_one_were_counted(budget):
+    """All corners are named after the change, which is as much as one round can show (d = 1, clipped gradients)."""
+    steps = 400
+    policy = DPHDB(1, 2, "linear", budget=budget, horizon=3, forced=1, steps=steps, clip=CLIP)
+    e = policy.epsilon(1)
+    assert policy.epsilon(steps) == e
+    assert len(policy._ends) * policy.steps == steps
+    replaced = exact_delta((e / 2, 0.0), (-e / 2, 0.0), steps, budget.epsilon)
+    moved = exact_delta((e / 2, 0.0), (0.0, -e / 2), steps, budget.epsilon)
+    assert 0 < moved < replaced <= budget.delta
+    # Δ = CS would do for a row that comes into or leaves one arm's stream, which is what the paper counts
+    assert exact_delta((e, 0.0), (0.0, 0.0), steps, budget.epsilon) <= budget.delta
+    assert exact_delta((e, 0.0), (0.0, -e), steps, budget.epsilon) > budget.delta
+    # and with half the noise a replaced row shows more than the budget
+    assert exact_delta((e, 0.0), (-e, 0.0), steps, budget.epsilon) > budget.delta

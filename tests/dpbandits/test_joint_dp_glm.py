@@ -1,0 +1,347 @@
+"""Private optimism with two estimators: its streams, its switches, its sensitivities, its cost and its regret."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from factors import toeplitz_factor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from regret import ball, regret_of
+
+from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
+from dpbandits.links import get_link
+from dpbandits.policies import JointDPGLM, joint_dp_glm
+from dpkit.continual import BinaryTree, BufferedToeplitz
+from dpkit.geometry import svec
+
+BUDGET = Budget(4.0, 1e-3)
+LINKS = ("logistic", "probit", "linear")
+
+
+def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> JointDPGLM:
+    parameters = {"budget": BUDGET, "reward_range": (0.0, 1.0), "rng": np.random.default_rng(0)} | parameters
+    return JointDPGLM(dim, link, horizon=horizon, **parameters)
+
+
+@pytest.fixture
+def spied(monkeypatch):
+    """Every input of every continual sum, and the cost of every call of an optimizer, in order."""
+    inputs: list[np.ndarray] = []
+    costs: list = []
+    add, descend = BufferedToeplitz.add, joint_dp_glm.noisy_gradient_descent
+
+    def spying_add(self, x):
+        inputs.append(np.array(x))
+        return add(self, x)
+
+    def spying_descend(*arguments, **parameters):
+        fit = descend(*arguments, **parameters)
+        costs.append((fit.cost, parameters))
+        return fit
+
+    monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
+    monkeypatch.setattr(joint_dp_glm, "noisy_gradient_descent", spying_descend)
+    return inputs, costs
+
+
+def play(policy: JointDPGLM, rounds: int, seed: int = 1) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(rounds):
+        policy.update(policy.select(ball(rng, 5, policy.dim)), float(rng.random() < 0.6))
+
+
+# ------------------------------------------------------------------------------------------------- one round
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_every_round_follows_its_criterion_and_leaves_one_record(spied, link):
+    """Exploring rounds play the most uncertain arm; the others one that is not eliminated, by its upper bound."""
+    inputs, _ = spied
+    rng, policy = np.random.default_rng(1), policy_with(link, horizon=400, theta_bound=2.0, ridge=3.0)
+    L, sets = get_link(link), [0, 0]
+    V, H = np.zeros((3, 3)), np.zeros((3, 3))
+    for t in range(400):
+        before, arms = len(inputs), ball(rng, 6, 3)
+        decision = policy.select(arms)
+        if len(inputs) > before:  # this decision closed a batch
+            np.testing.assert_allclose(inputs[-1], np.concatenate([svec(V), svec(H) / policy._W]), atol=1e-12)
+            V, H = np.zeros((3, 3)), np.zeros((3, 3))
+        x, unknown = decision.arm, np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.V_inverse, arms))
+        explores = t < policy.first_batch or unknown.max() ** 2 >= policy._threshold
+        if explores:
+            assert decision.index == unknown.argmax()
+            V += np.outer(x, x)
+        else:
+            low = (arms @ policy.theta_o - policy.gamma * unknown).max()
+            kept = arms @ policy.theta_o + policy.gamma * unknown >= low
+            bounds = arms @ policy.theta + policy.beta * np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.H_inverse, arms))
+            assert decision.index == np.where(kept, bounds, -np.inf).argmax()
+            H += min(float(L.derivative(x @ policy.theta_o)) / math.e, policy._W) * np.outer(x, x)
+        sets[int(explores)] += 1
+        policy.update(decision, float(rng.random() < 0.5))
+    assert (policy.others.count, policy.explored.count) == tuple(sets)
+    assert min(sets) > 20
+
+
+def test_a_late_reward_enters_the_set_of_its_own_round():
+    policy = policy_with(horizon=300)
+    late = policy.select(np.eye(3))  # the first batch explores
+    play(policy, 250)
+    assert policy.others.count > 0
+    before = policy.explored.count
+    policy.update(late, 1.0)
+    assert policy.explored.count == before + 1
+
+
+# ------------------------------------------------------------------------------------------------- switches
+
+
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 2**32 - 1), moment=st.integers(0, 89))
+def test_what_a_round_shows_changes_nothing_later_unless_its_reward_comes(seed, moment):
+    """Neither a round's exploring nor its arms have any effect but through its record: bit for bit."""
+    twins = [policy_with(horizon=120, rng=np.random.default_rng(seed)) for _ in range(2)]
+    rng = np.random.default_rng(seed + 1)
+    for t in range(120):
+        arms, reward = ball(rng, 4, 3), float(rng.random() < 0.5)
+        if t == moment:  # long arms explore where short ones do not
+            twins[0].select(np.eye(3))
+            twins[1].select(0.01 * np.eye(3))
+            continue
+        decisions = [policy.select(arms) for policy in twins]
+        assert decisions[0].index == decisions[1].index
+        for policy, decision in zip(twins, decisions, strict=True):
+            policy.update(decision, reward)
+    a, b = twins
+    assert np.array_equal(a.theta_o, b.theta_o)
+    assert np.array_equal(a.theta, b.theta)
+    assert np.array_equal(a.V, b.V)
+    assert (a.calls_o, a.calls) == (b.calls_o, b.calls)
+
+
+def test_estimates_change_at_public_times_and_only_where_a_matrix_has_outgrown():
+    policy, rng = policy_with(horizon=2000), np.random.default_rng(3)
+    for t in range(2000):
+        was = (policy.releases, policy.calls_o, policy.calls, policy.theta_o.copy(), policy.theta.copy())
+        root, V_root = policy.H_root.copy(), policy.V_root.copy()
+        decision = policy.select(ball(rng, 5, 3))
+        if policy.calls > was[2]:
+            H = np.linalg.inv(policy.H_inverse)
+            assert np.linalg.eigvalsh(root.T @ H @ root)[-1] > 2
+        else:
+            assert np.array_equal(policy.theta, was[4])
+        if policy.calls_o > was[1]:
+            assert np.linalg.eigvalsh(V_root.T @ policy.V @ V_root)[-1] > 2
+        else:
+            assert np.array_equal(policy.theta_o, was[3])
+        if (policy.calls_o, policy.calls) != was[1:3]:
+            assert t in policy._ends
+        policy.update(decision, float(rng.random() < 0.5))
+    assert policy.calls_o >= 1
+    assert policy.calls >= 3
+
+
+def test_estimates_stay_in_their_sets():
+    policy = policy_with(horizon=1500, theta_bound=1.5)
+    play(policy, 1500)
+    assert np.linalg.norm(policy.theta_o) <= 1.5 * (1 + 1e-9)
+    assert np.linalg.norm(policy.theta) <= 1.5 * (1 + 1e-9)
+
+
+# ------------------------------------------------------------------------------------------------- sensitivity
+
+
+def stream(policy: JointDPGLM, inputs: list[np.ndarray], arms, inverses, arrival, theta) -> np.ndarray:
+    """The batch sums of one run, with what was released held fixed: V⁻¹ decides who explores, θ_o weighs."""
+    inputs.clear()
+    waiting: dict[int, list] = {}
+    for t in range(len(arms)):
+        policy.select([arms[t]])
+        policy.V_inverse, policy.theta_o = inverses[t], theta
+        policy._exploring.discard(t)
+        if arms[t] @ inverses[t] @ arms[t] >= policy._threshold:
+            policy._exploring.add(t)
+        if arrival[t] is not None:
+            waiting.setdefault(t + arrival[t], []).append(t)
+        for each in waiting.pop(t, []):
+            policy.update(each, 1.0)
+    return np.array(inputs)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    link=st.sampled_from(LINKS),
+    seed=st.integers(0, 2**32 - 1),
+    moves=st.booleans(),
+    adjacency=st.sampled_from(["replace", "zero_out"]),
+    delays=st.tuples(*2 * [st.sampled_from([0, 0, 3, 6, None])]),
+)
+def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed, moves, adjacency, delays):
+    """One round's arm, set and reward's arrival change; both streams together stay within the sensitivity."""
+    rng, inputs = np.random.default_rng(seed), []
+    original = BufferedToeplitz.add
+    try:
+        BufferedToeplitz.add = lambda self, x: (inputs.append(np.array(x)), np.zeros_like(x))[1]
+        d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
+        theta = rng.standard_normal(d) * rng.choice([0.0, 1.0])
+        x, y = rng.standard_normal((2, d))
+        arms = ball(rng, T, d)
+        streams = []
+        for arm, explores, delay in ((x, True, delays[0]), (y, not moves, delays[1])):
+            policy = policy_with(
+                link, dim=d, horizon=T, first_batch=2, growth=1.0, budget=Budget(4.0, 1e-3, adjacency=adjacency)
+            )
+            mine, arrival = arms.copy(), [0] * T
+            mine[changed], arrival[changed] = arm / np.linalg.norm(arm) * rng.choice([1.0, 0.7]), delay
+            if adjacency == "zero_out" and arm is y:
+                arrival[changed] = None
+            inverses = [np.eye(d) * 10.0 ** (9 if t % 3 else -9) for t in range(T)]
+            inverses[changed] = np.eye(d) * (1e9 if explores else 1e-9)
+            streams.append(stream(policy, inputs, mine, inverses, arrival, theta))
+    finally:
+        BufferedToeplitz.add = original
+    distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy._sums.sensitivity * (1 + 1e-9)
+
+
+@given(seed=st.integers(0, 2**32 - 1), link=st.sampled_from(LINKS), r=st.sampled_from([0.0, 0.3, 1.0]))
+def test_a_moved_round_moves_each_optimizer_by_half_of_what_its_noise_covers(seed, link, r):
+    rng, policy = np.random.default_rng(seed), policy_with(link, clip=0.4)
+    x, y, theta = ball(rng, 1, 3), ball(rng, 1, 3), 9 * rng.standard_normal(3)
+    gradient, other = (policy._objective.gradient_sum(theta, row, [r]) for row in (x, y))
+    assert np.linalg.norm(gradient) <= 0.4
+    assert np.linalg.norm(other) <= 0.4
+    assert np.linalg.norm(gradient - other) <= 0.8
+
+
+# ------------------------------------------------------------------------------------------------- cost
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+def test_the_streams_and_every_call_spend_what_was_recorded(spied, adjacency):
+    """All calls of either optimizer together cost no more than the optimizers' part of the recorded release."""
+    _, costs = spied
+    ledger = Ledger(Budget(4.0, 1e-3, adjacency=adjacency))
+    policy = policy_with(
+        budget=ledger.budget, ledger=ledger, horizon=4000, exploration_calls=3, policy_calls=4, stream_share=0.3
+    )
+    (row,) = ledger.rows()
+    play(policy, 3000)
+    by_call = dict.fromkeys(["ball", "both"], 0.0)
+    for cost, parameters in costs:
+        kind = "ball" if "LpBall" in repr(parameters["constraint"]) else "both"
+        by_call[kind] += gdp(cost) ** 2
+        assert cost.adjacency == adjacency
+    assert policy.calls == 4  # all of them
+    assert by_call["both"] == pytest.approx(policy._z**-2, rel=1e-6)
+    assert max(by_call.values()) <= policy._z**-2
+    assert gdp(policy._sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3)
+    assert row.release == policy._sums.cost + Gaussian(policy._z, adjacency=adjacency)
+    assert ledger.epsilon() == pytest.approx(4.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("budget", [Budget(1e-3, 1e-9), Budget(300.0, 0.1)])
+def test_extreme_budgets_are_met_call_by_call(spied, monkeypatch, budget):
+    _, costs = spied
+    monkeypatch.setattr(joint_dp_glm, "_outgrown", lambda matrix, root: True)
+    policy = policy_with(budget=budget, horizon=200)
+    play(policy, 200)
+    assert (policy.calls_o, policy.calls) == (policy.exploration_calls, min(policy.policy_calls, policy.releases))
+    in_ball = [gdp(cost) ** 2 for cost, known in costs if known["constraint"].__class__.__name__ == "LpBall"]
+    assert sum(in_ball) <= policy._z**-2
+    assert sum(in_ball) == pytest.approx(policy._z**-2, rel=1e-6)
+
+
+def test_past_its_cap_an_estimate_stays():
+    policy = policy_with(horizon=3000, exploration_calls=1, policy_calls=1)
+    seen = set()
+    rng = np.random.default_rng(1)
+    for _ in range(3000):
+        policy.update(policy.select(ball(rng, 5, 3)), 1.0)
+        seen.add((policy.theta_o.tobytes(), policy.theta.tobytes()))
+    assert (policy.calls_o, policy.calls) == (1, 1)
+    assert len(seen) <= 3
+
+
+def test_the_tree_costs_the_same_and_every_round_is_released():
+    policy = policy_with(horizon=64, sums="tree", release="every_round")
+    assert isinstance(policy._sums, BinaryTree)
+    (row,) = policy.ledger.rows()
+    assert any(isinstance(part, TreeAggregation) for part, _ in row.release.parts)
+    assert epsilon(row.release, 1e-3) == pytest.approx(4.0, rel=1e-9)
+    play(policy, 64)
+    assert policy.releases == 63
+
+
+def test_theory_follows_the_papers_constants():
+    """λ, γ√κ, β of section J.1 at d = 2, T = 1000, ζ = 0.01, S = 1, ε = 2, δ = e^−4; logistic: R = 1, κ* = 4."""
+    policy = policy_with(dim=2, horizon=1000, theta_bound=1.0, budget=Budget(2.0, math.exp(-4)), parameters="theory")
+    in_T, kappa = math.log(1e5), get_link("logistic").kappa(1.0)
+    lam = 2.5 * in_T + 100 * math.sqrt(2) * 4 * math.log(1001) * (math.sqrt(in_T) + math.sqrt(2)) / 8
+    assert policy._shift == pytest.approx(lam)
+    joint = 2**0.25 * math.sqrt(in_T) * 2 * (2 + in_T) ** 0.25
+    assert policy.beta == pytest.approx(math.sqrt(2 * in_T) + joint / math.sqrt(2))
+    gamma = math.sqrt(2 * in_T) + joint / math.sqrt(8) + 2 * math.sqrt(kappa) * in_T * 2 / 2
+    assert policy.gamma == pytest.approx(gamma * math.sqrt(kappa))
+    assert policy._threshold == pytest.approx(1 / (gamma**2 * kappa))
+    assert policy.exploration_calls == policy.policy_calls == math.ceil(2 * math.log1p(500 / lam) / math.log(11 / 8))
+    play_once = policy.select(np.eye(2))
+    policy.update(play_once, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"sums": "pile"}, "sums must be 'buffered' or 'tree', got sums='pile'"),
+        ({"release": "never"}, "release must be 'scheduled' or 'every_round', got release='never'"),
+        ({"growth": 0.5}, "growth must be at least 1, got growth=0.5"),
+        ({"stream_share": 0.0}, r"stream_share must lie in \(0, 1\), got stream_share=0.0"),
+        ({"exploration_calls": 0}, "exploration_calls must be at least 1, got exploration_calls=0"),
+        ({"policy_calls": 0}, "policy_calls must be at least 1, got policy_calls=0"),
+        ({"clip": -1.0}, "clip must be positive"),
+        ({"ridge": 0.0}, "ridge must be positive"),
+        ({"parameters": "best"}, "parameters must be 'practical' or 'theory', got parameters='best'"),
+        ({"link": "poisson", "reward_range": None}, "reward_range must be finite for a private policy"),
+    ],
+)
+def test_bad_parameters_spend_nothing(parameters, message):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(ValueError, match=message):
+        policy_with(**({"ledger": ledger} | parameters))
+    assert ledger.rows() == []
+
+
+# ------------------------------------------------------------------------------------------------- regret
+
+
+def regret(eps: float, S: float, seeds: int, **parameters) -> float:
+    return regret_of(
+        lambda rng: JointDPGLM(
+            3, "probit", budget=Budget(eps, 0.02), horizon=5000, theta_bound=S, rng=rng, **parameters
+        ),
+        "probit", 3, 20, S, 5000, seeds,
+    )  # fmt: skip
+
+
+def test_regret_on_the_probit_workload():
+    """d = 3, K = 20, T = 5000, δ = 0.02, ε = 4; the paper's Table 2 has 721 at S = 2.5."""
+    assert regret(4.0, 2.5, seeds=2) <= 250
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("eps", "S", "most"),
+    [(4.0, 2.0, 674), (4.0, 2.5, 721), (4.0, 3.0, 744), (8.0, 2.0, 426), (8.0, 2.5, 445), (8.0, 3.0, 453)],
+)
+def test_regret_on_the_probit_workload_in_full(eps, S, most):
+    """Against Table 2 of the paper."""
+    assert regret(eps, S, seeds=10) <= most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parameters", [{"sums": "tree"}, {"sums": "tree", "release": "every_round"}])
+def test_regret_with_the_papers_streams(parameters):
+    assert regret(8.0, 2.5, seeds=3, **parameters) <= 445

@@ -1,0 +1,296 @@
+"""End to end: what one round shows about itself, through the streams, both optimizers and their timing.
+
+The score is the exact log-likelihood ratio of everything that is released. The streams leave as A·C⁻¹(C·x + σζ), which
+C·A⁻¹ turns back into independent Gaussians around two known means; a noisy gradient is Gaussian around the sum over the
+rows, which is known for both inputs at the point where it was taken, itself a function of what was released before.
+
+Only one round has a reward, so that two runs differ in it alone. They start as after a first batch in which the
+direction (1, 0) was explored and (0, 1) was not: arms along the first are exploited, along the second explored.
+Estimates are made anew at every release, which is a public schedule like any other, until every call is made.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from factors import toeplitz_factor
+
+from accounting import Budget, audit, calibrate
+from dpbandits.policies import JointDPGLM, joint_dp_glm
+from dpkit.continual import BufferedToeplitz
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._rows import GradientSums
+
+BUDGET = Budget(8.0, 1e-2)
+TRIALS = 300
+ROUNDS = 3
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+EXPLORED, EXPLOITED = (0.0, 1.0), (1.0, 0.0)
+
+
+class Observed:
+    """A policy and everything that leaves it: sums of streams, and noisy gradients with the points they are of."""
+
+    def __init__(self, monkeypatch, *, stream_share: float, stream_noise: float = 1.0, gradient_noise: float = 1.0):
+        self.estimates = stream_noise == 1.0  # else the streams alone are looked at, which is faster
+        monkeypatch.setattr(joint_dp_glm, "_STEPS", 2)
+        monkeypatch.setattr(joint_dp_glm, "_outgrown", lambda matrix, root: True)
+        # every run asks for the same calibrations
+        descent = importlib.import_module("dpkit.optimize.noisy_gradient_descent")
+        known: dict[Budget, float] = {}
+        monkeypatch.setattr(
+            descent,
+            "calibrate",
+            lambda make, budget: known.get(budget) or known.setdefault(budget, calibrate(make, budget)),
+        )
+        monkeypatch.setattr(joint_dp_glm, "delta_of", lru_cache(joint_dp_glm.delta_of))
+        add, release, at = BufferedToeplitz.add, GaussianMechanism.release, GradientSums.at
+        self.sums: list[np.ndarray] = []
+        self.gradients: list[tuple[np.ndarray, np.ndarray, float, int]] = []
+
+        def spying_add(stream, x):
+            self.sums.append(add(stream, x))
+            return self.sums[-1]
+
+        def spying_at(rows, theta, which=slice(None)):
+            self.theta = theta.copy()
+            return at(rows, theta, which)
+
+        def spying_release(mechanism, value):
+            noisy = value + gradient_noise * (release(mechanism, value) - value)
+            std = gradient_noise * mechanism.noise_multiplier * mechanism.sensitivity
+            which = self.policy.calls_o  # θ_o first, then θ_τ
+            self.gradients.append((noisy, self.theta, std, which))
+            return noisy
+
+        monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
+        monkeypatch.setattr(GradientSums, "at", spying_at)
+        monkeypatch.setattr(GaussianMechanism, "release", spying_release)
+        self.policy = policy = JointDPGLM(
+            2,
+            budget=BUDGET,
+            horizon=ROUNDS + 1,
+            first_batch=1,
+            growth=1.0,
+            clip=0.5,
+            stream_share=stream_share,
+            exploration_calls=1,
+            policy_calls=1,
+            rng=np.random.default_rng(20),
+        )
+        self.multiplier = stream_noise * policy._sums.noise_multiplier
+
+    def run(self, arm: tuple[float, float]) -> None:
+        """One run in which the first round shows this arm alone, with reward 1."""
+        policy = self.policy
+        self.sums.clear()
+        self.gradients.clear()
+        mechanism = policy._sums
+        policy._sums = BufferedToeplitz(
+            horizon=mechanism.horizon,
+            shape=mechanism.shape,
+            sensitivity=mechanism.sensitivity,
+            noise_multiplier=self.multiplier,
+            rng=policy.rng,
+        )
+        for array in (policy.batch_V, policy.batch_H, policy.theta_o, policy.theta):
+            array[:] = 0.0
+        policy._open.clear()
+        policy._exploring.clear()
+        policy.explored.count = policy.others.count = 0
+        policy.calls_o = policy.calls = 0 if self.estimates else 1
+        policy.releases, policy.decisions = 1, 1
+        policy.V_inverse = np.diag([0.1, 1.0]) / policy._shift
+        policy.select([arm])
+        policy.update(1, 1.0)
+        for _ in range(ROUNDS - 1):
+            policy.select([[0.0, 0.0]])
+
+
+def record(policy: JointDPGLM, arm) -> tuple[np.ndarray, int]:
+    """What the round adds to the streams, (svec V, svec(H)/W), and the set that it joins: 0 explored, 1 others."""
+    x = np.array(arm)
+    flat = np.array([x[0] ** 2, x[1] ** 2, np.sqrt(2) * x[0] * x[1]])
+    explores = x @ (np.diag([0.1, 1.0]) / policy._shift) @ x >= policy._threshold
+    return np.concatenate([flat, 0 * flat] if explores else [0 * flat, flat]), 0 if explores else 1
+
+
+def log_ratio(seen: Observed, arm, other) -> float:
+    """ln p(everything released | arm) − ln p(… | other)."""
+    policy = seen.policy
+    (x, mine), (y, its) = record(policy, arm), record(policy, other)
+    C = toeplitz_factor(policy._sums.coefficients)
+    m = len(seen.sums)
+    C, A = C[:m, :m], np.tril(np.ones((m, m)))
+    decoded = C @ np.linalg.solve(A, np.array(seen.sums))
+    means = [np.outer(C[:, 0], each) for each in (x, y)]
+    sigma = seen.multiplier * policy._sums.sensitivity
+    ratio = (np.sum((decoded - means[1]) ** 2) - np.sum((decoded - means[0]) ** 2)) / (2 * sigma**2)
+    for noisy, theta, std, which in seen.gradients:
+        expected = [
+            policy._objective.gradient_sum(theta, [row], [1.0]) if which == joined else np.zeros(2)
+            for row, joined in ((arm, mine), (other, its))
+        ]
+        ratio += (np.sum((noisy - expected[1]) ** 2) - np.sum((noisy - expected[0]) ** 2)) / (2 * std**2)
+    return float(ratio)
+
+
+PAIRS = {
+    "opposite arms, both explored": (EXPLORED, (0.0, -1.0), 0.25),
+    "opposite arms, both exploited": (EXPLOITED, (-1.0, 0.0), 0.25),
+    "explored or exploited": (EXPLORED, EXPLOITED, 0.8),
+}
+
+
+def audited(seen: Observed, arm, other, trials: int = TRIALS) -> audit.LowerBound:
+    def ratios(first, trials: int) -> np.ndarray:
+        found = np.empty(trials)
+        for i in range(trials):
+            seen.run(first)
+            found[i] = log_ratio(seen, arm, other)
+        return found
+
+    return audit.lower_bound(
+        ratios,
+        arm,
+        other,
+        trials=trials,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: outputs,
+        batched=True,
+        gaussian=True,
+    )
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair):
+    arm, other, share = PAIRS[pair]
+    seen = Observed(monkeypatch, stream_share=share)
+    bound = audited(seen, arm, other)
+    claim = float(seen.policy.privacy().epsilon)
+    assert (seen.policy.calls_o, seen.policy.calls) == (1, 1)
+    bound.check(claim)
+    assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
+
+
+@pytest.mark.parametrize(
+    ("pair", "noise"),
+    [
+        ("opposite arms, both explored", {"gradient_noise": 0.5}),
+        # a round that changes sets touches two streams: as if only one of them were counted
+        ("explored or exploited", {"stream_noise": 2**-0.5}),
+    ],
+)
+def test_too_little_noise_is_caught(monkeypatch, pair, noise):
+    arm, other, share = PAIRS[pair]
+    seen = Observed(monkeypatch, stream_share=0.95 if "stream_noise" in noise else share, **noise)
+    bound = audited(seen, arm, other, 500 if seen.estimates else 1500)
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(float(seen.policy.privacy().epsilon))
+
+
+def test_a_private_size_as_divisor_is_caught(monkeypatch):
+    """The mean over the exploration set, with noise 2L/n for the true n: its scale tells one row from none.
+
+    Seen in the first noisy mean, of which only the length is looked at.
+    """
+    seen = Observed(monkeypatch, stream_share=0.5)
+
+    def lengths(arm, trials: int) -> np.ndarray:
+        found = np.empty(trials)
+        for i in range(trials):
+            seen.run(arm)
+            noisy, _, _, _ = seen.gradients[0]
+            found[i] = -np.linalg.norm(noisy) / (1 + 50 * seen.policy.explored.count)  # 51 rows, or 1
+        return found
+
+    bound = audit.lower_bound(
+        lengths,
+        EXPLORED,
+        EXPLOITED,
+        trials=500,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: outputs,
+        batched=True,
+        gaussian=True,
+    )
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(float(seen.policy.privacy().epsilon))
+
+
+class EstimatesWhenItExplores(JointDPGLM):
+    """Algorithm 2 as printed: θ_o is estimated anew in the very rounds of criterion I."""
+
+    def _score(self, arms):
+        scores = super()._score(arms)
+        if self.decisions in self._exploring:
+            self.theta_o = self.rng.standard_normal(self.dim)  # whatever comes out, it is another one
+        return scores
+
+
+@pytest.mark.parametrize(("kind", "sound"), [(JointDPGLM, True), (EstimatesWhenItExplores, False)])
+def test_when_an_estimate_changes_shows_nothing(kind, sound):
+    """All that is looked at is whether the next round sees another θ_o than the round before."""
+
+    def changed(arm, trials: int) -> np.ndarray:
+        found = np.zeros(trials)
+        policy = kind(2, budget=BUDGET, horizon=100, first_batch=50, rng=np.random.default_rng(1))
+        for i in range(trials):
+            policy.releases, policy.decisions = 1, 51  # after the first release, far from the second
+            policy.V_inverse = np.diag([0.1, 1.0]) / policy._shift
+            before = policy.theta_o.copy()
+            policy.select([arm])
+            found[i] = float(not np.array_equal(policy.theta_o, before))
+        return found
+
+    bound = audit.lower_bound(
+        changed,
+        EXPLORED,
+        EXPLOITED,
+        trials=2000,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: outputs,
+        batched=True,
+        gaussian=True,
+    )
+    if sound:
+        assert bound.epsilon == 0.0
+    else:
+        with pytest.raises(audit.PrivacyViolation):
+            bound.check(BUDGET.epsilon)
+
+
+def test_later_choices_show_no_more_than_the_budget():
+    """Black box: what later rounds choose, among arms in many directions, seen by a trained classifier."""
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+    rng = np.random.default_rng(3)
+
+    def choices(arm, trials: int) -> np.ndarray:
+        chosen = np.zeros((trials, 3, 12))
+        for i in range(trials):
+            policy = JointDPGLM(2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, rng=rng)
+            policy.update(policy.select([arm]), 1.0)
+            for t in range(3):
+                chosen[i, t, policy.select(fan).index] = 1.0
+        return chosen.reshape(trials, -1)
+
+    bound = audit.lower_bound(
+        choices, [1.0, 0.0], [0.0, 1.0], trials=100, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
+    )
+    bound.check(BUDGET.epsilon)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+def test_many_runs_show_no_more_than_the_budget(monkeypatch, pair):
+    arm, other, share = PAIRS[pair]
+    seen = Observed(monkeypatch, stream_share=share)
+    audited(seen, arm, other, trials=10_000).check(float(seen.policy.privacy().epsilon))

@@ -1,0 +1,201 @@
+"""The local model: what one message is, that it is unbiased and as noisy as stated, what the server makes of it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from regret import ball
+
+from accounting import Budget, Gaussian, Ledger, PureDP, epsilon
+from dpbandits import simulate
+from dpbandits.environments import GLM
+from dpbandits.links import get_link
+from dpbandits.policies import LDPGLM
+from dpkit.geometry import svec
+
+BUDGET = Budget(1.0, 1e-5)
+LINKS = ("logistic", "probit", "linear")
+RANDOMIZERS = ("sphere", "gaussian")
+
+
+def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> LDPGLM:
+    parameters = {"budget": BUDGET, "reward_range": (0.0, 1.0), "rng": np.random.default_rng(0)} | parameters
+    return LDPGLM(dim, link, horizon=horizon, **parameters)
+
+
+# ------------------------------------------------------------------------------------------------- one message
+
+
+@pytest.mark.parametrize("length", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("randomizer", RANDOMIZERS)
+def test_a_message_is_unbiased_and_as_noisy_as_stated(randomizer, length):
+    """Means and mean squares over 40,000 messages. Each of 36 checks has a false-alarm rate below 1e-10 (6.5 standard
+    errors); 0.9 or 1.1 times the Gaussian noise would fail by more than 20. The sphere's scale is checked below.
+    """
+    policy, n = policy_with(dim=2, randomizer=randomizer), 40_000
+    record = np.array([0.5, -0.3, 0.2, 0.6, -0.5])
+    record *= length * policy._length / np.linalg.norm(record)
+    messages = np.array([policy._randomize(record) for _ in range(n)])
+    size = len(record)
+    if randomizer == "sphere":
+        np.testing.assert_allclose(np.linalg.norm(messages, axis=1), policy._radius)
+        assert policy._noise == pytest.approx(policy._radius / math.sqrt(size))
+        spread = policy._radius
+    else:
+        squares = np.sum((messages - record) ** 2, axis=1) / policy._noise**2
+        assert abs(squares.mean() / size - 1) <= 6.5 * math.sqrt(2 / (size * n))
+        spread = policy._noise
+    assert np.abs(messages.mean(axis=0) - record).max() <= 6.5 * spread / math.sqrt(n)
+
+
+@given(
+    link=st.sampled_from(LINKS),
+    seed=st.integers(0, 2**32 - 1),
+    share=st.sampled_from([0.3, 0.75, 0.95]),
+    clip=st.sampled_from([None, 0.2]),
+)
+@settings(deadline=None, max_examples=25)
+def test_records_keep_the_bounds_that_messages_are_made_for(link, seed, share, clip):
+    """No record is longer, and no two are farther apart, than declared."""
+    rng, records = np.random.default_rng(seed), []
+    policy = policy_with(link, gradient_share=share, clip=clip, randomizer="gaussian")
+    policy._randomize = lambda record: (records.append(record), record)[1]
+    x = rng.standard_normal(3)
+    x /= np.linalg.norm(x)
+    for arm in (x, -x, rng.standard_normal(3) / 9, *ball(rng, 3, 3)):
+        policy.theta = rng.standard_normal(3) * rng.choice([0.0, 1.0, 9.0])
+        policy.update(policy.select([arm * min(1.0, 1 / np.linalg.norm(arm))]), float(rng.choice([0.0, 1.0])))
+    records = np.array([*records, np.zeros_like(records[0])])
+    assert np.linalg.norm(records, axis=1).max() <= policy._length * (1 + 1e-9)
+    distances = np.linalg.norm(records[:, None] - records, axis=-1)
+    (row,) = policy.ledger.rows()
+    assert distances.max() <= policy._noise / row.release.noise_multiplier * (1 + 1e-9)
+
+
+def test_either_randomizer_meets_the_budget_and_the_better_one_is_the_default():
+    costs = {}
+    for randomizer in (*RANDOMIZERS, None):
+        policy = policy_with(randomizer=randomizer)
+        (row,) = policy.ledger.rows()
+        assert epsilon(row.release, BUDGET.delta) <= BUDGET.epsilon
+        assert epsilon(row.release, BUDGET.delta) == pytest.approx(BUDGET.epsilon, rel=1e-9)
+        costs[policy.randomizer if randomizer is None else randomizer] = type(row.release)
+    assert costs == {"sphere": PureDP, "gaussian": Gaussian}
+    assert policy.randomizer == "sphere"
+    assert policy_with(budget=Budget(8.0, 1e-2)).randomizer == "gaussian"
+    for budget in (BUDGET, Budget(8.0, 1e-2)):
+        levels = {randomizer: policy_with(budget=budget, randomizer=randomizer)._noise for randomizer in RANDOMIZERS}
+        assert levels[policy_with(budget=budget).randomizer] == min(levels.values())
+
+
+@pytest.mark.parametrize("dim", [1, 2, 5])
+def test_the_spheres_radius_makes_it_unbiased_exactly(dim):
+    """radius·tanh(ε/2)·E|u₁| = length, with E|u₁| over the unit sphere of dimension n by quadrature."""
+    from scipy.integrate import quad
+
+    policy = policy_with(dim=dim, randomizer="sphere")
+    pure, n = policy.ledger.rows()[0].release.epsilon, len(policy.sums)
+    weight = (lambda a: np.sin(a) ** (n - 2)), 0.0, np.pi / 2
+    mean = quad(lambda a: np.cos(a) * weight[0](a), 0.0, np.pi / 2)[0] / quad(*weight)[0]
+    assert policy._radius * math.tanh(pure / 2) * mean == pytest.approx(policy._length, rel=1e-9)
+
+
+def test_the_spheres_density_has_two_values():
+    """Both halves hold e^ε/(1 + e^ε) and the rest: 40,000 messages, false-alarm rate below 1e-10 (6.5 deviations)."""
+    policy, n = policy_with(dim=2, randomizer="sphere"), 40_000
+    pure = policy.ledger.rows()[0].release.epsilon
+    record = np.array([0.0, 0.0, 0.0, policy._length, 0.0])
+    share = np.mean([policy._randomize(record)[3] > 0 for _ in range(n)])
+    expected = math.exp(pure) / (1 + math.exp(pure))
+    assert abs(share - expected) <= 6.5 * math.sqrt(expected * (1 - expected) / n)
+
+
+# ------------------------------------------------------------------------------------------------- the server
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_server_sees_messages_alone(link):
+    """With the randomizer taken out by hand, its sums are the records', and its fit follows from them."""
+    policy, rng = policy_with(link, theta_bound=2.0, first_batch=20), np.random.default_rng(1)
+    policy._randomize = lambda record: record
+    L, W = get_link(link), get_link(link).lipschitz(2.0)
+    H, b, refits = np.zeros((3, 3)), np.zeros(3), []
+    for t in range(150):
+        theta_before = policy.theta.copy()
+        decision = policy.select(ball(rng, 4, 3))
+        if not np.array_equal(policy.theta, theta_before):
+            refits.append(t)
+            spread = math.sqrt(t) * policy._noise
+            level = spread / policy._a * math.sqrt(6)
+            repaired = H + (1 + level) * np.eye(3)
+            np.testing.assert_allclose(np.linalg.inv(policy.inverse), repaired, rtol=1e-8)
+            np.testing.assert_allclose(policy.theta, np.linalg.solve(repaired, b), rtol=1e-8)
+            inverse = policy.inverse
+            wide = inverse @ (repaired + (spread / policy._c) ** 2 * np.eye(3)) @ inverse
+            np.testing.assert_allclose(policy.uncertainty, wide, rtol=1e-8, atol=1e-15)
+        x, r = decision.arm, float(rng.random())
+        e = float(x @ policy.theta)
+        w = np.clip(L.derivative(e), 0.2 * W, W)
+        H += w * np.outer(x, x)
+        b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
+        policy.update(decision, r)
+        np.testing.assert_allclose(policy.sums, np.concatenate([policy._a * svec(H), policy._c * b]), atol=1e-12)
+    assert refits == [end for end in policy._ends if end < 150]
+    arms = ball(rng, 20, 3)
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.uncertainty, arms))
+    np.testing.assert_allclose(policy.select(arms).scores, arms @ policy.theta + policy.exploration * widths)
+
+
+def test_one_users_message_is_recorded_once():
+    ledger = Ledger(BUDGET)
+    policy = policy_with(ledger=ledger)
+    for _ in range(100):
+        policy.update(policy.select(np.eye(3)), 1.0)
+    assert len(ledger.rows()) == 1
+    assert policy.messages == 100
+    report = policy.privacy()
+    assert (report.trust, report.left) == ("local", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"randomizer": "coin"}, "randomizer must be 'sphere' or 'gaussian', got randomizer='coin'"),
+        ({"growth": 0.9}, "growth must be at least 1, got growth=0.9"),
+        ({"gradient_share": 0.0}, r"gradient_share must lie in \(0, 1\), got gradient_share=0.0"),
+        ({"clip": 0.0}, "clip must be positive"),
+        ({"link": "poisson", "reward_range": None}, "reward_range must be finite for a private policy"),
+        ({"exploration": -1.0}, "exploration must be nonnegative"),
+    ],
+)
+def test_bad_parameters_spend_nothing(parameters, message):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(ValueError, match=message):
+        policy_with(**({"ledger": ledger} | parameters))
+    assert ledger.rows() == []
+
+
+# ------------------------------------------------------------------------------------------------- regret
+
+
+def regret(eps: float, rounds: int, seeds: int, **parameters) -> float:
+    env = GLM(2, arms=10, link="logistic", theta_norm=1.0, arm_law="sphere")
+    known = {"budget": Budget(eps, 0.01), "horizon": rounds, "theta_bound": 1.0} | parameters
+    makers = {"p": lambda rng: LDPGLM(2, rng=rng, **known)}
+    return simulate(makers, env, rounds=rounds, seeds=seeds, progress=False).table()[0]["regret"]
+
+
+def test_regret_falls_with_epsilon():
+    """d = 2, K = 10; playing at random costs about 1100 in 5000 rounds."""
+    assert regret(8.0, 5000, seeds=1) <= 150
+    assert regret(3.0, 5000, seeds=1) <= 500
+
+
+@pytest.mark.slow
+def test_regret_on_the_local_workload_in_full():
+    """T = 20,000, ε = 1: public code of LDP-SGD has 430 ± 224 over five seeds, and of LDP-GLOC 3367 ± 1961."""
+    assert regret(1.0, 20_000, seeds=10) <= 654

@@ -1,0 +1,129 @@
+"""End to end: what one message shows, and what later users' choices show, of the user who sent it.
+
+The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere one of a few values.
+Every user sends one message, made of public parameters and of that user's round alone, so one message is the whole
+release; everything later is post-processing, which the black box looks at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from accounting import Budget, audit
+from dpbandits.policies import LDPGLM
+
+BUDGET = Budget(4.0, 1e-2)
+TRIALS = 5000
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+# the two rounds' arm and reward
+PAIRS = {
+    "opposite arms": (((1.0, 0.0), 1.0), ((-1.0, 0.0), 1.0)),
+    "another arm is chosen": (((1.0, 0.0), 1.0), ((-0.6, 0.8), 1.0)),
+    "opposite rewards": (((1.0, 0.0), 1.0), ((1.0, 0.0), 0.0)),
+}
+
+
+def make(randomizer: str, seed: int = 5) -> LDPGLM:
+    return LDPGLM(2, budget=BUDGET, horizon=100, randomizer=randomizer, rng=np.random.default_rng(seed))
+
+
+def messages(policy: LDPGLM, first, trials: int) -> np.ndarray:
+    """The messages of ``trials`` users who each saw this arm and reward, in the policy's first batch."""
+    found = np.empty((trials, len(policy.sums)))
+    for i in range(trials):
+        policy.decisions = 0
+        policy.sums[:] = 0.0
+        policy.update(policy.select([first[0]]), first[1])
+        found[i] = policy.sums
+    return found
+
+
+def record(policy: LDPGLM, first) -> np.ndarray:
+    """What is randomized, seen with the randomizer taken out."""
+    plain = make(policy.randomizer)
+    plain._randomize = lambda record: record
+    plain.update(plain.select([first[0]]), first[1])
+    return plain.sums
+
+
+def ratio(policy: LDPGLM, one, two, outputs: np.ndarray) -> np.ndarray:
+    u, v = record(policy, one), record(policy, two)
+    if policy.randomizer == "gaussian":
+        return outputs @ (u - v)
+
+    def log_density(w: np.ndarray) -> np.ndarray:
+        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy._length
+        p = policy._toward
+        ahead = outputs @ w > 0
+        return np.log(np.where(ahead, sign * p + (1 - sign) * (1 - p), sign * (1 - p) + (1 - sign) * p))
+
+    return log_density(u) - log_density(v)
+
+
+def audited(policy: LDPGLM, pair: str, trials: int = TRIALS) -> audit.LowerBound:
+    one, two = PAIRS[pair]
+    return audit.lower_bound(
+        lambda first, n: messages(policy, first, n),
+        one,
+        two,
+        trials=trials,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: ratio(policy, one, two, outputs),
+        batched=True,
+        gaussian=policy.randomizer == "gaussian",
+    )
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("randomizer", ["sphere", "gaussian"])
+def test_one_message_shows_no_more_than_the_budget(randomizer, pair):
+    bound = audited(make(randomizer), pair)
+    bound.check(BUDGET.epsilon)
+    if pair == "opposite arms":
+        assert bound.epsilon >= 0.5 * BUDGET.epsilon  # and the audit is not blind
+
+
+@pytest.mark.parametrize("randomizer", ["sphere", "gaussian"])
+def test_half_the_noise_is_caught(randomizer):
+    """For the sphere: the sides' odds e^(2ε), at the radius that goes with them."""
+    policy = make(randomizer)
+    policy._noise *= 0.5
+    policy._toward = 1 / (1 + np.exp(-2 * BUDGET.epsilon))
+    with pytest.raises(audit.PrivacyViolation):
+        audited(policy, "opposite arms").check(BUDGET.epsilon)
+
+
+@pytest.mark.parametrize("randomizer", ["sphere", "gaussian"])
+def test_later_choices_show_no_more_than_the_budget(randomizer):
+    """Black box: what the next user's device chooses, among arms in many directions, seen by a trained classifier."""
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+    policy = LDPGLM(
+        2, budget=BUDGET, horizon=2, first_batch=1, growth=1.0, randomizer=randomizer, rng=np.random.default_rng(3)
+    )
+
+    def choices(first, trials: int) -> np.ndarray:
+        chosen = np.zeros((trials, 12))
+        for i in range(trials):
+            policy.decisions = policy.refits = policy.messages = 0
+            policy.sums[:] = 0.0
+            policy.theta[:] = 0.0
+            policy.update(policy.select([first[0]]), first[1])
+            chosen[i, policy.select(fan).index] = 1.0
+            policy.forget(1)
+        return chosen
+
+    one, two = PAIRS["opposite arms"]
+    bound = audit.lower_bound(choices, one, two, trials=3000, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True)
+    bound.check(BUDGET.epsilon)
+    assert bound.epsilon > 0.3  # the choice does show something
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("randomizer", ["sphere", "gaussian"])
+def test_many_messages_show_no_more_than_the_budget(randomizer, pair):
+    audited(make(randomizer), pair, trials=40_000).check(BUDGET.epsilon)

@@ -1,0 +1,138 @@
+"""The private policy for heavy tails audited end to end: two runs that differ in one round, one with a huge reward.
+
+The score is the exact log-likelihood ratio. What leaves is A·C⁻¹(C·x + σζ) for the stream x of batch sums, A the
+running sum; C·A⁻¹ applied to the released sums gives back C·x + σζ, independent Gaussians around two known means.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from factors import toeplitz_factor
+
+from accounting import Budget, audit
+from dpbandits.policies import PrivateHvtUCB
+from dpkit.continual import BufferedToeplitz
+from dpkit.geometry import svec
+
+BUDGET = Budget(8.0, 1e-2)
+ROUNDS = 5
+CLIP = 1.5
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+# a reward just within the clip, so that w = 1, and an enormous one with w = 0, of opposite arms: the worst pair
+ROUND, OTHER = ([1.0, 0.0], CLIP), ([-1.0, 0.0], 1e12)
+
+
+def made(horizon: int = ROUNDS, **parameters) -> PrivateHvtUCB:
+    settings = {"budget": BUDGET, "first_batch": 1, "growth": 1.0, "clip": CLIP, "rng": np.random.default_rng(20)}
+    return PrivateHvtUCB(2, horizon=horizon, **(settings | parameters))
+
+
+def start_again(policy: PrivateHvtUCB) -> None:
+    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
+    sums = policy._sums
+    sums.steps = sums._run_stop = 0
+    policy.releases = policy.decisions = 0
+    policy._open.clear()
+    for array in (*sums._arrays().values(), policy.batch_H, policy.batch_g, policy.released_H, policy.anchor):
+        array[:] = 0.0
+    policy.theta[:] = 0.0
+
+
+def record(policy: PrivateHvtUCB, arm: list[float], reward: float) -> np.ndarray:
+    """What a first round adds to the stream, for an honest clip."""
+    x = np.array(arm)
+    return np.concatenate(
+        [policy._a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), policy._c * np.clip(reward, -CLIP, CLIP) * x]
+    )
+
+
+def lower_bound(monkeypatch, trials: int, noise: float, clip: float) -> tuple[float, audit.LowerBound]:
+    policy = made()
+    policy.clip = clip
+    policy._sums._sigma *= noise
+    collected: list[np.ndarray] = []
+    original = BufferedToeplitz.add
+
+    def add(self, x):
+        estimate = original(self, x)
+        collected.append(estimate)
+        return estimate
+
+    monkeypatch.setattr(BufferedToeplitz, "add", add)
+
+    def runs(first: tuple[list[float], float], count: int) -> np.ndarray:
+        collected.clear()
+        for _ in range(count):
+            start_again(policy)
+            policy.update(policy.select([first[0]]), first[1])
+            for _ in range(ROUNDS - 1):
+                policy.select([[0.0, 1.0]])
+        return np.array(collected).reshape(count, -1)
+
+    m = ROUNDS - 1
+    C = toeplitz_factor(policy._sums.coefficients)
+    decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
+    direction = C[:, 0][:, None] * (record(policy, *ROUND) - record(policy, *OTHER))  # the shift of C·x
+
+    def score(outputs: np.ndarray) -> np.ndarray:
+        return np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), m, -1), direction)
+
+    bound = audit.lower_bound(
+        runs, ROUND, OTHER, trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, score=score, batched=True,
+        gaussian=True,
+    )  # fmt: skip
+    return float(policy.privacy().epsilon), bound
+
+
+@pytest.mark.parametrize(
+    ("noise", "clip", "sound"),
+    [(1.0, CLIP, True), (0.5, CLIP, False), (1.0, math.inf, False)],
+    ids=["as it is", "half the noise", "no clip"],
+)
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, clip, sound):
+    claim, bound = lower_bound(monkeypatch, 1200, noise, clip)
+    if sound:
+        bound.check(claim)
+        assert bound.epsilon >= 0.5 * claim  # and the audit is not blind
+    else:
+        with pytest.raises(audit.PrivacyViolation):
+            bound.check(claim)
+
+
+@pytest.mark.slow
+def test_one_round_shows_no_more_than_the_budget_in_full(monkeypatch):
+    claim, bound = lower_bound(monkeypatch, 10_000, 1.0, CLIP)
+    bound.check(claim)
+    assert bound.epsilon >= 0.6 * claim
+
+
+def test_the_pair_is_the_worst_one():
+    policy = made()
+    distance = np.linalg.norm(record(policy, *ROUND) - record(policy, *OTHER))
+    assert distance == pytest.approx(policy._sums.sensitivity)
+
+
+def test_later_choices_show_no_more_than_the_budget():
+    """Black box: what the next rounds choose, among arms in many directions, seen by a trained classifier."""
+    angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
+    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+    policy = made(4, ridge=0.1)
+
+    def choices(first: tuple[list[float], float], trials: int) -> np.ndarray:
+        chosen = np.zeros((trials, 3, 12))
+        for i in range(trials):
+            start_again(policy)
+            policy.update(policy.select([first[0]]), first[1])
+            for t in range(3):
+                chosen[i, t, policy.select(fan).index] = 1.0
+        return chosen.reshape(trials, -1)
+
+    bound = audit.lower_bound(
+        choices, ROUND, OTHER, trials=800, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
+    )
+    bound.check(float(policy.privacy().epsilon))
+    assert bound.epsilon > 0.3  # the choices do show something

@@ -1,0 +1,186 @@
+"""ShuffleGLM audited end to end: two runs that differ in one round, through all counts that leave in its batch.
+
+The score is the exact log-likelihood ratio: of the matrix counts, and of every round of gradient counts given the
+iterate at which they were asked for, which is a function of earlier counts.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from functools import lru_cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from shuffled_counts import log_likelihood
+
+from accounting import Budget, audit
+from dpbandits.policies import ShuffleGLM, shuffle_glm
+from dpkit.geometry import svec
+from dpkit.shuffle import Analyzer, VectorSum
+
+BUDGET = Budget(8.0, 1e-2)
+USERS, ROUNDS = 2, 3
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+# Rounds that differ: the arm set of one arm, and the reward. With the linear link and a small ball a gradient is
+# nearly −r·x, close to the clip. Opposite arms have the same matrix; the other pair moves both sums.
+OPPOSITE = (([1.0, 0.0], 1.0), ([-1.0, 0.0], 1.0))
+ANOTHER = (([1.0, 0.0], 1.0), ([-0.3, math.sqrt(0.91)], 1.0))
+
+
+@pytest.fixture
+def policy(monkeypatch):
+    """With few rounds of descent, so that a run is short."""
+    monkeypatch.setattr(shuffle_glm, "_ITERATIONS", ROUNDS)
+    shuffle_glm._numeric_plan.cache_clear()
+    made = ShuffleGLM(
+        2,
+        "linear",
+        budget=BUDGET,
+        horizon=10,
+        theta_bound=0.01,
+        reward_range=(0.0, 1.0),
+        batches=[USERS],
+        rng=np.random.default_rng(20),
+    )
+    # what the descent is allowed to cost is checked once and for all, not in each of the runs below
+    made._fits[0] = (*made._fits[0][:2], None)
+    yield made
+    shuffle_glm._numeric_plan.cache_clear()
+
+
+def start_again(policy: ShuffleGLM) -> None:
+    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
+    policy._restore(
+        {"thetas": np.zeros((0, 2)), "shapes": np.zeros((0, 2, 2)), "releases": 0, "rows": np.zeros((0, 3))}
+    )
+    policy._open.clear()
+    policy.decisions = 0
+
+
+def descent_protocol(policy: ShuffleGLM, mutation: str | None):
+    """What the descent sends with: as calibrated, or with a slip."""
+    budget, rounds, _ = policy._fits[0]
+    if mutation == "each":  # every round at the whole budget
+        return replace(VectorSum(2, USERS, policy._L, budget=BUDGET).protocol, rounds=rounds)
+    if mutation == "beside":  # the descent is not counted: it has the whole budget, as the matrix has
+        return VectorSum(2, USERS, policy._L, budget=BUDGET, rounds=rounds).protocol
+    protocol = VectorSum(2, USERS, policy._L, budget=budget, rounds=rounds).protocol
+    return replace(protocol, noise_bits=protocol.noise_bits // 4) if mutation == "bits" else protocol
+
+
+def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) -> tuple[audit.LowerBound, float]:
+    protocol, matrix = descent_protocol(policy, mutation), policy._sums[0]
+    if mutation == "bits":
+        matrix = replace(matrix, noise_bits=matrix.noise_bits // 4)
+    elif mutation is not None:
+        matrix = VectorSum(3, USERS, 1.0, budget=BUDGET, distance=math.sqrt(2)).protocol
+    policy._sums[0] = matrix
+    # the descent calibrates its protocol anew in every run; here it is handed the one above
+    module = sys.modules["dpkit.optimize.shuffle_gradient_descent"]
+    monkeypatch.setattr(module, "VectorSum", lambda *a, **k: SimpleNamespace(protocol=protocol))
+    monkeypatch.setattr(module, "calibrate", lru_cache(module.calibrate))
+    decoded: list[np.ndarray] = []
+    iterates: list[np.ndarray] = []
+    decode, descent = Analyzer.decode, shuffle_glm.shuffle_gradient_descent
+
+    def recorded_decode(self, *arguments):
+        decoded.append(decode(self, *arguments))
+        return decoded[-1]
+
+    def recorded_descent(*arguments, **known):
+        iterates.append(np.zeros(2))
+        return descent(*arguments, callback=iterates.append, **known)
+
+    monkeypatch.setattr(Analyzer, "decode", recorded_decode)
+    monkeypatch.setattr(shuffle_glm, "shuffle_gradient_descent", recorded_descent)
+
+    def runs(first, trials: int) -> np.ndarray:
+        outputs = np.empty((trials, 3 + 4 * ROUNDS))
+        for i in range(trials):
+            decoded.clear()
+            iterates.clear()
+            start_again(policy)
+            policy.update(policy.select([first[0]]), first[1])
+            for _ in range(USERS):
+                policy.select([[0.0, 1.0]])
+            outputs[i] = np.concatenate([*decoded, *iterates[:ROUNDS]])
+        return outputs
+
+    def likelihood(outputs: np.ndarray, first) -> np.ndarray:
+        x, r = np.array(first[0]), first[1]
+        total = log_likelihood(matrix, outputs[:, :3], svec(np.outer(x, x)))
+        gradients, thetas = np.split(outputs[:, 3:].reshape(len(outputs), 2, ROUNDS, 2), 2, axis=1)
+        for t in range(ROUNDS):
+            sent = (thetas[:, 0, t] @ x - r)[:, None] * x
+            total += log_likelihood(protocol, gradients[:, 0, t], sent)
+        return total
+
+    bound = audit.lower_bound(
+        runs,
+        *pair,
+        trials=trials,
+        delta=BUDGET.delta,
+        confidence=CONFIDENCE,
+        score=lambda outputs: likelihood(outputs, pair[0]) - likelihood(outputs, pair[1]),
+        batched=True,
+        gaussian=True,  # counts under binomial noise are priced as Gaussian DP but for a mass below 1e-27
+    )
+    return bound, float(policy.privacy().epsilon)
+
+
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, policy):
+    bound, claim = lower_bound(monkeypatch, policy, OPPOSITE, None, 700)
+    bound.check(claim)
+    assert bound.epsilon >= 0.3 * claim  # and the audit is not blind
+
+
+@pytest.mark.parametrize(("pair", "mutation"), [(OPPOSITE, "bits"), (ANOTHER, "each")])
+def test_too_little_noise_is_caught(monkeypatch, policy, pair, mutation):
+    bound, claim = lower_bound(monkeypatch, policy, pair, mutation, 500)
+    with pytest.raises(audit.PrivacyViolation):
+        bound.check(claim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutation", [None, "beside"])
+def test_one_round_in_full(monkeypatch, policy, mutation):
+    """With more runs it is seen that matrix and descent, each at the whole budget, cost more together."""
+    bound, claim = lower_bound(monkeypatch, policy, ANOTHER, mutation, 10_000)
+    if mutation is None:
+        bound.check(claim)
+        assert bound.epsilon >= 0.6 * claim
+    else:
+        with pytest.raises(audit.PrivacyViolation):
+            bound.check(claim)
+
+
+@pytest.mark.parametrize("trials", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_later_choices_show_no_more_than_the_budget(monkeypatch, policy, trials):
+    """Black box: which arm a later round plays, of arms in many directions, seen by a trained classifier."""
+    protocol = descent_protocol(policy, None)
+    module = sys.modules["dpkit.optimize.shuffle_gradient_descent"]
+    monkeypatch.setattr(module, "VectorSum", lambda *a, **k: SimpleNamespace(protocol=protocol))
+    monkeypatch.setattr(module, "calibrate", lru_cache(module.calibrate))
+    policy.exploration = 1e-3  # what is released then shows in what is played
+    angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
+    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+
+    def choices(arm: list[float], trials: int) -> np.ndarray:
+        chosen = np.zeros((trials, 12))
+        for i in range(trials):
+            start_again(policy)
+            policy.update(policy.select([arm]), 1.0)
+            for _ in range(USERS - 1):
+                policy.select([[0.0, 1.0]])
+            chosen[i, policy.select(fan).index] = 1.0
+        return chosen
+
+    bound = audit.lower_bound(
+        choices, [1.0, 0.0], [-1.0, 0.0], trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
+    )
+    bound.check(float(policy.privacy().epsilon))
+    assert bound.epsilon > 0.1  # the choices do show something
