@@ -57,6 +57,7 @@ from dpbandits.policies._private import (
     refuse_older_state,
     release_ends,
 )
+from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array, Policy
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
@@ -192,8 +193,7 @@ class DPLinUCB(Policy):
 
         # scales a, c that split the squared sensitivity, were the two parts replaced independently
         bound = max(abs(low), abs(high))
-        self._a = math.sqrt(1 - self.reward_share) / math.sqrt(2)
-        self._c = math.sqrt(self.reward_share) / (2 * bound)
+        self._a, self._c = pair_scales(1.0, bound, self.reward_share)
         self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
         self.ledger = Ledger(budget) if ledger is None else ledger
         mechanism = BufferedToeplitz if self.sums == "buffered" else BinaryTree

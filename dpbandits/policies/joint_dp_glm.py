@@ -74,12 +74,12 @@ from dpbandits.policies._private import (
     refuse_older_state,
     release_ends,
 )
+from dpbandits.policies._records import link_objective
 from dpbandits.policy import Array, Decision, Policy
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
 from dpkit.optimize import noisy_gradient_descent
-from dpkit.optimize.objectives import GLM
 
 __all__ = ["JointDPGLM"]
 
@@ -260,14 +260,7 @@ class JointDPGLM(Policy):
             )
         )
 
-        self._objective = GLM(
-            self.link.name,
-            loss=lambda e, r: np.asarray(self.link.integral(e) - r * e),
-            slope=lambda e, r: np.asarray(self.link.mean(e) - r),
-            slope_bound=math.inf,
-            curvature_bound=self.link.lipschitz(S),
-            clip=self.clip,
-        )
+        self._objective = link_objective(self.link, S, self.clip)
         self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))  # the open batch: not released
         self.theta_o, self.theta = np.zeros(dim), np.zeros(dim)
         identity = np.eye(dim)

@@ -61,6 +61,7 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
 from dpbandits.policies._private import batch_ends, bounded_rewards, checked_budget
+from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policy import Array, Policy
 from dpkit import randomness
 from dpkit.geometry import pair_sensitivity, smat
@@ -178,17 +179,14 @@ class LDPGLM(Policy):
         self.gradient_share = fraction("gradient_share", gradient_share)
         centre = float(self.link.mean(0.0))
         default = max(abs(low - centre), abs(high - centre))
-        self.clip = default if clip is None else positive("clip", clip)
+        self._record = GLMRecord.of(self.link, S, (low, high), default if clip is None else clip)
+        self.clip = self._record.B
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
 
-        self._W = self.link.lipschitz(S)
-        self._w_min = 0.2 * self._W
-        # scales a, c that split the squared sensitivity, were the two parts replaced independently
-        self._a = math.sqrt(1 - self.gradient_share) / (math.sqrt(2) * self._W)
-        self._c = math.sqrt(self.gradient_share) / (2 * self.clip)
-        self._length = math.hypot(self._a * self._W, self._c * self.clip)
+        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
+        self._length = math.hypot(self._a * self._record.W, self._c * self.clip)
         # positions and factors of a half-vector, which ``svec`` would find anew in every round
         rows, columns = np.triu_indices(dim, 1)
         self._rows = np.concatenate([np.arange(dim), rows])
@@ -199,7 +197,7 @@ class LDPGLM(Policy):
         # either randomizer at this budget, and the standard deviation of its noise in one coordinate (the sphere's is
         # at most its root mean square)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
-        gaussian = z * pair_sensitivity(self._a, self._W, self._c, self.clip, budget.adjacency)
+        gaussian = z * pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency)
         pure = 1.0 / calibrate(lambda z: PureDP(1.0 / z, adjacency=budget.adjacency), budget)
         self._radius = self._length * _sphere_radius(size, pure)
         sphere = self._radius / math.sqrt(size)
@@ -229,9 +227,7 @@ class LDPGLM(Policy):
 
     def _learn(self, arm: Array, reward: float) -> None:
         # on the device
-        e = float(arm @ self.theta)
-        w = min(max(float(self.link.derivative(e)), self._w_min), self._W)
-        g = min(max(w * e + reward - float(self.link.mean(e)), -self.clip), self.clip)
+        w, g = self._record.weigh(float(arm @ self.theta), reward)
         moments = (self._a * w) * self._isometry * arm[self._rows] * arm[self._columns]  # a·svec(w·x xᵀ)
         message = self._randomize(np.concatenate([moments, (self._c * g) * arm]))
         # on the server

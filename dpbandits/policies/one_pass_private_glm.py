@@ -44,7 +44,14 @@ from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
-from dpbandits.policies._private import batch_ends, checked_budget, keep_release, refuse_older_state
+from dpbandits.policies._private import (
+    bounded_rewards,
+    checked_budget,
+    keep_release,
+    refuse_older_state,
+    release_ends,
+)
+from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policy import Array, Policy
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
@@ -150,16 +157,9 @@ class OnePassPrivateGLM(Policy):
             dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
         )
         self.budget = checked_budget(budget)
-        low, high = self.reward_range
-        if math.isinf(low) or math.isinf(high):
-            raise ValueError(f"reward_range must be finite for a private policy, got reward_range={self.reward_range}")
+        low, high = bounded_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        if release not in ("scheduled", "every_round"):
-            raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
-        self.release = release
-        self.growth = positive("growth", growth)
-        if growth < 1:
-            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
+        self.release, self.growth = release, growth
         T = integer("horizon", horizon, at_least=1)
         self.first_batch = (
             min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
@@ -170,27 +170,17 @@ class OnePassPrivateGLM(Policy):
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
         self.checkpoint = None if checkpoint is None else str(checkpoint)
 
-        # the clipping levels W of w and B of g
-        self._W = self.link.lipschitz(S)
-        self._w_min = 0.2 * self._W
-        e = np.linspace(-S, S, 2001)
-        excess = np.clip(self.link.derivative(e), self._w_min, self._W) * e - self.link.mean(e)
-        centre = float(self.link.mean(0.0))
-        largest = max(float(np.abs(excess + r).max()) for r in (low, high))
-        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)))
-        self.clip = default if clip is None else positive("clip", clip)
-
-        # scales a, c that split the squared sensitivity, were the two parts replaced independently
-        self._a = math.sqrt(1 - self.gradient_share) / (math.sqrt(2) * self._W)
-        self._c = math.sqrt(self.gradient_share) / (2 * self.clip)
-        self._ends = range(1, T) if release == "every_round" else batch_ends(T, self.first_batch, self.growth)
+        self._record = GLMRecord.of(self.link, S, (low, high), clip)
+        self.clip = self._record.B
+        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
+        self._ends = release_ends(T, release, self.first_batch, growth)
         self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
         self.ledger = Ledger(budget) if ledger is None else ledger
         self._sums = BufferedToeplitz.calibrated(
             budget=budget,
             horizon=max(1, len(self._ends)),
             shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=pair_sensitivity(self._a, self._W, self._c, self.clip, budget.adjacency),
+            sensitivity=pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency),
             rng=self.rng,
             ledger=self.ledger,
             label=self.label,
@@ -210,9 +200,7 @@ class OnePassPrivateGLM(Policy):
         return arms @ self.theta + self.exploration * norms(arms, self.inverse)
 
     def _learn(self, arm: Array, reward: float) -> None:
-        e = float(arm @ self.theta)
-        w = min(max(float(self.link.derivative(e)), self._w_min), self._W)
-        g = min(max(w * e + reward - float(self.link.mean(e)), -self.clip), self.clip)
+        w, g = self._record.weigh(float(arm @ self.theta), reward)
         self.batch_H += (w * arm)[:, None] * arm
         self.batch_b += g * arm
 

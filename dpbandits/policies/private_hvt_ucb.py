@@ -50,6 +50,7 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import batch_ends, checked_budget, keep_release, refuse_older_state
+from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array, Policy
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
@@ -176,8 +177,7 @@ class PrivateHvtUCB(Policy):
         self.checkpoint = None if checkpoint is None else str(checkpoint)
 
         # scales a of w·x xᵀ and c·τ of (g/τ)·x that split the squared sensitivity, were they replaced independently
-        self._a = math.sqrt((1 - self.gradient_share) / 2)
-        unit_c = math.sqrt(self.gradient_share) / 2
+        self._a, unit_c = pair_scales(1.0, 1.0, self.gradient_share)
         self._ends = batch_ends(T, self.first_batch, self.growth)
         self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
         self.ledger = Ledger(budget) if ledger is None else ledger

@@ -63,11 +63,12 @@ from dpbandits.policies._private import (
     keep_release,
     refuse_older_state,
 )
+from dpbandits.policies._records import link_objective
 from dpbandits.policies._shuffled import batch_protocol, dearest, without_arms
 from dpbandits.policy import Array, Policy
 from dpkit import randomness
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
-from dpkit.optimize import GLM, shuffle_gradient_descent
+from dpkit.optimize import shuffle_gradient_descent
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
 
 __all__ = ["ShuffleGLM"]
@@ -197,14 +198,7 @@ class ShuffleGLM(Policy):
         else:
             lengths = self._paper_lengths(T)
         self._ends = [int(end) for end in np.cumsum(lengths) if end < T]
-        self._objective = GLM(
-            self.link.name,
-            loss=lambda eta, y: self.link.integral(eta) - y * eta,
-            slope=lambda eta, y: self.link.mean(eta) - y,
-            slope_bound=self._L,
-            curvature_bound=self._W,
-            clip=self._L,
-        )
+        self._objective = link_objective(self.link, S, self._L)
         plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *self._ends]))]
         self._sums = [matrix for matrix, _, _ in plans]
         self._fits = [descent for _, descent, _ in plans]

@@ -44,6 +44,7 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import norms
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import bounded_rewards, checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._records import pair_scales
 from dpbandits.policies._shuffled import ShuffledBatches, without_arms
 from dpbandits.policy import Array, Policy
 from dpkit import randomness
@@ -156,8 +157,7 @@ class ShuffleLinUCB(Policy):
 
         # scales a, c that split the squared sensitivity, were the two parts replaced independently
         bound = max(abs(low), abs(high))
-        self._a = math.sqrt((1 - self.reward_share) / 2)
-        self._c = math.sqrt(self.reward_share) / (2 * bound)
+        self._a, self._c = pair_scales(1.0, bound, self.reward_share)
         self._ends = list(release_ends(T, "scheduled", self.first_batch, self.growth))
         self._sums = ShuffledBatches(
             self._ends,

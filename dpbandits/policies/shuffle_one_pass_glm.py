@@ -53,6 +53,7 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
 from dpbandits.policies._private import bounded_rewards, checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policies._shuffled import ShuffledBatches, without_arms
 from dpbandits.policy import Array, Policy
 from dpkit import randomness
@@ -170,26 +171,16 @@ class ShuffleOnePassGLM(Policy):
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
         self.checkpoint = None if checkpoint is None else str(checkpoint)
 
-        # the clipping levels W of w and B of g
-        self._W = self.link.lipschitz(S)
-        self._w_min = 0.2 * self._W
-        e = np.linspace(-S, S, 2001)
-        excess = np.clip(self.link.derivative(e), self._w_min, self._W) * e - self.link.mean(e)
-        centre = float(self.link.mean(0.0))
-        largest = max(float(np.abs(excess + r).max()) for r in (low, high))
-        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)))
-        self.clip = default if clip is None else positive("clip", clip)
-
-        # scales a, c that split the squared sensitivity, were the two parts replaced independently
-        self._a = math.sqrt(1 - self.gradient_share) / (math.sqrt(2) * self._W)
-        self._c = math.sqrt(self.gradient_share) / (2 * self.clip)
+        self._record = GLMRecord.of(self.link, S, (low, high), clip)
+        self.clip = self._record.B
+        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
         self._ends = list(release_ends(T, "scheduled", self.first_batch, self.growth))
         self._sums = ShuffledBatches(
             self._ends,
             dim * (dim + 1) // 2 + dim,
             self._records,
-            bound=math.hypot(self._a * self._W, self._c * self.clip),
-            distance=pair_sensitivity(self._a, self._W, self._c, self.clip, budget.adjacency),
+            bound=math.hypot(self._a * self._record.W, self._c * self.clip),
+            distance=pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency),
             budget=budget,
             rng=self.rng,
         )
@@ -217,9 +208,7 @@ class ShuffleOnePassGLM(Policy):
     def _learn(self, arm: Array, reward: float) -> None:
         if math.isnan(arm[0]):  # its batch is closed
             return
-        e = float(arm @ self.theta)
-        w = min(max(float(self.link.derivative(e)), self._w_min), self._W)
-        g = min(max(w * e + reward - float(self.link.mean(e)), -self.clip), self.clip)
+        w, g = self._record.weigh(float(arm @ self.theta), reward)
         self._sums.add(np.concatenate([arm, (w, g)]))
 
     def _records(self, rows: Array) -> Array:
