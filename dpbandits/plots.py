@@ -14,12 +14,12 @@ from dpbandits._extras import need
 from dpbandits.policy import Array
 from dpbandits.results import Metric, Results
 
-__all__ = ["draw"]
+__all__ = ["COLOURS", "STYLE", "draw"]
 
 # Okabe & Ito (2008): told apart with any colour vision
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _GREY = "#5f6368"
-_STYLE = {
+STYLE = {
     "font.size": 10,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
@@ -64,7 +64,7 @@ def draw(
         for panel in panels:
             painters[panel](results, target, metric, band)
         return target
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 4.4) if len(panels) == 1 else (12.0, 4.6), dpi=150, layout="constrained")
         FigureCanvasAgg(figure)
         widths = (1.25, 1) if len(panels) == 2 else None
@@ -136,11 +136,16 @@ def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
         raise ValueError("results must hold a private policy to be drawn against ε, got none")
     for algorithm, points in families.items():
         points.sort()
-        ax.plot([p[0] for p in points], [p[1] for p in points], color=_GREY, linewidth=1.2, zorder=2)
+        # one algorithm: the colours of its runs elsewhere; several: a colour for each
+        own = points[0][3] if len(families) > 1 else None
+        ax.plot([p[0] for p in points], [p[1] for p in points], color=own or _GREY, linewidth=1.2, zorder=2)
         for epsilon, middle_, half_, colour in points:
-            ax.errorbar(epsilon, middle_, half_, color=colour, marker="o", markersize=7, capsize=3, zorder=3)
-        lines.append((points[-1][1], _GREY, algorithm))
-    budgets = sorted({point[0] for points in families.values() for point in points})
+            ax.errorbar(epsilon, middle_, half_, color=own or colour, marker="o", markersize=7, capsize=3, zorder=3)
+        lines.append((points[-1][1], own or _GREY, algorithm))
+    budgets: list[float] = []
+    for epsilon in sorted(point[0] for points in families.values() for point in points):
+        if not budgets or epsilon > 1.02 * budgets[-1]:  # marks that would overlap
+            budgets.append(epsilon)
     ax.set_xscale("log")
     ax.set_xlim(budgets[0] / 1.5, budgets[-1] * 1.5)
     ax.xaxis.set_major_locator(FixedLocator(budgets))
@@ -176,7 +181,7 @@ def _regret_label(ax: Any) -> str:
 
 
 def _coloured(results: Results) -> list[tuple[str, str]]:
-    return [(_COLOURS[i % len(_COLOURS)], policy) for i, policy in enumerate(results.policies)]
+    return [(COLOURS[i % len(COLOURS)], policy) for i, policy in enumerate(results.policies)]
 
 
 def _interval(curves: Array, band: str) -> tuple[Array, Array]:

@@ -126,7 +126,7 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
 
-    from dpbandits.plots import _STYLE
+    from dpbandits.plots import STYLE
 
     drawn = []
     for panel, results in zip(figure.panels, played, strict=False):
@@ -137,7 +137,7 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
     count = len(drawn) + figure.seconds
     columns = 2 if count == 4 else min(3, count)
     lines = -(-count // columns)
-    with rc_context(_STYLE):
+    with rc_context(STYLE):
         canvas = Canvas(figsize=(5.3 * columns, 4.2 * lines + 0.2), dpi=80, layout="constrained")
         FigureCanvasAgg(canvas)
         axes = canvas.subplots(lines, columns, squeeze=False).ravel()
@@ -178,7 +178,7 @@ def _published(panel: Panel, runs: Sequence[Run]) -> Iterator[Run]:
 
 def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     """Bars, one per line and panel; crosses for what was published."""
-    from dpbandits.plots import _COLOURS
+    from dpbandits.plots import COLOURS
 
     drawn = {line.name for panel in figure.panels for line in panel.lines if line.drawn}
     shown = [row for row in table if row.policy in drawn] or list(table)
@@ -188,7 +188,7 @@ def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     for i, panel in enumerate(panels):
         mine = [row for row in shown if row.panel == panel]
         at = [names.index(row.policy) + (i - (len(panels) - 1) / 2) * height for row in mine]
-        ax.barh(at, [row.seconds for row in mine], 0.9 * height, color=_COLOURS[i % len(_COLOURS)], label=panel)
+        ax.barh(at, [row.seconds for row in mine], 0.9 * height, color=COLOURS[i % len(COLOURS)], label=panel)
         for y, row in zip(at, mine, strict=True):
             ax.text(row.seconds * 1.1, y, f"{row.seconds:.2g}", va="center", fontsize=7)
             if row.published.seconds is not None:

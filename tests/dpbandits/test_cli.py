@@ -38,7 +38,7 @@ QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 def test_help_lists_the_commands(call, arguments):
     result = call(*arguments)
     assert result.exit_code == 0
-    for command in ("quickstart", "run", "replay"):
+    for command in ("quickstart", "run", "replay", "reproduce"):
         assert command in result.output
 
 
