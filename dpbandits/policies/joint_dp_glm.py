@@ -58,7 +58,6 @@ import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting import Budget, Gaussian, Ledger, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
@@ -354,7 +353,7 @@ class JointDPGLM(Policy):
         h, U = self._repaired(noisy[half:] * self._W, self._shift_H, self._W * self.ridge)
         if self.calls < self.policy_calls and _outgrown((U * h) @ U.T, self.H_root):  # criterion II: τ = t
             self.H_root, self.H_inverse = U / np.sqrt(h), (U / h) @ U.T
-            both = _Near(Ellipsoid(self.V, self.gamma, self.theta_o), self.theta_bound)
+            both = EllipsoidBall(Ellipsoid(self.V, self.gamma, self.theta_o), self.theta_bound)
             self.theta = self._estimate(
                 self.others, both, self.theta, self.decisions, math.e * float(h[-1]), self.calls, self.policy_calls
             )
@@ -418,17 +417,6 @@ class JointDPGLM(Policy):
         super()._attach(ledger)
         refuse_older_state(ledger, self.label, self.releases)
         self._marks = True
-
-
-class _Near(EllipsoidBall):
-    """The ellipsoid within the ball; most points outside it are outside the ball alone."""
-
-    def project(self, x: ArrayLike) -> Array:
-        """The closest point in ℓ₂."""
-        point = np.asarray(x, dtype=np.float64)
-        shortened = point * min(1.0, self.ball_radius / max(math.sqrt(point @ point), 1e-300))
-        # the closest point of a larger set, where it lies in the smaller one
-        return shortened if self.ellipsoid.contains(shortened, 0.0) else super().project(point)
 
 
 def _outgrown(matrix: Array, root: Array) -> bool:

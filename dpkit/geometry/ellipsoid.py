@@ -152,8 +152,10 @@ class EllipsoidBall:
     def project(self, x: ArrayLike) -> Vector:
         """The closest point in ℓ₂."""
         z = vector("x", x, self.dimension)
-        if self.contains(z, 0.0):
-            return z.copy()
+        # the closest point of the ball, where it lies in the ellipsoid too
+        shortened = z * min(1.0, self.ball_radius / max(float(np.linalg.norm(z)), 1e-300))
+        if self.ellipsoid.contains(shortened, 0.0):
+            return shortened
         rotated = self._vectors.T @ z
         return self._vectors @ self._optimum(lambda shape, middle: _project(rotated - middle, shape, 1.0))
 
