@@ -105,7 +105,7 @@ POLICIES = {
     "joint-dp-glm": _Entry("joint DP GLM", True, "JointDPGLM", _private),
     "dp-lin-ucb": _Entry("DP LinUCB", True, "DPLinUCB", lambda job: _without_link(_private(job))),
     "ldp-glm": _Entry("local DP GLM", True, "LDPGLM", _private),
-    "shuffle-one-pass": _Entry("shuffle-private one-pass", True, "ShuffleOnePassGLM", _private),
+    "shuffle-one-pass": _Entry("shuffle one-pass", True, "ShuffleOnePassGLM", _private),
     "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
     "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
 }

@@ -9,8 +9,8 @@ from dpbandits.cli.options import Jobs, Out, Seeds
 __all__ = ["quickstart"]
 
 _UNIT = (
-    "Privacy is joint and its unit is one round (one user's choice among ten films), not one person: what is shown in "
-    "all other rounds hardly depends on any one of them. A user of these data takes part in up to 159 rounds, and "
+    "The unit of privacy is one round (one user's choice among ten films), not one person: what is shown in all other "
+    "rounds hardly depends on any one of them. A user of these data takes part in up to 159 rounds, and "
     "all of them together are protected less."
 )
 

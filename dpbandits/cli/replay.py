@@ -22,8 +22,7 @@ from dpbandits.cli.options import (
 __all__ = ["replay"]
 
 _UNIT = (
-    "Privacy is joint and its unit is one round of the log, not one person: whoever takes part in several rounds is "
-    "protected less."
+    "The unit of privacy is one round of the log, not one person: who takes part in several rounds is protected less."
 )
 
 

@@ -16,6 +16,12 @@ from dpbandits.simulate import PolicyFactory, simulate
 
 __all__ = ["play"]
 
+_TRUST = {
+    "joint": "joint: the server is trusted, the other rounds are not.",
+    "shuffle": "shuffle: nobody is trusted but a shuffler that mixes messages.",
+    "local": "local: nobody is trusted.",
+}
+
 _SIMULATION = (
     "This was a simulation: seeds make it repeatable, so its noise is predictable and nothing here is a private "
     "release. For real people leave out the seed: a policy made without rng draws its noise from a secure source."
@@ -51,6 +57,8 @@ def play(
     console.print("Reward is per round." + (" ± is one standard error over seeds.\n" if seeds > 1 else "\n"))
     if any(math.isfinite(row["epsilon"]) for row in results.table()):
         console.print(unit_note)
+        kinds = {row["trust"] for row in results.table()}
+        console.print(*(meaning for kind, meaning in _TRUST.items() if kind in kinds))
         console.print(f"\n{_SIMULATION}")
     saved = results.save(out / f"{command}.json")
     plot = results.plot(out / f"{command}.png")
@@ -72,7 +80,7 @@ def _table(results: Results) -> Any:
     if known:
         table.add_column("regret", justify="right", no_wrap=True)
     table.add_column("ε, δ spent", no_wrap=True)
-    table.add_column("unit", no_wrap=True)
+    table.add_column("trust", no_wrap=True)
     table.add_column("µs/round", justify="right", no_wrap=True)
     for row in results.table():
         private = math.isfinite(row["epsilon"])
@@ -80,6 +88,6 @@ def _table(results: Results) -> Any:
         if known:
             cells.append(with_error(row["regret"], row["regret_se"]))
         cells.append(f"{row['epsilon']:.4g}, {row['delta']:g}" if private else "not private")
-        cells += [row["unit"] if private else "", f"{1e6 * row['seconds_per_round']:.0f}"]
+        cells += [row["trust"] if private else "", f"{1e6 * row['seconds_per_round']:.0f}"]
         table.add_row(*cells)
     return table

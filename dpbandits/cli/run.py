@@ -21,7 +21,7 @@ from dpbandits.cli.options import (
 
 __all__ = ["run"]
 
-_UNIT = "Privacy is joint and its unit is one round: its arms and its reward."
+_UNIT = "The unit of privacy is one round: its arms and its reward."
 _WORLD = "World"
 
 

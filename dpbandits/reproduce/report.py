@@ -178,6 +178,8 @@ def _published(panel: Panel, runs: Sequence[Run]) -> Iterator[Run]:
 
 def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     """Bars, one per line and panel; crosses for what was published."""
+    from matplotlib.ticker import NullFormatter
+
     from dpbandits.plots import COLOURS
 
     drawn = {line.name for panel in figure.panels for line in panel.lines if line.drawn}
@@ -196,6 +198,7 @@ def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.set_xscale("log")
+    ax.xaxis.set_minor_formatter(NullFormatter())
     ax.margins(x=0.15)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("seconds per run (log scale)")

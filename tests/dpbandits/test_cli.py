@@ -64,8 +64,8 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     for part in (
         "film recommendations: 6,393 rounds, 1 seed",
         "one-pass private, ε = 1",
-        "1, 1e-05 round",
-        "4, 1e-05 round",
+        "1, 1e-05 joint",
+        "4, 1e-05 joint",
         "not private",
         "not one person",
         "This was a simulation",

@@ -1,4 +1,4 @@
-"""The shuffle-private one-pass policy: its records, its users, its sensitivity, and its regret."""
+"""The shuffle one-pass policy: its records, its users, its sensitivity, and its regret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shuffle-private one-pass policy audited end to end: two runs that differ in one round.
+"""The shuffle one-pass policy audited end to end: two runs that differ in one round.
 
 The score is the exact log-likelihood ratio of the counts that leave the shuffler.
 """
