@@ -53,6 +53,7 @@ import numpy as np
 
 from accounting import ZCDP, Budget, Ledger, calibrate
 from accounting._checks import integer, positive
+from dpbandits.estimators import Rows
 from dpbandits.links import Link, get_link
 from dpbandits.per_arm import PerArmPolicy
 from dpbandits.policies._private import checked_budget, keep_release, refuse_older_state, release_ends
@@ -215,7 +216,7 @@ class DPHDB(PerArmPolicy):
         self.before = np.zeros((K, d))  # θ_{t−1} of the recursive gradients
         self.forced_theta = np.zeros((K, d))
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients: not released
-        self.rows = [_Rows(d + 1) for _ in range(K)]  # (x, r), scheduled: not released
+        self.rows = [Rows(d + 1) for _ in range(K)]  # (x, r), scheduled: not released
         self.releases = self.steps_taken = 0
 
     def epsilon(self, i: int) -> float:
@@ -237,7 +238,7 @@ class DPHDB(PerArmPolicy):
 
     def _learn_arm(self, index: int, context: Array, reward: float) -> None:
         if self.release == "scheduled":
-            self.rows[index].add(np.append(context, reward))
+            self.rows[index].append(np.append(context, reward))
             return
         t = self.steps_taken + 1
         now, before = (float(self.link.mean(float(theta[index] @ context))) for theta in (self.theta, self.before))
@@ -268,42 +269,19 @@ class DPHDB(PerArmPolicy):
         """Σ of the clipped gradients of arm k, of which each is at most C in every entry: ‖x‖_∞ ≤ 1."""
         if self.release == "every_round":
             return np.asarray(self.sums[k])
-        X, r = self.rows[k].filled[:, :-1], self.rows[k].filled[:, -1]
+        X, r = self.rows[k].array[:, :-1], self.rows[k].array[:, -1]
         slopes: Array = np.clip(self.link.mean(X @ self.theta[k]) - r, -self.clip, self.clip)
         return np.asarray(slopes @ X)
 
     def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": [rows.filled for rows in self.rows]}
+        return super()._state() | {"rows": [rows.state() for rows in self.rows]}
 
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
-        for rows, filled in zip(self.rows, state["rows"], strict=True):
-            rows.restore(filled)
+        for rows, saved in zip(self.rows, state["rows"], strict=True):
+            rows.restore(saved)
 
     def _attach(self, ledger: Ledger) -> None:
         super()._attach(ledger)
         refuse_older_state(ledger, self.label, self.releases)
         self._marks = True
-
-
-class _Rows:
-    """Rows of numbers in an array that grows by doubling."""
-
-    def __init__(self, width: int) -> None:
-        self._buffer = np.empty((16, width))
-        self._count = 0
-
-    @property
-    def filled(self) -> Array:
-        """The rows added so far: a view."""
-        return self._buffer[: self._count]
-
-    def add(self, row: Array) -> None:
-        if self._count == len(self._buffer):
-            self._buffer = np.concatenate([self._buffer, np.empty_like(self._buffer)])
-        self._buffer[self._count] = row
-        self._count += 1
-
-    def restore(self, filled: Array) -> None:
-        """The inverse of :attr:`filled`."""
-        self._buffer, self._count = np.concatenate([filled, np.empty_like(self._buffer)]), len(filled)
