@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Generator, Mapping
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -62,6 +64,35 @@ def _play_in_worker(name: str, seed: int) -> Played:
     return play(name, policies[name], environment, seed, grid, tick)
 
 
+@contextmanager
+def _held_interrupts() -> Iterator[Callable[[], None]]:
+    """Ctrl-C waits until the function that is yielded is called; a second one does not.
+
+    Raised anywhere, it might leave a lock held that workers or the executor's thread wait for, for ever.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield lambda: None
+        return
+    held = False
+
+    def hold(*_: object) -> None:
+        nonlocal held
+        if held:
+            raise KeyboardInterrupt
+        held = True
+
+    def raise_held() -> None:
+        if held:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield raise_held
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def by_processes(
     tasks: list[Task],
     policies: Mapping[str, PolicyFactory],
@@ -81,12 +112,13 @@ def by_processes(
             ) from error
     played, stop = context.Value("q", 0), context.Event()
     shared = (dict(policies), environment, grid, played, stop)
-    with ProcessPoolExecutor(jobs, context, _start_worker, shared) as pool:
+    with _held_interrupts() as raise_held, ProcessPoolExecutor(jobs, context, _start_worker, shared) as pool:
         waiting = {pool.submit(_play_in_worker, *task): task for task in tasks}
         shown = 0
         try:
             while waiting:
                 finished = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED).done
+                raise_held()
                 known = played.value
                 tick(known - shown)
                 shown = known
