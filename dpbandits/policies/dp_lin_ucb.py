@@ -5,7 +5,14 @@ Linear Bandits", arXiv:1810.00068: Algorithm 1 with the Gaussian noise and the s
 
     V = ρI + Σ x xᵀ + noise,        u = Σ r x + noise,        θ = V⁻¹u,
 
-every round plays argmax xᵀθ + β‖x‖_{V⁻¹}. The shift ρ keeps V positive definite in spite of its noise.
+every round plays argmax xᵀθ + β‖x‖_{V⁻¹}. The shift ρ keeps V positive definite in spite of its noise. With the
+practical parameters the width counts the noise of u besides, σ in each coordinate, and θ is perturbed in every round
+afresh:
+
+    Σ = V⁻¹ + ¼σ²V⁻²,        argmax xᵀ(θ + ½β·ξ) + β‖x‖_Σ,        ξ ~ N(0, Σ).
+
+The perturbation is what makes long batches work where the same arms come in every round: without it a whole batch plays
+a single arm, and about one run in thirty stays with a bad one.
 
 Where this differs from the paper
 ---------------------------------
@@ -90,7 +97,7 @@ class DPLinUCB(Policy):
     reward_share : float
         Share, in (0, 1), of the squared sensitivity that is given to r x rather than to x xᵀ.
     exploration : float
-        β ≥ 0 of the practical parameters.
+        β ≥ 0 of the practical parameters; 0.7 by default.
     ridge : float
         Of the practical parameters: added to the expected operator norm of the noise to make ρ.
     parameters : {"practical", "theory"}
@@ -139,7 +146,7 @@ class DPLinUCB(Policy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = ("theta", "inverse", "beta", "batch_V", "batch_u", "releases")
+    _learned = ("theta", "inverse", "beta", "shape", "root", "batch_V", "batch_u", "releases")
 
     def __init__(
         self,
@@ -153,7 +160,7 @@ class DPLinUCB(Policy):
         growth: float = 1.2,
         first_batch: int | None = None,
         reward_share: float = 0.75,
-        exploration: float = 1.0,
+        exploration: float = 0.7,
         ridge: float = 1.0,
         parameters: Parameters = "practical",
         failure_probability: float = 0.01,
@@ -218,15 +225,20 @@ class DPLinUCB(Policy):
         self.theta = np.zeros(dim)
         self.inverse = np.eye(dim) / self.ridge  # V⁻¹
         self.beta = 0.0
+        self.shape = np.zeros((dim, dim))  # β²Σ, and a root of ¼β²Σ
+        self.root = np.zeros((dim, dim))
         self.releases = 0
 
     def _score(self, arms: Array) -> Array:
         if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
             self._release()
+        if self.releases > 0 and self.parameters == "theory":
+            return arms @ self.theta + self.beta * norms(arms, self.inverse)
+        xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ self.rng.standard_normal(self.dim))
-        return arms @ self.theta + self.beta * norms(arms, self.inverse)
+            return np.asarray(arms @ xi)
+        return arms @ (self.theta + self.root @ xi) + norms(arms, self.shape)
 
     def _learn(self, arm: Array, reward: float) -> None:
         self.batch_V += arm[:, None] * arm
@@ -251,6 +263,10 @@ class DPLinUCB(Policy):
             shift = self.ridge + self._sums.noise_std(self.releases) / self._a * math.sqrt(2 * d)
             eigenvalues = np.maximum(eigenvalues + shift, self.ridge)
             self.beta, radius = self.exploration, self.theta_bound
+            # the noise of u beside that of rewards
+            variances = 1.0 / eigenvalues + (0.5 * self._sums.noise_std(self.releases) / self._c / eigenvalues) ** 2
+            self.shape = (U * (self.beta**2 * variances)) @ U.T
+            self.root = U * (0.5 * self.beta * np.sqrt(variances))
         self.theta = ball_constrained_minimizer(eigenvalues, U, noisy[D:] / self._c, radius)
         self.inverse = (U / eigenvalues) @ U.T
         keep_release(self)

@@ -59,12 +59,32 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
 
 
 def test_a_round_plays_the_largest_upper_bound():
+    """Around a θ that differs from the fitted one by a fresh N(0, ¼β²Σ)."""
     policy, rng = policy_with(exploration=2.0), np.random.default_rng(1)
     for _ in range(100):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
     arms = ball(rng, 50, 3)
+    s = policy._sums.noise_std(policy.releases) / policy._c
+    covariance = policy.inverse + 0.25 * s**2 * policy.inverse @ policy.inverse
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, covariance, arms))
+    # the part of the scores that changes from round to round, as a parameter
+    shifts = np.array([policy._score(arms) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
+    moved = np.linalg.lstsq(arms, shifts.T, rcond=None)[0].T
+    np.testing.assert_allclose(moved @ arms.T, shifts, atol=1e-12)
+    root = np.linalg.inv(np.linalg.cholesky(covariance))
+    whitened = moved @ root.T
+    # n·s² ~ χ² with n degrees of freedom each: 7 standard deviations of a variance, false alarm below 1e-10
+    np.testing.assert_allclose(np.cov(whitened.T), np.eye(3), atol=7 * math.sqrt(2 / 4000))
+
+
+def test_the_theorys_rounds_play_its_upper_bound():
+    policy, rng = policy_with(parameters="theory"), np.random.default_rng(1)
+    for _ in range(20):
+        policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
+    arms = ball(rng, 50, 3)
+    scores = policy.select(arms).scores  # after the last release
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.inverse, arms))
-    np.testing.assert_allclose(policy.select(arms).scores, arms @ policy.theta + 2.0 * widths)
+    np.testing.assert_allclose(scores, arms @ policy.theta + policy.beta * widths)
 
 
 def test_the_theorys_shift_and_width_hold_for_the_noise_that_is_there():
