@@ -181,6 +181,8 @@ def endless(rng):
     return Endless(3, rng=rng)
 
 if __name__ == "__main__":
+    # a shell's background jobs, of which the tests may be one, ignore the signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     results = simulate({"fast": fast, "endless": endless}, GLM(3), rounds=300, seeds=1, jobs=2)
     print([run.policy for run in results.runs], results.complete, results.runs[0].round[-1])
 """
