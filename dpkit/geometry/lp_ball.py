@@ -92,10 +92,11 @@ class LpBall:
             return np.zeros(self.dimension)
         if math.isinf(self.p):
             return -self.radius * np.sign(direction)
-        shape: Vector = np.abs(direction) / largest
-        if self.p != 2:
-            shape **= self.dual - 1.0
-        return np.copysign(self.radius / self._length(shape) * shape, -direction)
+        scaled: Vector = np.abs(direction) / largest
+        shape = scaled if self.p == 2 else scaled ** (self.dual - 1.0)
+        # ‖shape‖_p^p = Σ scaled^((q − 1)p), and (q − 1)p = q
+        length = float(scaled @ shape) ** (1.0 / self.p)
+        return np.copysign(self.radius / length * shape, -direction)
 
     def diameter(self, norm: float = 2.0) -> float:
         """2·radius·max(1, d^(1/norm − 1/p))."""
