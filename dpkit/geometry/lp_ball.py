@@ -95,7 +95,7 @@ class LpBall:
         scaled: Vector = np.abs(direction) / largest
         shape = scaled if self.p == 2 else scaled ** (self.dual - 1.0)
         # ‖shape‖_p^p = Σ scaled^((q − 1)p), and (q − 1)p = q
-        length = float(scaled @ shape) ** (1.0 / self.p)
+        length = math.pow(float(scaled @ shape), 1.0 / self.p)
         return np.copysign(self.radius / length * shape, -direction)
 
     def diameter(self, norm: float = 2.0) -> float:
