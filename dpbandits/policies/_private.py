@@ -1,25 +1,22 @@
-"""What the private policies share: the budgets they take, their public schedule of batches, and marks of releases."""
+"""What the private policies share: the budgets they take, their public schedule of batches, the books of releases."""
 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol
-
-import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from accounting._checks import positive
 from accounting.releases import Composed
+from dpbandits.policy import Policy
 from dpkit import randomness
 
 __all__ = [
+    "ReleasingPolicy",
     "batch_ends",
     "bounded_rewards",
     "checked_budget",
-    "keep_release",
-    "refuse_older_state",
     "release_ends",
 ]
 
@@ -72,55 +69,58 @@ def batch_ends(horizon: int, first: int, growth: float) -> list[int]:
     return ends[:-1]
 
 
-class Releasing(Protocol):
-    """What a policy has that makes releases one after the other."""
+class ReleasingPolicy(Policy):
+    """The books of a policy that makes one release after the other: a named run, its checkpoint and its marks.
+
+    Every release leaves a mark in a ledger that outlives the policy. It tells an old state from the newest, and stops
+    the second of two processes that continue the same run.
+    """
 
     label: str
-    releases: int
-    decisions: int
-    horizon: int | None
     checkpoint: str | None
-    ledger: Ledger | None
-    rng: np.random.Generator
-    # whether the ledger outlives the policy, so that marks in it tell an old state from the newest
+    releases: int
+    # whether the ledger outlives the policy
     _marks: bool
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole state."""
+    def _open_run(self, budget: Budget, ledger: Ledger | None, label: str | None, checkpoint: str | None) -> Ledger:
+        """Name the run; the ledger that is to be charged with it, by default one of its own."""
+        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self._marks = ledger is not None
+        self.ledger = Ledger(budget) if ledger is None else ledger
+        return self.ledger
 
+    def _keep_release(self) -> None:
+        """Save the state with the release that was just made, if there is a checkpoint, and mark the release.
 
-def keep_release(policy: Releasing) -> None:
-    """Save the state with the release that was just made, if there is a checkpoint, and note in the ledger, at no cost,
-    that it was made.
+        Raises
+        ------
+        ValueError
+            If the ledger knows this release already: another process continues the same run. A second release of the
+            same sums is not paid for, so nothing is saved and the policy takes part in no more rounds.
+        """
+        ledger = self.ledger if self._marks else None
+        mark = f"{self.label}: release {self.releases}"
+        try:
+            if ledger is not None and any(row.label == mark for row in ledger.rows()):
+                raise ValueError(f"ledger must not know release {self.releases} of {self.label!r} yet")
+            if self.checkpoint is not None:
+                self.save(self.checkpoint)
+            if ledger is not None:
+                ledger.spend(Composed(), label=mark, simulation=randomness.is_simulation(self.rng), unique=True)
+        except ValueError as error:
+            self.horizon = self.decisions
+            raise ValueError(f"the run {self.label!r} cannot go on here: {error}") from error
 
-    Raises
-    ------
-    ValueError
-        If the ledger knows this release already: another process continues the same run. A second release of the same
-        sums is not paid for, so nothing is saved and the policy takes part in no more rounds.
-    """
-    ledger = policy.ledger if policy._marks else None
-    mark = f"{policy.label}: release {policy.releases}"
-    try:
-        if ledger is not None and any(row.label == mark for row in ledger.rows()):
-            raise ValueError(f"ledger must not know release {policy.releases} of {policy.label!r} yet")
-        if policy.checkpoint is not None:
-            policy.save(policy.checkpoint)
-        if ledger is not None:
-            ledger.spend(Composed(), label=mark, simulation=randomness.is_simulation(policy.rng), unique=True)
-    except ValueError as error:
-        policy.horizon = policy.decisions
-        raise ValueError(f"the run {policy.label!r} cannot go on here: {error}") from error
-
-
-def refuse_older_state(ledger: Ledger, label: str, releases: int) -> None:
-    """Refuse a state with ``releases`` releases if the ledger shows later ones.
-
-    An older state would release sums a second time, with fresh noise: that is not what was paid for.
-    """
-    mark = f"{label}: release "
-    newest = max((int(row.label.removeprefix(mark)) for row in ledger.rows() if row.label.startswith(mark)), default=0)
-    if newest > releases:
-        raise ValueError(
-            f"path must hold the newest state: {label!r} has made release {newest}, got a state at release {releases}"
-        )
+    def _attach(self, ledger: Ledger) -> None:
+        """And refuse an older state: it would release sums a second time, with fresh noise that was not paid for."""
+        super()._attach(ledger)
+        mark = f"{self.label}: release "
+        made = (int(row.label.removeprefix(mark)) for row in ledger.rows() if row.label.startswith(mark))
+        newest = max(made, default=0)
+        if newest > self.releases:
+            raise ValueError(
+                f"path must hold the newest state: {self.label!r} has made release {newest}, "
+                f"got a state at release {self.releases}"
+            )
+        self._marks = True

@@ -35,7 +35,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget, Ledger
 from accounting._checks import integer
 from dpbandits.links import Link
-from dpbandits.policies._private import keep_release, refuse_older_state
+from dpbandits.policies._private import ReleasingPolicy
 from dpbandits.policy import Array, Decision, Policy
 from dpkit import randomness
 
@@ -46,7 +46,7 @@ _CONTINUED = ("OnePassPrivateGLM", "PrivateHvtUCB")
 _OWN = ("dim", "horizon", "budget", "reward_range", "on_violation", "rng", "ledger", "label", "checkpoint")
 
 
-class Doubling(Policy):
+class Doubling(ReleasingPolicy):
     """A private policy that is started afresh for epochs of doubling length.
 
     Parameters
@@ -133,13 +133,11 @@ class Doubling(Policy):
         self.budget = budget
         self.first_epoch = integer("first_epoch", first_epoch, at_least=1)
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
         self.policy = self._fresh(0, **({} if reward_range is None else {"reward_range": reward_range}))
         self.reward_range = self.policy.reward_range
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
+        self._open_run(budget, ledger, self.label, checkpoint)
         self._charge(0, self.policy)
         self.epoch = self.releases = 0
         self.previous: Policy | None = None  # chooses until the epoch's policy has seen as many rounds
@@ -188,7 +186,7 @@ class Doubling(Policy):
             scores = self.policy.select(arms).scores
         if (made := _releases(self.policy) - before) > 0:
             self.releases += made
-            keep_release(self)
+            self._keep_release()
         return scores
 
     def _learn(self, kept: Array, reward: float) -> None:
@@ -239,11 +237,6 @@ class Doubling(Policy):
         if "previous" in state:
             last._restore(state["previous"])
             self.previous = last
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True
 
 
 def _private_policy(name: str) -> Callable[..., Policy]:

@@ -48,7 +48,6 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each release; mem
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -58,21 +57,20 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policies._private import (
+    ReleasingPolicy,
     bounded_rewards,
     checked_budget,
-    keep_release,
-    refuse_older_state,
     release_ends,
 )
 from dpbandits.policies._records import pair_scales
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["DPLinUCB"]
 
 
-class DPLinUCB(Policy):
+class DPLinUCB(ReleasingPolicy):
     """Optimism over noisy linear statistics.
 
     Parameters
@@ -195,14 +193,11 @@ class DPLinUCB(Policy):
         self.ridge = positive("ridge", ridge)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, 1.0)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self._open_run(budget, ledger, label, checkpoint)
 
         # scales a, c that split the squared sensitivity, were the two parts replaced independently
         bound = max(abs(low), abs(high))
         self._a, self._c = pair_scales(1.0, bound, self.reward_share)
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
         mechanism = BufferedToeplitz if self.sums == "buffered" else BinaryTree
         self._sums = mechanism.calibrated(
             budget=budget,
@@ -269,7 +264,7 @@ class DPLinUCB(Policy):
             self.root = U * (0.5 * self.beta * np.sqrt(variances))
         self.theta = ball_constrained_minimizer(eigenvalues, U, noisy[D:] / self._c, radius)
         self.inverse = (U / eigenvalues) @ U.T
-        keep_release(self)
+        self._keep_release()
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -277,8 +272,3 @@ class DPLinUCB(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self._sums = type(self._sums).restore(state["sums"], rng=self.rng)
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True

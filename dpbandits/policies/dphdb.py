@@ -46,7 +46,6 @@ O(ln²(dT)·ln²(T)/ε²).
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -56,7 +55,7 @@ from accounting._checks import integer, positive
 from dpbandits.estimators import Rows
 from dpbandits.links import Link, get_link
 from dpbandits.per_arm import PerArmPolicy
-from dpbandits.policies._private import checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._private import ReleasingPolicy, checked_budget, release_ends
 from dpbandits.policy import Array
 from dpkit import randomness
 from dpkit.geometry import LpBall
@@ -65,7 +64,7 @@ from dpkit.mechanisms import report_noisy_max
 __all__ = ["DPHDB"]
 
 
-class DPHDB(PerArmPolicy):
+class DPHDB(PerArmPolicy, ReleasingPolicy):
     """Forced rounds, then the arm of the best sparse private estimate.
 
     Parameters
@@ -193,8 +192,7 @@ class DPHDB(PerArmPolicy):
         self.forced = enough if forced is None else integer("forced", forced, at_least=1)
         few = max(1, round(10.0 * rho ** (1 / 3)))
         self.steps = few if steps is None else integer("steps", steps, at_least=1)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        books = self._open_run(budget, ledger, label, checkpoint)
 
         # the numbers of decisions after which there is a release
         self._ends = release_ends(T, release, K * self.forced, growth)
@@ -207,9 +205,7 @@ class DPHDB(PerArmPolicy):
         # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S
         self._sensitivity = (2.0 if budget.adjacency == "replace" else 1.0) * self.clip * self.theta_bound
 
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
-        self.ledger.spend(
+        books.spend(
             ZCDP(rho, adjacency=budget.adjacency), label=self.label, simulation=randomness.is_simulation(self.rng)
         )
         self.theta = np.zeros((K, d))
@@ -255,7 +251,7 @@ class DPHDB(PerArmPolicy):
         self.releases += 1
         if self.decisions == self.n_arms * self.forced:
             self.forced_theta[:] = self.theta
-        keep_release(self)
+        self._keep_release()
 
     def _step(self, k: int) -> None:
         """One Frank–Wolfe step of arm k towards the corner of least noisy score."""
@@ -280,8 +276,3 @@ class DPHDB(PerArmPolicy):
         super()._restore(state)
         for rows, saved in zip(self.rows, state["rows"], strict=True):
             rows.restore(saved)
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True

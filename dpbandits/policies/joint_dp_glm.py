@@ -54,7 +54,6 @@ Memory: O(d²) and all rounds' (x, r), which the optimizers read.
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -67,14 +66,13 @@ from dpbandits.estimators import Rows
 from dpbandits.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import (
+    ReleasingPolicy,
     bounded_rewards,
     checked_budget,
-    keep_release,
-    refuse_older_state,
     release_ends,
 )
 from dpbandits.policies._records import link_objective
-from dpbandits.policy import Array, Decision, Policy
+from dpbandits.policy import Array, Decision
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
@@ -88,7 +86,7 @@ _STEPS = 40
 _DECAY = 0.9
 
 
-class JointDPGLM(Policy):
+class JointDPGLM(ReleasingPolicy):
     """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
 
     Parameters
@@ -222,8 +220,7 @@ class JointDPGLM(Policy):
         self.ridge = positive("ridge", ridge)
         self.parameters = checked_parameters(parameters)
         self.failure_probability = fraction("failure_probability", failure_probability)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        books = self._open_run(budget, ledger, label, checkpoint)
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
         self._W = self.link.lipschitz(S) / math.e
@@ -272,9 +269,7 @@ class JointDPGLM(Policy):
         self._exploring: set[int] = set()  # the open decisions of criterion I
         self._arriving = False
 
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
-        self.ledger.spend(self._cost(z, steps), label=self.label, simulation=randomness.is_simulation(self.rng))
+        books.spend(self._cost(z, steps), label=self.label, simulation=randomness.is_simulation(self.rng))
 
     def _cost(self, z: float, steps: int) -> Release:
         """Of V and H together, and of all calls of the optimizer that costs most."""
@@ -358,7 +353,7 @@ class JointDPGLM(Policy):
                 self.others, both, self.theta, self.decisions, math.e * float(h[-1]), self.calls, self.policy_calls
             )
             self.calls += 1
-        keep_release(self)
+        self._keep_release()
 
     def _repaired(self, noisy: Array, shift: float, least: float) -> tuple[Array, Array]:
         """Eigenvalues, at least ``least``, and eigenvectors of a noisy sum plus shift·I."""
@@ -412,11 +407,6 @@ class JointDPGLM(Policy):
         self.explored.restore(state["explored"])
         self.others.restore(state["others"])
         self._exploring = set(map(int, state["exploring"]))
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True
 
 
 def _outgrown(matrix: Array, root: Array) -> bool:

@@ -35,7 +35,6 @@ Zhang et al. (2025) for one-pass generalized linear bandits; Dvijotham et al. (2
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -45,21 +44,20 @@ from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
 from dpbandits.policies._private import (
+    ReleasingPolicy,
     bounded_rewards,
     checked_budget,
-    keep_release,
-    refuse_older_state,
     release_ends,
 )
 from dpbandits.policies._records import GLMRecord, pair_scales
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["OnePassPrivateGLM"]
 
 
-class OnePassPrivateGLM(Policy):
+class OnePassPrivateGLM(ReleasingPolicy):
     """Optimism over noisy one-pass statistics, released on a public schedule.
 
     Parameters
@@ -167,15 +165,12 @@ class OnePassPrivateGLM(Policy):
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self._open_run(budget, ledger, label, checkpoint)
 
         self._record = GLMRecord.of(self.link, S, (low, high), clip)
         self.clip = self._record.B
         self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
         self._ends = release_ends(T, release, self.first_batch, growth)
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
         self._sums = BufferedToeplitz.calibrated(
             budget=budget,
             horizon=max(1, len(self._ends)),
@@ -218,7 +213,7 @@ class OnePassPrivateGLM(Policy):
         eigenvalues = np.maximum(eigenvalues + self.ridge + noise, self.ridge)
         self.theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
         self.inverse = (U / eigenvalues) @ U.T
-        keep_release(self)
+        self._keep_release()
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -226,8 +221,3 @@ class OnePassPrivateGLM(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self._sums = BufferedToeplitz.restore(state["sums"], rng=self.rng)
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True

@@ -40,7 +40,6 @@ public; Shariff & Sheffet (2018) for joint privacy by noisy sums; Dvijotham et a
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -49,16 +48,16 @@ from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import batch_ends, checked_budget, keep_release, refuse_older_state
+from dpbandits.policies._private import ReleasingPolicy, batch_ends, checked_budget
 from dpbandits.policies._records import pair_scales
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["PrivateHvtUCB"]
 
 
-class PrivateHvtUCB(Policy):
+class PrivateHvtUCB(ReleasingPolicy):
     """Randomised optimism around a private one-pass Huber regression, E[r | x] = xᵀθ.
 
     Parameters
@@ -173,14 +172,11 @@ class PrivateHvtUCB(Policy):
         self.ridge = positive("ridge", ridge)
         if clip is not None:
             positive("clip", clip)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        self._open_run(budget, ledger, label, checkpoint)
 
         # scales a of w·x xᵀ and c·τ of (g/τ)·x that split the squared sensitivity, were they replaced independently
         self._a, unit_c = pair_scales(1.0, 1.0, self.gradient_share)
         self._ends = batch_ends(T, self.first_batch, self.growth)
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
         self._sums = BufferedToeplitz.calibrated(
             budget=budget,
             horizon=max(1, len(self._ends)),
@@ -239,7 +235,7 @@ class PrivateHvtUCB(Policy):
         # β(ν²H̃⁻¹ + σ²H̃⁻²)^{1/2}: the errors by the rewards' noise and by the gradients'
         deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise / self._c) ** 2) / eigenvalues
         self.spread = (U * (self.exploration * deviations)) @ U.T
-        keep_release(self)
+        self._keep_release()
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -247,8 +243,3 @@ class PrivateHvtUCB(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self._sums = BufferedToeplitz.restore(state["sums"], rng=self.rng)
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True

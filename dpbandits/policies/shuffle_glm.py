@@ -39,7 +39,6 @@ rounds.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -57,15 +56,14 @@ from dpbandits.estimators import Rows
 from dpbandits.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import (
+    ReleasingPolicy,
     batch_ends,
     bounded_rewards,
     checked_budget,
-    keep_release,
-    refuse_older_state,
 )
 from dpbandits.policies._records import link_objective
 from dpbandits.policies._shuffled import batch_protocol, dearest, without_arms
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit import randomness
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
 from dpkit.optimize import shuffle_gradient_descent
@@ -81,7 +79,7 @@ _Plan = tuple[SumProtocol, tuple[Budget, int, Release | None], Release]
 _PART_DELTA = 1e-6
 
 
-class ShuffleGLM(Policy):
+class ShuffleGLM(ReleasingPolicy):
     """Batched elimination with shuffled design matrices and shuffled gradient descent.
 
     Parameters
@@ -182,8 +180,7 @@ class ShuffleGLM(Policy):
             raise ValueError(f"analysis must be 'numeric' or 'paper', got analysis={analysis!r}")
         self.analysis = analysis
         self.failure_probability = fraction("failure_probability", failure_probability)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        books = self._open_run(budget, ledger, label, checkpoint)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
         self._R = max(1.0, self.link.self_concordance(S), abs(low), abs(high))
@@ -202,10 +199,8 @@ class ShuffleGLM(Policy):
         plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *self._ends]))]
         self._sums = [matrix for matrix, _, _ in plans]
         self._fits = [descent for _, descent, _ in plans]
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
         cost = dearest(total for _, _, total in plans)
-        self.ledger.spend(cost, label=self.label, simulation=randomness.is_simulation(self.rng))
+        books.spend(cost, label=self.label, simulation=randomness.is_simulation(self.rng))
         self.rows = Rows(dim + 1)  # x and r of the open batch, which users hold until it ends
         self.thetas = np.zeros((0, dim))
         self.shapes = np.zeros((0, dim, dim))  # Q_k, with half-width √(xᵀQ_k x)
@@ -312,7 +307,7 @@ class ShuffleGLM(Policy):
         self.thetas = np.concatenate([self.thetas, fit.x[None]])
         self.shapes = np.concatenate([self.shapes, shape[None]])
         self.releases += 1
-        keep_release(self)
+        self._keep_release()
 
     def _shape(self, k: int, matrix: Array, gradient_noise: float, rounds: int, step: float) -> Array:
         """Q_k, for ``gradient_noise`` the standard deviation of the noise in a coordinate of a sum of gradients."""
@@ -352,11 +347,6 @@ class ShuffleGLM(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self.rows.restore(state["rows"])
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True
 
 
 @lru_cache(maxsize=256)  # the same batches come again in every run of a simulation

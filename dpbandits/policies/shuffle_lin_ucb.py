@@ -34,7 +34,6 @@ coordinates; O(d³) per batch; memory O(d²).
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -43,17 +42,17 @@ from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import norms
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import bounded_rewards, checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._private import ReleasingPolicy, bounded_rewards, checked_budget, release_ends
 from dpbandits.policies._records import pair_scales
 from dpbandits.policies._shuffled import ShuffledBatches, without_arms
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit import randomness
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["ShuffleLinUCB"]
 
 
-class ShuffleLinUCB(Policy):
+class ShuffleLinUCB(ReleasingPolicy):
     """LinUCB on shuffled sums over batches.
 
     Parameters
@@ -152,8 +151,7 @@ class ShuffleLinUCB(Policy):
         self.parameters = checked_parameters(parameters)
         self.exploration = nonnegative("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        books = self._open_run(budget, ledger, label, checkpoint)
 
         # scales a, c that split the squared sensitivity, were the two parts replaced independently
         bound = max(abs(low), abs(high))
@@ -168,9 +166,7 @@ class ShuffleLinUCB(Policy):
             budget=budget,
             rng=self.rng,
         )
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
-        self.ledger.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
+        books.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
         self.theta = np.zeros(dim)
         self.shape = np.zeros((dim, dim))  # β_m²·Q
         # Σ x xᵀ and Σ r·x as released, and the variance of the noise in the scaled records' sum
@@ -224,7 +220,7 @@ class ShuffleLinUCB(Policy):
             axes = beta**2 / eigenvalues
         self.theta = U @ ((U.T @ self.b) / eigenvalues)
         self.shape = (U * axes) @ U.T
-        keep_release(self)
+        self._keep_release()
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -232,8 +228,3 @@ class ShuffleLinUCB(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self._sums.restore(state["sums"])
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True

@@ -43,7 +43,6 @@ Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) fo
 from __future__ import annotations
 
 import math
-import secrets
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -52,17 +51,17 @@ from accounting import Budget, Ledger
 from accounting._checks import fraction, integer, nonnegative, positive
 from dpbandits.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.links import Link, get_link
-from dpbandits.policies._private import bounded_rewards, checked_budget, keep_release, refuse_older_state, release_ends
+from dpbandits.policies._private import ReleasingPolicy, bounded_rewards, checked_budget, release_ends
 from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policies._shuffled import ShuffledBatches, without_arms
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
 from dpkit import randomness
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["ShuffleOnePassGLM"]
 
 
-class ShuffleOnePassGLM(Policy):
+class ShuffleOnePassGLM(ReleasingPolicy):
     """Optimism over noise-weighted sums of one-pass statistics, each shuffled batch summed once.
 
     Parameters
@@ -168,8 +167,7 @@ class ShuffleOnePassGLM(Policy):
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.checkpoint = None if checkpoint is None else str(checkpoint)
+        books = self._open_run(budget, ledger, label, checkpoint)
 
         self._record = GLMRecord.of(self.link, S, (low, high), clip)
         self.clip = self._record.B
@@ -184,9 +182,7 @@ class ShuffleOnePassGLM(Policy):
             budget=budget,
             rng=self.rng,
         )
-        self._marks = ledger is not None  # a ledger that outlives the policy can tell an old state from the newest
-        self.ledger = Ledger(budget) if ledger is None else ledger
-        self.ledger.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
+        books.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
         self.theta = np.zeros(dim)
         self.shape = np.zeros((dim, dim))  # β²Σ, and a root of ¼β²Σ
         self.root = np.zeros((dim, dim))
@@ -239,7 +235,7 @@ class ShuffleOnePassGLM(Policy):
         self.theta = ball_constrained_minimizer(eigenvalues, U, self.b, self.theta_bound)
         axes = self.exploration**2 * (v / eigenvalues + self.noise / (self._c * eigenvalues) ** 2)
         self.shape, self.root = (U * axes) @ U.T, U * (0.5 * np.sqrt(axes))
-        keep_release(self)
+        self._keep_release()
 
     def _state(self) -> dict[str, Any]:
         return super()._state() | {"sums": self._sums.state()}
@@ -247,8 +243,3 @@ class ShuffleOnePassGLM(Policy):
     def _restore(self, state: dict[str, Any]) -> None:
         super()._restore(state)
         self._sums.restore(state["sums"])
-
-    def _attach(self, ledger: Ledger) -> None:
-        super()._attach(ledger)
-        refuse_older_state(ledger, self.label, self.releases)
-        self._marks = True
