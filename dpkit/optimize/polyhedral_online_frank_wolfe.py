@@ -2,28 +2,39 @@
 
 For sparse models in high dimension: the ℓ₁ ball, the simplex. Source: Han, Liang, Liang, Wang, Yao & Zhang, "On
 private online convex optimization: optimal algorithms in ℓ_p-geometry and high dimensional contextual bandits",
-Algorithm 2 (DP-POFW), p = 1:
+Algorithm 2 (DP-POFW), p = 1. Here, with ρ_t = r/(t + 1),
 
-    g_t = (t + 1)∇ℓ(θ_t; x_t) − t∇ℓ(θ_{t−1}; x_t),    d_t = Σ_{i≤t} g_i/(t + 1)    (without noise, never released),
+    g_t = ∇ℓ(θ_t; x_t) + (1/ρ_t − 1)(∇ℓ(θ_t; x_t) − ∇ℓ(θ_{t−1}; x_t)),
+    d_t = d_{t−1} + ρ_t(g_t − d_{t−1})    (without noise, never released),
     v_t = report-noisy-min over the vertices v of ⟨d_t, v⟩,  or v_{t−1} between two choices,
     θ_{t+1} = θ_t + η_t(v_t − θ_t),  η_t = min(1, c/(t + 1 + τ)).
 
-Choices. The paper chooses at every step, which leaves each of n choices an ε_t of order 1/√n. But d_t changes slowly,
-so a vertex chosen at t serves for the next ``hold``·t steps as well: a choice is made at t = 1 and then again after
-max(1, ⌊hold·t⌋) steps, that is K of order ln(n)/hold times, each with √(n/K) times the ε_t. The price is a coarser
-Frank–Wolfe step, of c·hold. Early choices are mostly noise; with τ > 0 the steps along them are short. ``hold`` = 0,
-τ = 0 and c = 1 give the paper's algorithm.
+Choices. The paper chooses at every step. But d_t changes slowly, so a vertex chosen at t serves for the next ``hold``·t
+steps as well: a choice is made at t = 1 and then again after max(1, ⌊hold·t⌋) steps, that is K of order ln(n)/hold
+times. The price is a coarser Frank–Wolfe step, of c·hold. Early choices are mostly noise; with τ > 0 the steps along
+them are short.
+
+Forgetting. In d_t the row i has a weight of order i^(r−1)/t^r. The paper's r = 1 weighs all rows alike: early
+gradients, the worst, count as much as any, and a row takes part in all choices after it in the same way. With r = 2
+it counts i/t of what the newest row counts, so it spends on K choices what it would spend on 1/(1 − (1 + hold)⁻²) of
+them, about six. That pays for less noise, although the newest row counts twice.
 
 Privacy. Unit: one row of the stream, that is one step. g_t = ψ_t·x_t is clipped to ‖g_t‖_∞ ≤ clip, so, given all that
-was released, replacing a row moves every score ⟨d_t, v⟩ by at most s_t = 2·clip·max‖v‖₁/(t + 1) (half of it under
-zero_out), at its own step and at all later ones. When to choose is public. A choice at step t costs ε_t, with Gumbel
-noise ε_t²/8 in zCDP (bounded range: Cesar & Rogers 2021, arXiv:2106.09805), and the stream costs the sum over its
-choices, Σε_t²/8 = ρ, the largest ρ that meets the budget.
+was released, replacing row t moves every score ⟨d_t, v⟩ by at most s_t = 2·clip·ρ_t·max‖v‖₁ (half of it under
+zero_out), and replacing row i ≤ t by ω(i, t)·s_t, where ω(i, t) = ρ_i(1 − ρ_{i+1})⋯(1 − ρ_t)/ρ_t ≤ 1. When to choose is
+public. With Gumbel noise of scale 2s_t/ε_t a choice has bounded range ω(i, t)·ε_t for row i, hence costs
+(ω(i, t)·ε_t)²/8 in zCDP (Cesar & Rogers 2021, arXiv:2106.09805). The stream costs the most that one row spends,
 
-* ``noise="gumbel"`` with ``schedule="constant"`` (default): ε_t = √(8ρ/K). ``"decreasing"``: ε_t ∝ 1/√t, the paper's.
-  The scores' noise, 2s_t/ε_t, falls like 1/t or 1/√t: the last steps decide, and the first ones are lost in any case.
+    max_i Σ_{t ≥ i} (ω(i, t)·ε_t)²/8 = ρ,
+
+the largest ρ that meets the budget; as ω(i, t) grows with i, only the rows at which a choice is made need a look.
+
+* ``noise="gumbel"`` (default): ε_t² ∝ ln(t⁺/t), where t⁺ is the time of the next choice. So ε_t falls like 1/√t while
+  every step chooses, as the paper's does, and is constant where the times of choices grow geometrically.
 * ``noise="paper"``: Laplace noise of scale 4D(βD + L)√(ln n·ln(1/δ))/(ε√t), where clip = βD + L, that is
-  ε_t = ε/(2√(t·ln n·ln(1/δ))); ``cost`` says what that really costs, Σε_t²/2 in zCDP.
+  ε_t = ε/(2√(t·ln n·ln(1/δ))); ``cost`` says what that really costs, with ε_t²/2 in place of ε_t²/8.
+
+``noise="paper", forgetting=1, hold=0, delay=0`` is the paper's algorithm.
 
 Cost per step: O(d); per choice: one random number per vertex.
 """
@@ -61,7 +72,6 @@ __all__ = ["PolyhedralOnlineFrankWolfe", "polyhedral_online_frank_wolfe"]
 
 Vector = NDArray[np.float64]
 Noise = Literal["gumbel", "paper"]
-Schedule = Literal["constant", "decreasing"]
 
 
 class PolyhedralOnlineFrankWolfe:
@@ -78,16 +88,17 @@ class PolyhedralOnlineFrankWolfe:
     budget : Budget
         What the whole stream may cost, with δ > 0, counted by "replace" or "zero_out".
     noise : {"gumbel", "paper"}
-    schedule : {"constant", "decreasing"}
-        How the budget is spread over the choices; see the module's text.
+        See the module's text.
+    forgetting : float
+        r, from 1 to 2: how much more late rows weigh than early ones, ρ_t = r/(t + 1). 1 is the paper's.
     hold : float
         At least 0 and at most 1: how long a choice is kept, in units of the steps before it.
     step_scale : float
         c, positive; 1 is the paper's.
     delay : float, optional
         τ, in rows, at least 0; 0 is the paper's. By default the number of rows after which the noise in a choice,
-        about ln(number of vertices) times its scale, is half of the largest score that clipping allows; and at most
-        0.3·horizon.
+        about ln(number of vertices) times its scale, is half of the largest score that clipping allows, if choices
+        were as dear as the last; and at most 0.3·horizon.
     start : (d,) array_like, optional
         θ_0 = θ_1; by default the set's centre.
     rng : numpy.random.Generator, optional
@@ -139,7 +150,7 @@ class PolyhedralOnlineFrankWolfe:
         horizon: int,
         budget: Budget,
         noise: Noise = "gumbel",
-        schedule: Schedule = "constant",
+        forgetting: float = 2.0,
         hold: float = 0.1,
         step_scale: float = 1.0,
         delay: float | None = None,
@@ -164,31 +175,31 @@ class PolyhedralOnlineFrankWolfe:
         self.steps = self.clipped = 0
         self._times = _choices(n, kept)
         self._made = 0
+        self.forgetting = positive("forgetting", forgetting)
+        if not 1 <= self.forgetting <= 2:
+            raise ValueError(f"forgetting must be from 1 to 2, got forgetting={forgetting!r}")
         self._noise: Literal["gumbel", "laplace"] = "gumbel"
-        power = 0.5
         if noise == "paper":
             if budget.delta == 0:
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")
             self._noise = "laplace"
             first = 0.5 * budget.epsilon / math.sqrt(max(1.0, math.log(n)) * math.log(1.0 / budget.delta))
-            self._epsilons = first * self._times**-power
-            rho = float(np.sum(self._epsilons**2)) / 2.0
-        elif noise == "gumbel" and schedule in ("constant", "decreasing"):
+            self._epsilons = first / np.sqrt(self._times)
+            rho = _dearest_row(self._times, self._epsilons, self.forgetting) / 2.0
+        elif noise == "gumbel":
             z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
             rho = 0.5 / z**2
-            relative = self._times ** (-power if schedule == "decreasing" else 0.0)
-            # rounded down, so that the sum of the ε_t²/8 is no more than ρ
-            self._epsilons = relative * (math.sqrt(8.0 * rho / float(np.sum(relative**2))) * (1.0 - 1e-12))
+            relative = np.sqrt(np.log(np.append(self._times[1:], _next(self._times[-1], kept)) / self._times))
+            # rounded down, so that no row spends more than ρ
+            unit = math.sqrt(8.0 * rho / _dearest_row(self._times, relative, self.forgetting)) * (1.0 - 1e-9)
+            self._epsilons = relative * unit
         else:
-            raise ValueError(
-                "noise must be 'gumbel' or 'paper' and schedule 'constant' or 'decreasing', "
-                f"got noise={noise!r}, schedule={schedule!r}"
-            )
+            raise ValueError(f"noise must be 'gumbel' or 'paper', got noise={noise!r}")
         self.cost = ZCDP(rho, adjacency=budget.adjacency)
         self._sensitivity = row_sensitivity(self.clip, budget.adjacency) * constraint.radius_in(1.0)
-        spread = 2.0 * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1]) * math.log(vertices)
-        self.delay = min(2.0 * spread, 0.3 * n) if given is None else given
-        self._sum = np.zeros(constraint.dimension)
+        last = 2.0 * self.forgetting * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1])
+        self.delay = min(2.0 * last * math.log(vertices), 0.3 * n) if given is None else given
+        self._gradient = np.zeros(constraint.dimension)  # d_t
         self._vertex = self.theta
         self._rng = randomness.resolve(rng)
         charge(ledger, self.cost, "polyhedral online Frank-Wolfe", self._rng)
@@ -214,16 +225,16 @@ class PolyhedralOnlineFrankWolfe:
         t = self.steps + 1
         with np.errstate(all="ignore"):  # what overflows is clipped
             now, before = self.objective.slope(self._iterates @ x, np.full(2, y)).tolist()
-        psi, cut = clipped_slope((t + 1) * now - t * before, length, self.clip)
+        rho = self.forgetting / (t + 1)
+        psi, cut = clipped_slope(now + (1.0 / rho - 1.0) * (now - before), length, self.clip)
         self.steps = t
         self.clipped += cut
-        self._sum += psi * x
+        self._gradient += rho * (psi * x - self._gradient)
         if self._made < len(self._times) and self._times[self._made] == t:
-            # scores and their sensitivity both without the factor 1/(t + 1)
-            scores = self.constraint.vertex_scores(self._sum)
+            scores = self.constraint.vertex_scores(self._gradient)
             epsilon = float(self._epsilons[self._made])
             self._made += 1
-            best = report_noisy_max(scores, self._sensitivity, epsilon, self._noise, minimise=True, rng=self._rng)
+            best = report_noisy_max(scores, rho * self._sensitivity, epsilon, self._noise, minimise=True, rng=self._rng)
             self._vertex = self.constraint.vertex(best)
         v = self._vertex - self.theta
         v *= min(1.0, self.step_scale / (t + 1 + self.delay))
@@ -233,12 +244,27 @@ class PolyhedralOnlineFrankWolfe:
         return v.copy()
 
 
+def _next(t: float, hold: float) -> int:
+    """The step of the choice after that at step t."""
+    return int(t) + max(1, int(hold * t))
+
+
 def _choices(n: int, hold: float) -> NDArray[np.float64]:
-    """The steps at which a vertex is chosen: 1, and after each t the one max(1, ⌊hold·t⌋) later."""
+    """The steps up to n at which a vertex is chosen, from 1 on."""
     times = [1]
-    while (after := times[-1] + max(1, int(hold * times[-1]))) <= n:
+    while (after := _next(times[-1], hold)) <= n:
         times.append(after)
     return np.array(times, dtype=np.float64)
+
+
+def _dearest_row(times: NDArray[np.float64], epsilons: NDArray[np.float64], forgetting: float) -> float:
+    """max_i Σ_{t ≥ i} (ω(i, t)·ε_t)² over the ``times`` t of choices."""
+    from scipy.special import poch
+
+    # ω(i, t) = a_i/a_t, as 1/(1 − ρ_2)⋯(1 − ρ_t) is proportional to Γ(t + 2)/Γ(t + 2 − r)
+    a = forgetting / (times + 1) * poch(times + 2 - forgetting, forgetting)
+    spent = np.cumsum((epsilons / a)[::-1] ** 2)[::-1] * a**2
+    return float(spent.max())
 
 
 def polyhedral_online_frank_wolfe(
@@ -249,7 +275,7 @@ def polyhedral_online_frank_wolfe(
     constraint: PolyhedralSet,
     budget: Budget,
     noise: Noise = "gumbel",
-    schedule: Schedule = "constant",
+    forgetting: float = 2.0,
     hold: float = 0.1,
     step_scale: float = 1.0,
     delay: float | None = None,
@@ -262,7 +288,7 @@ def polyhedral_online_frank_wolfe(
 
     Parameters
     ----------
-    objective, constraint, budget, noise, schedule, hold, step_scale, delay, start, rng, ledger
+    objective, constraint, budget, noise, forgetting, hold, step_scale, delay, start, rng, ledger
         As for :class:`PolyhedralOnlineFrankWolfe`.
     X : (n, d) array_like
     y : (n,) array_like
@@ -300,7 +326,7 @@ def polyhedral_online_frank_wolfe(
             horizon=horizon,
             budget=budget,
             noise=noise,
-            schedule=schedule,
+            forgetting=forgetting,
             hold=hold,
             step_scale=step_scale,
             delay=delay,

@@ -12,7 +12,13 @@ from dpkit.optimize import PolyhedralOnlineFrankWolfe, glm, polyhedral_online_fr
 BUDGET = Budget(1.0, 1e-5)
 
 
-def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace"):
+def weight(i, t, forgetting):
+    """What row i counts in the scores at step t, relative to row t."""
+    rho = [forgetting / (s + 1) for s in range(t + 1)]
+    return rho[i] * math.prod(1 - rho[s] for s in range(i + 1, t + 1)) / rho[t]
+
+
+def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace", **more):
     """The scores and parameters of every choice, when the choices are given."""
     import importlib
 
@@ -31,6 +37,7 @@ def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace"):
             horizon=len(X),
             budget=Budget(1.0, 1e-5, adjacency=adjacency),
             rng=np.random.default_rng(0),
+            **more,
         )
         for x, label in zip(X, y, strict=True):
             learner.step(x, label)
@@ -38,7 +45,8 @@ def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace"):
 
 
 @pytest.mark.parametrize("constraint", [LpBall(1, 3, 2.0), Simplex(3, 1.5)])
-def test_one_row_moves_the_scores_by_no_more_than_their_sensitivity(constraint):
+@pytest.mark.parametrize("forgetting", [1.0, 1.4, 2.0])
+def test_one_row_moves_the_scores_by_no_more_than_it_is_charged_for(constraint, forgetting):
     worst = 0.0
     for seed in range(40):
         rng = np.random.default_rng(seed)
@@ -49,12 +57,13 @@ def test_one_row_moves_the_scores_by_no_more_than_their_sensitivity(constraint):
         label[i] = -1e6 * np.sign(y[i]) * rng.choice([-1, 1])
         other[i] = rng.choice([X[i], -X[i], rng.normal(size=3)], axis=0)
         choices = rng.integers(3, size=12)
-        one, two = recorded(X, y, constraint, choices), recorded(other, label, constraint, choices)
+        common = {"forgetting": forgetting, "hold": 0.0}
+        one, two = recorded(X, y, constraint, choices, **common), recorded(other, label, constraint, choices, **common)
         for t, ((a, s, *_), (b, *_)) in enumerate(zip(one, two, strict=True)):
             change = float(np.abs(a - b).max())
-            assert change <= s * (1 + 1e-12)
-            assert t >= i or change == 0
-            worst = max(worst, change / s)
+            charged = weight(i + 1, t + 1, forgetting) * s if t >= i else 0.0
+            assert change <= charged * (1 + 1e-12)
+            worst = max(worst, change / charged if charged else 0.0)
     assert worst > 0.9  # the bound is attained
 
 
@@ -65,24 +74,40 @@ def test_sensitivity_is_that_of_the_adjacency(adjacency):
     assert (noise, minimise) == ("gumbel", True)
 
 
-@pytest.mark.parametrize("schedule", ["decreasing", "constant"])
+@pytest.mark.parametrize("forgetting", [1.0, 1.3, 2.0])
 @pytest.mark.parametrize("hold", [0.0, 0.1, 1.0])
-def test_the_choices_add_up_to_the_cost(schedule, hold):
+@pytest.mark.parametrize("noise", ["gumbel", "paper"])
+def test_the_dearest_row_spends_what_the_stream_costs(forgetting, hold, noise):
+    n = 150
     learner = PolyhedralOnlineFrankWolfe(
-        glm("squared", clip=1.0), Simplex(3), horizon=300, budget=BUDGET, schedule=schedule, hold=hold
+        glm("squared", clip=1.0), Simplex(3), horizon=n, budget=BUDGET, noise=noise, forgetting=forgetting, hold=hold
     )
-    each = np.array([learner.epsilon(t) for t in range(1, 301)])
-    spent = float(np.sum(each**2)) / 8
-    assert spent <= learner.cost.rho
-    assert spent == pytest.approx(learner.cost.rho, rel=1e-9)
-    assert isinstance(learner.cost, ZCDP)
+    each = np.array([learner.epsilon(t) for t in range(1, n + 1)])
     times = 1 + np.flatnonzero(each)
+    rows = [sum((weight(i, t, forgetting) * each[t - 1]) ** 2 for t in times[times >= i]) for i in range(1, n + 1)]
+    spent = max(rows) / (8 if noise == "gumbel" else 2)
+    assert spent <= learner.cost.rho * (1 + 1e-12)
+    assert spent == pytest.approx(learner.cost.rho, rel=1e-8)
+    assert isinstance(learner.cost, ZCDP)
     assert times[0] == 1
-    assert learner.epsilon(301) == 0.0
-    assert np.array_equal(np.diff(times), np.maximum(1, (hold * times[:-1]).astype(int)))
-    assert times[-1] + max(1, int(hold * times[-1])) > 300
-    expected = times**-0.5 if schedule == "decreasing" else np.ones(len(times))
-    assert each[times - 1] / each[0] == pytest.approx(expected)
+    assert learner.epsilon(n + 1) == 0.0
+    after = times + np.maximum(1, (hold * times).astype(int))
+    assert np.array_equal(after[:-1], times[1:])
+    assert after[-1] > n
+    expected = np.log(after / times) if noise == "gumbel" else 1 / times
+    assert (each[times - 1] / each[0]) ** 2 == pytest.approx(expected / expected[0])
+
+
+def test_to_forget_early_rows_pays_for_less_noise():
+    # per choice, the scale of the noise against the largest score, at n = 10⁴ and hold = 0.1
+    new, old = (
+        PolyhedralOnlineFrankWolfe(
+            glm("squared", clip=1.0), Simplex(3), horizon=10_000, budget=BUDGET, forgetting=forgetting
+        )
+        for forgetting in (2.0, 1.0)
+    )
+    last = max(t for t in range(9000, 10_001) if new.epsilon(t))
+    assert 2 / new.epsilon(last) < 0.7 * 1 / old.epsilon(last)
 
 
 def test_a_vertex_is_chosen_only_where_it_is_paid_for():
@@ -105,7 +130,7 @@ def test_a_vertex_is_chosen_only_where_it_is_paid_for():
 
 def test_published_noise():
     learner = PolyhedralOnlineFrankWolfe(
-        glm("squared", clip=1.0), Simplex(3), horizon=300, budget=BUDGET, noise="paper", hold=0.0
+        glm("squared", clip=1.0), Simplex(3), horizon=300, budget=BUDGET, noise="paper", forgetting=1.0, hold=0.0
     )
     first = 1.0 / (2 * math.sqrt(math.log(300) * math.log(1e5)))
     assert learner.epsilon(1) == pytest.approx(first)
@@ -115,8 +140,9 @@ def test_published_noise():
 def test_the_delay_is_what_the_noise_of_a_choice_asks_for():
     common = {"horizon": 10**6, "budget": BUDGET}
     learner = PolyhedralOnlineFrankWolfe(glm("squared", clip=0.3), LpBall(1, 50, 2.0), **common)
-    # Gumbel noise of scale 2·(2·clip·2)/ε, 100 vertices, against scores up to t·clip·2 after t rows
-    assert learner.delay == pytest.approx(2 * 4 * math.log(100) / learner.epsilon(1))
+    # Gumbel noise of scale 2·(2·clip·2)·2/(tε), 100 vertices, against scores up to clip·2 after t rows
+    last = next(t for t in range(10**6, 0, -1) if learner.epsilon(t))
+    assert learner.delay == pytest.approx(2 * 8 * math.log(100) / learner.epsilon(last))
     few = PolyhedralOnlineFrankWolfe(glm("squared", clip=0.3), LpBall(1, 50), **common | {"horizon": 100})
     assert few.delay == pytest.approx(30)
     assert PolyhedralOnlineFrankWolfe(glm("squared", clip=0.3), Simplex(3), delay=0.0, **common).delay == 0.0
@@ -131,6 +157,7 @@ def test_without_noise_it_is_the_recursion_of_the_paper():
         ball,
         horizon=50,
         budget=Budget(1e18, 0.999),
+        forgetting=1.0,
         hold=0.0,
         delay=0.0,
         rng=np.random.default_rng(1),
@@ -176,7 +203,7 @@ def test_refusals():
         with pytest.raises(error, match=message):
             PolyhedralOnlineFrankWolfe(objective, constraint, horizon=3, budget=BUDGET)
     for change, message in (
-        ({"schedule": "growing"}, "schedule 'constant' or 'decreasing'"),
+        ({"forgetting": 2.5}, "forgetting must be from 1 to 2, got forgetting=2.5"),
         ({"hold": 1.5}, "hold must be at most 1, got hold=1.5"),
         ({"hold": -0.1}, "hold must be nonnegative"),
         ({"delay": math.nan}, "delay must be"),
