@@ -6,7 +6,7 @@ Each class here has three methods: ``delta(ε)``, the divergence in closed form;
 to L between neighbouring edges; and ``highest(log_tail)``, a loss that P exceeds with probability at most
 e^``log_tail``.
 
-All pairs but the subsampled ones are symmetric: L under P has the law of −L under Q.
+All pairs but ``SubsampledPair`` are symmetric: L under P has the law of −L under Q.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = [
     "LossPair",
     "ShuffledPair",
     "SubsampledPair",
+    "SwappedPair",
     "histogram",
 ]
 
@@ -246,3 +247,50 @@ class SubsampledPair:
             return -math.log1p(-self.rate) if self.rate < 1 else self.inner.highest(log_tail)
         inner = self.inner.highest(log_tail)
         return math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+
+
+@dataclass(frozen=True)
+class SwappedPair:
+    """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²): a Gaussian release on a Poisson sample in which
+    one unit is swapped; see :mod:`accounting.subsampling`.
+
+    L grows with x and is odd: x/z² = L/2 + asinh(((1 − q)/q)e^{1/(2z²)}·sinh(L/2)).
+    """
+
+    noise_multiplier: float
+    rate: float
+
+    def delta(self, epsilon: float) -> float:
+        if abs(epsilon) > 700:
+            return 0.0 if epsilon > 0 else 1.0
+        from scipy.special import ndtr
+
+        gap, q, scale = 1.0 / self.noise_multiplier, self.rate, math.exp(epsilon)
+        t = float(self._place(np.array([epsilon]))[0])
+        in_p = float((1 - q) * ndtr(-t) + q * ndtr(gap - t))
+        in_q = float((1 - q) * ndtr(-t) + q * ndtr(-gap - t))
+        # ndtr is right to a few units in the last place of t²
+        return max(0.0, in_p - scale * in_q) + (64 + 8 * t * t) * _UNIT_ROUNDOFF * (in_p + scale * in_q)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        t, gap, q = self._place(edges), 1.0 / self.noise_multiplier, self.rate
+        middle, right, left = (_normal_masses(t - shift) for shift in (0.0, gap, -gap))
+        return (1 - q) * middle + q * right, (1 - q) * middle + q * left
+
+    def highest(self, log_tail: float) -> float:
+        # both parts of P are beyond this x with less than that probability
+        z, q = self.noise_multiplier, self.rate
+        x = 1.0 + z * math.sqrt(-2 * log_tail)
+        at_x, at_minus_x = np.logaddexp(math.log1p(-q), math.log(q) + (np.array([x, -x]) - 0.5) / z**2)
+        return float(at_x - at_minus_x)
+
+    def _place(self, loss: Array) -> Array:
+        """x/z at which L is ``loss``."""
+        z, q = self.noise_multiplier, self.rate
+        half = np.abs(loss) / 2
+        factor = math.log1p(-q) - math.log(q) + 0.5 / z**2
+        with np.errstate(divide="ignore", over="ignore"):
+            # ln of the argument of asinh, and asinh of what may be too large for a float
+            log_a = factor + half + np.log(-np.expm1(-2 * half)) - math.log(2.0)
+            reach = np.where(log_a < 300.0, np.arcsinh(np.exp(np.minimum(log_a, 300.0))), log_a + math.log(2.0))
+        return np.asarray(np.sign(loss) * (half + reach) * z)

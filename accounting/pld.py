@@ -80,7 +80,7 @@ _GRID_ERROR = 8 * _UNIT_ROUNDOFF
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
     from accounting.integer_losses import IntegerPair
-    from accounting.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair
+    from accounting.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair, SwappedPair
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -105,6 +105,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case LocalShuffled(epsilon=eps, users=users):
             return [Counter({ShuffledPair(eps, int(users)): 1})]
+        case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
+            return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
         case PoissonSubsampled(release=inner, rate=rate):
             return [_sample(branch, rate, present, release) for branch in _pairs(inner, present)]
         case Composed(parts=parts):

@@ -149,7 +149,9 @@ def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
     if is_exact(release.release):
         # Gaussians composed before the sampling are one Gaussian
         mu = gdp(release.release)
-        return subsampled_gaussian_rdp(release.rate, 1.0 / mu, orders) if mu > 0 else np.zeros_like(orders)
+        if mu == 0:
+            return np.zeros_like(orders)
+        return subsampled_gaussian_rdp(release.rate, 1.0 / mu, orders, swap=release.adjacency == "replace")
     try:
         return randomized_response(pure(release), 2, orders)
     except UnsupportedRelease:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
 from accounting._checks import fraction, integer, nonnegative, positive
-from accounting.errors import AdjacencyMismatch
+from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 
 __all__ = [
     "Adjacency",
@@ -300,9 +300,11 @@ class TreeAggregation(Release):
 class PoissonSubsampled(Release):
     """A release that reads only a random part of the data, each unit kept independently with probability ``rate``.
 
-    Neighbours differ by one unit present or absent (``"add_remove"``): under another relation the amplification is a
-    different one. The sensitivity of the inner ``release`` is measured under ``"add_remove"`` too. Sampling must be
-    done as described: batches of a fixed size, or shuffled epochs, are not Poisson subsampling.
+    The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
+    relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
+    swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for one
+    ``Gaussian`` only; it costs less than a removal and an addition. Sampling must be done as described: batches of a
+    fixed size, or shuffled epochs, are not Poisson subsampling.
 
     Examples
     --------
@@ -310,6 +312,9 @@ class PoissonSubsampled(Release):
     >>> step = PoissonSubsampled(Gaussian(1.0), rate=0.01)
     >>> round(epsilon(1000 * step, 1e-5), 2)
     1.83
+    >>> swap = PoissonSubsampled(Gaussian(1.0), rate=0.01, adjacency="replace")
+    >>> round(epsilon(1000 * swap, 1e-5), 2)
+    2.84
     """
 
     release: Release
@@ -319,13 +324,19 @@ class PoissonSubsampled(Release):
         super().__post_init__()
         _check_inner(self.release)
         fraction("rate", self.rate, include_one=True)
-        for stated in (self.release.adjacency, self.adjacency):
-            if stated not in (None, "add_remove"):
-                raise AdjacencyMismatch(
-                    "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
-                    f"('add_remove'), got adjacency={stated!r}"
-                )
-        object.__setattr__(self, "adjacency", "add_remove")
+        if self.release.adjacency not in (None, "add_remove"):
+            raise AdjacencyMismatch(
+                "release must have its sensitivity measured for one unit present or absent ('add_remove'), "
+                f"got release.adjacency={self.release.adjacency!r}"
+            )
+        if self.adjacency not in (None, "add_remove", "replace"):
+            raise AdjacencyMismatch(
+                "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
+                f"('add_remove') or swapped ('replace'), got adjacency={self.adjacency!r}"
+            )
+        if self.adjacency == "replace" and not isinstance(self.release, Gaussian):
+            raise UnsupportedRelease(f"under 'replace' only a Gaussian release may be sampled, got {self.release!r}")
+        object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
 
 
 @dataclass(frozen=True, repr=False)

@@ -62,7 +62,7 @@ def to_dp_accounting(release: Release) -> DpEvent:
                 return event(PureDP(1.0 / z))
             case PureDP(epsilon=eps) | NoisyMax(epsilon=eps, noise="exponential" | "laplace"):
                 return dp.RandomizedResponseDpEvent(2 / (math.exp(eps) + 1), 2)
-            case PoissonSubsampled(release=inner, rate=rate):
+            case PoissonSubsampled(release=inner, rate=rate, adjacency="add_remove"):
                 return dp.PoissonSampledDpEvent(rate, event(inner))
             case Composed(parts=parts):
                 return dp.ComposedDpEvent([dp.SelfComposedDpEvent(event(inner), count) for inner, count in parts])

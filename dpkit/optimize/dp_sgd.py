@@ -10,11 +10,10 @@ and a torch optimizer takes a step along ĝ_t. An empty batch is a step along th
 
 Privacy. Unit: one row. A row's gradient over all parameters is cut to length C, in float64, so one row that comes or
 goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number of steps follows
-from the public n. Poisson sampling and the sampled Gaussian's Rényi curve prove the add_remove relation: an epoch of k
-steps costs k × PoissonSubsampled(Gaussian(z), q), z is the smallest for which all epochs meet the budget under
-the RDP accountant, and every epoch is reserved in the ledger before its first step. Under replace, a swap is a
-removal and an insertion: the run is calibrated to (ε/2, δ/(1 + e^(ε/2))) under add_remove, which makes it (ε, δ)-DP for
-swaps (Dwork & Roth 2014, group privacy); this has no parts, so it is reserved as a whole before the first step.
+from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap,
+whichever the budget counts (``accounting.subsampling`` has the proofs); z is the smallest for which all epochs meet
+the budget under the RDP accountant, and every epoch is reserved in the ledger before its first step. Opacus itself
+only knows add_remove: its history says what was done, not what a swap costs.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
@@ -33,7 +32,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import (
-    ApproxDP,
     Budget,
     BudgetExceeded,
     Gaussian,
@@ -118,7 +116,7 @@ def dp_sgd(
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation. (Dropout draws from torch's own generator: no claim rests on it.)
     ledger : Ledger, optional
-        Charged before the first step of each epoch (under replace: with the whole run before the first step).
+        Charged before the first step of each epoch.
 
     Returns
     -------
@@ -196,11 +194,10 @@ def dp_sgd(
     steps, rate = math.ceil(n / expected), expected / n
 
     def epochs_of(z: float, count: int) -> Release:
-        return (count * steps) * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), rate)
+        sampled = Gaussian(z, adjacency="add_remove")
+        return (count * steps) * PoissonSubsampled(sampled, rate, adjacency=budget.adjacency)
 
-    replaced = budget.adjacency == "replace"
-    z = calibrate(lambda z: epochs_of(z, last), _of_one_change(budget) if replaced else budget, accountant="rdp")
-    whole = ApproxDP(budget.epsilon, budget.delta, adjacency="replace")
+    z = calibrate(lambda z: epochs_of(z, last), budget, accountant="rdp")
     mechanism = GaussianMechanism(z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
     private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate)
 
@@ -211,10 +208,10 @@ def dp_sgd(
             begun = epoch
             try:
                 row = None
-                if ledger is not None and (epoch == 1 or not replaced):
+                if ledger is not None:
                     row = ledger.spend(
-                        whole if replaced else epochs_of(z, 1),
-                        label="DP-SGD" if replaced else f"DP-SGD, epoch {epoch} of {last}",
+                        epochs_of(z, 1),
+                        label=f"DP-SGD, epoch {epoch} of {last}",
                         simulation=randomness.is_simulation(source),
                     )
             except BudgetExceeded as refusal:
@@ -226,12 +223,11 @@ def dp_sgd(
                 for _ in range(steps):
                     _step(private, problem, rate, held, source)
             if callback is not None:
-                cost = whole if replaced else epochs_of(z, epoch)
-                x, spent = released.update(), _epsilon(cost, budget)
+                x, spent = released.update(), _epsilon(epochs_of(z, epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
         success, message = False, f"interrupted in or after epoch {begun} of {last}"
-    cost = whole if replaced else epochs_of(z, begun)
+    cost = epochs_of(z, begun)
     taken = sum(count for _, _, count in history)
     result = outcome(
         released.update(),
@@ -247,12 +243,6 @@ def dp_sgd(
     )
     result.success = success
     return result
-
-
-def _of_one_change(budget: Budget) -> Budget:
-    """The add_remove budget of which two make (ε, δ): a swap is a removal and an insertion."""
-    half = budget.epsilon / 2
-    return Budget(half, budget.delta / (1 + math.exp(half)), adjacency="add_remove")
 
 
 def _epsilon(cost: Release, budget: Budget) -> float:

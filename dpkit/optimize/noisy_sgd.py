@@ -9,10 +9,9 @@ caller's:
     θ_{t+1} = Π(θ_t − η·(1/batch)(Σ_{i∈B_t} ∇ℓ(θ_t; x_i) + noise)),    t = 1 … T,    result: the mean iterate.
 
 Privacy. Unit: one row. Gradients are clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L
-when it comes or goes; the noise is Gaussian of z·L. Under add_remove the run costs T × PoissonSubsampled(Gaussian(z),
-q). Under replace, a swap is a removal and an insertion: the run is calibrated to (ε/2, δ/(1 + e^(ε/2))) under
-add_remove, which makes it (ε, δ)-DP for swaps (Dwork & Roth 2014, group privacy), and this is what the ledger
-records. n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove.
+when it comes or goes; the noise is Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under
+add_remove or for a swap, whichever the budget counts (``accounting.subsampling`` has the proofs). n is public: the
+number of rows under replace, the caller's ``public_rows`` under add_remove.
 
 Cost per step: batch gradients and one projection.
 """
@@ -21,12 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ApproxDP, Budget, Gaussian, Ledger, PoissonSubsampled, Release, calibrate
+from accounting import Budget, Gaussian, Ledger, PoissonSubsampled, Release, calibrate
 from accounting._checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
@@ -129,16 +129,7 @@ def noisy_sgd(
         raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
     rate = expected / n
 
-    def run(z: float) -> Release:
-        return T * PoissonSubsampled(Gaussian(z), rate)
-
-    if budget.adjacency == "add_remove":
-        z = calibrate(run, budget, accountant="rdp")
-        cost = run(z)
-    else:
-        half = Budget(budget.epsilon / 2, budget.delta / (1 + math.exp(budget.epsilon / 2)), adjacency="add_remove")
-        z = calibrate(run, half, accountant="rdp")
-        cost = ApproxDP(budget.epsilon, budget.delta, adjacency="replace")
+    z, cost = _calibrated(budget, T, rate)
     noisy = GaussianMechanism(z, sensitivity=sums.clip, adjacency="add_remove", rng=source)
     sigma = z * sums.clip / expected
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
@@ -159,3 +150,14 @@ def noisy_sgd(
         message=f"{T} steps on Poisson samples of {expected} rows in the mean",
         clipped=sums.clipped,
     )
+
+
+@lru_cache(maxsize=64)
+def _calibrated(budget: Budget, steps: int, rate: float) -> tuple[float, Release]:
+    """z and what the run costs; kept, for it takes a second, and a search for a clip norm asks for the same."""
+
+    def run(z: float) -> Release:
+        return steps * PoissonSubsampled(Gaussian(z), rate, adjacency=budget.adjacency)
+
+    z = calibrate(run, budget)
+    return z, run(z)

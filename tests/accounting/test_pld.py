@@ -77,6 +77,39 @@ def test_a_sample_costs_the_worse_of_its_two_directions(q, z, eps):
     assert exact * (1 - mpmath.mpf("1e-25")) <= found <= exact * (1 + mpmath.mpf("1e-10"))
 
 
+@settings(max_examples=60, deadline=None)
+@example(log_q=-0.5, log_z=0.3, eps=0.0)
+@given(log_q=st.floats(-5, -0.01), log_z=st.floats(-0.7, 2), eps=st.floats(1e-6, 10))
+def test_a_swap_in_a_sample(log_q, log_z, eps):
+    q, z = 10**log_q, 10**log_z
+    found = pld_delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), eps)
+    with mpmath.workdps(60):
+        half, q_, z_ = mpmath.mpf(eps) / 2, mpmath.mpf(q), mpmath.mpf(z)
+        t = z_ * (half + mpmath.asinh((1 - q_) / q_ * mpmath.exp(1 / (2 * z_**2)) * mpmath.sinh(half)))
+        middle, high, low = (mpmath.erfc((t - s / z_) / mpmath.sqrt(2)) / 2 for s in (0, 1, -1))
+        exact = (1 - q_) * middle + q_ * high - mpmath.exp(2 * half) * ((1 - q_) * middle + q_ * low)
+        if exact > 1e-300:
+            assert exact <= found
+            assert found <= exact * (1 + mpmath.mpf("1e-8")) + 1e-13
+
+
+def test_swaps_in_samples_against_the_fourier_accountant():
+    # get_epsilon_S of fourier-accountant 0.12.1 (Koskela, Jälkö & Honkela 2020) with nx = 4·10⁶, L = 20: estimates of
+    # the same pair's ε, not bounds
+    for rate, steps, z, level, theirs in (
+        (0.01, 1000, 1.0, 1e-5, 2.843440258),
+        (0.1, 200, 5.0, 1e-4, 1.953273480),
+        (0.01, 10_000, 4.3, 1e-5, 1.838604232),
+        (0.5, 10, 12.0, 1e-5, 0.980535222),
+    ):
+        swaps = steps * PoissonSubsampled(Gaussian(z), rate, adjacency="replace")
+        found = pld_epsilon(swaps, level)
+        assert theirs * (1 - 1e-8) <= found <= theirs * (1 + 1e-5)
+        assert found < epsilon(swaps, level, accountant="rdp")
+    whole = 10 * PoissonSubsampled(Gaussian(5.0), 1.0, adjacency="replace")
+    assert pld_epsilon(whole, 1e-5) == pytest.approx(epsilon(10 * Gaussian(2.5), 1e-5), rel=1e-12)
+
+
 @settings(max_examples=40, deadline=None)
 @example(log_eps0=-1.0, share=2.0**-52, log_level=-1.0)
 @given(log_eps0=st.floats(-3, 0.7), share=st.floats(0, 0.999), log_level=st.floats(-280, -1))

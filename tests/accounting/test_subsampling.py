@@ -154,13 +154,90 @@ def test_failures_happen_only_to_a_unit_that_is_sampled():
     )
 
 
-def test_sampling_is_stated_for_add_remove_only():
+def test_the_relations_that_sampling_is_priced_for():
     assert PoissonSubsampled(Gaussian(1.0), 0.1).adjacency == "add_remove"
     assert (3 * PoissonSubsampled(Gaussian(1.0, adjacency="add_remove"), 0.1)).adjacency == "add_remove"
-    with pytest.raises(AdjacencyMismatch, match=r"Poisson subsampling .*'add_remove'.* got adjacency='replace'"):
+    assert PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="replace").adjacency == "replace"
+    with pytest.raises(AdjacencyMismatch, match=r"present or absent \('add_remove'\), got release.adjacency='replace'"):
         PoissonSubsampled(Gaussian(1.0, adjacency="replace"), 0.1)
     with pytest.raises(AdjacencyMismatch, match="got adjacency='zero_out'"):
         PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="zero_out")
+    for inner in (PureDP(1.0), 2 * Gaussian(1.0), TreeAggregation(1.0, 8)):
+        with pytest.raises(UnsupportedRelease, match="under 'replace' only a Gaussian release may be sampled"):
+            PoissonSubsampled(inner, 0.1, adjacency="replace")
+    swap = PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="replace")
+    with pytest.raises(AdjacencyMismatch, match="'add_remove' and 'replace'"):
+        swap + PoissonSubsampled(Gaussian(1.0), 0.1)
+    for accountant in ("zcdp", "gdp", "pure"):
+        with pytest.raises(UnsupportedRelease):
+            epsilon(swap, 1e-5, accountant=accountant)
+
+
+# --------------------------------------------------------------------------------------------------------- swaps
+
+
+def exact_swap(q, z, alpha):
+    """ε_α of (1 − q)N(0, z²) + qN(±1, z²), by the trapezoidal rule with 40 digits; its terms without linear part."""
+    with mpmath.workdps(40):
+        q, z, a = map(mpmath.mpf, (q, z, alpha))
+        start, stop = -12 - 1 / z, 2 * a / z + 14
+        nodes = int((stop - start) / min(0.2, 0.2 * z)) + 1
+        step = (stop - start) / nodes
+
+        def term(t):
+            p, r = (1 - q + q * mpmath.exp(s * t / z - 1 / (2 * z**2)) for s in (1, -1))
+            return (p**a * r ** (1 - a) - 1 - a * (p - 1) - (1 - a) * (r - 1)) * mpmath.exp(-t * t / 2)
+
+        total = mpmath.fsum(term(start + step * i) for i in range(nodes + 1)) * step / mpmath.sqrt(2 * mpmath.pi)
+        return mpmath.log1p(total) / (a - 1)
+
+
+@settings(max_examples=25, deadline=None)
+@example(log_q=-5.0, log_z=1.9, log_eta=-4.0)
+@example(log_q=-0.001, log_z=-0.4, log_eta=1.0)
+@given(log_q=st.floats(-6, -0.001), log_z=st.floats(-0.5, 2), log_eta=st.floats(-4, 1.5))
+def test_the_curve_of_a_swap(log_q, log_z, log_eta):
+    q, z, alpha = 10**log_q, 10**log_z, 1 + 10**log_eta
+    exact = exact_swap(q, z, alpha)
+    assert exact <= rdp(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), alpha) <= exact * (1 + TIGHT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(log_q=st.floats(-5, 0), log_z=st.floats(-0.5, 1.5))
+def test_a_swap_costs_between_one_change_and_two(log_q, log_z):
+    q, z, orders = min(1.0, 10**log_q), 10**log_z, np.array([1.1, 2.0, 7.5, 33.0])
+    swap = rdp(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), orders)
+    assert np.all(swap >= rdp(PoissonSubsampled(Gaussian(z), q), orders))
+    assert np.all(swap <= rdp(Gaussian(z / 2), orders) * (1 + 1e-12))
+    if q == 1.0:
+        assert swap == pytest.approx(rdp(Gaussian(z / 2), orders), rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_swap_of_two_vectors_is_worse_than_that_of_opposite_ones(seed):
+    # two vectors span a plane: ∫(P − e^ε Q)₊ on a grid whose error is far below the differences
+    rng = np.random.default_rng(seed)
+    q, z = rng.uniform(0.02, 0.9), rng.uniform(0.5, 2.0)
+    axis = np.linspace(-1 - 9 * z, 1 + 9 * z, 601)
+    x, y = np.meshgrid(axis, axis)
+    cell = (axis[1] - axis[0]) ** 2
+
+    def law(g):
+        def density(a, b):
+            return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * z * z)) / (2 * math.pi * z * z) * cell
+
+        return (1 - q) * density(0, 0) + q * density(*g)
+
+    for _ in range(8):
+        radius, angle = np.sqrt(rng.uniform(0, 1, 2)), rng.uniform(0, 2 * math.pi, 2)
+        P, Q = (law((r * math.cos(a), r * math.sin(a))) for r, a in zip(radius, angle, strict=True))
+        for eps in (0.0, 0.2, 1.0):
+            bound = delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), eps)
+            assert np.maximum(P - math.exp(eps) * Q, 0).sum() <= bound * (1 + 1e-6) + 1e-12
+    # and opposite ones attain it
+    P, Q = law((1, 0)), law((-1, 0))
+    attained = np.maximum(P - math.exp(0.2) * Q, 0).sum()
+    assert attained == pytest.approx(delta(PoissonSubsampled(Gaussian(z), q, adjacency="replace"), 0.2), rel=1e-3)
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan])

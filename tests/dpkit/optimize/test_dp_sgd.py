@@ -12,13 +12,13 @@ from scipy import stats
 
 from accounting import (
     AdjacencyMismatch,
-    ApproxDP,
     Budget,
     BudgetExceeded,
     Gaussian,
     Ledger,
     PoissonSubsampled,
     audit,
+    calibrate,
     epsilon,
     rdp,
 )
@@ -124,11 +124,15 @@ def test_our_accountant_and_that_of_opacus_agree_on_the_history():
 def test_a_swap_of_rows_is_charged_as_what_is_proved_for_it():
     ledger = Ledger(Budget(2.0, 1e-5))
     fit = train(budget=ledger.budget, ledger=ledger)
-    assert ledger.total == fit.cost == ApproxDP(2.0, 1e-5, adjacency="replace")
-    assert [row.outcome for row in ledger.rows()] == ["released"]
+    inner = Gaussian(fit.noise_multiplier, adjacency="add_remove")
+    step = PoissonSubsampled(inner, 6 / 40, adjacency="replace")
+    assert ledger.total == fit.cost == 21 * step
+    assert [row.outcome for row in ledger.rows()] == ["released"] * 3
     assert fit.epsilon == pytest.approx(2.0)
-    # ε/2 for one change
-    assert epsilon(from_opacus(fit.history), 1e-5 / (1 + math.e), accountant="rdp") == pytest.approx(1.0, abs=1e-6)
+    # as a removal and an insertion it would cost more, and ask for more noise
+    group = Budget(1.0, 1e-5 / (1 + math.e), adjacency="add_remove")
+    dear = calibrate(lambda z: 21 * PoissonSubsampled(Gaussian(z), 6 / 40), group, accountant="rdp")
+    assert fit.noise_multiplier < 0.99 * dear
 
 
 @MODELS
@@ -415,15 +419,16 @@ CONFIDENCE = 1 - 1e-9
 TRIALS = 600
 
 
-def audited(batch, z, *, delta=None, slope=1.0, rng=None):
+def audited(batch, z, *, delta=None, slope=1.0, rng=None, swap=False):
     """The audit of single steps on one row and on none, and their claim; the steps of one run are all trials.
 
-    Without ``delta`` it is the audit of a claim of Gaussian DP.
+    Without ``delta`` it is the audit of a claim of Gaussian DP. With ``swap`` the row is swapped for its opposite.
     """
-    step = PoissonSubsampled(Gaussian(z, adjacency="add_remove"), batch / 40)
+    relation = "replace" if swap else "add_remove"
+    step = PoissonSubsampled(Gaussian(z, adjacency="add_remove"), batch / 40, adjacency=relation)
     steps = math.ceil(40 / batch)
     epochs = math.ceil(TRIALS / steps)
-    total = Budget(float(epsilon(steps * epochs * step, 1e-5, accountant="rdp")), 1e-5, adjacency="add_remove")
+    total = Budget(float(epsilon(steps * epochs * step, 1e-5, accountant="rdp")), 1e-5, adjacency=relation)
     objective = GLM("linear", CONSTANT.loss, lambda eta, y: np.full_like(eta, -slope), slope, 0.0, clip=1.0)
 
     def run(data, trials):
@@ -442,10 +447,15 @@ def audited(batch, z, *, delta=None, slope=1.0, rng=None):
         assert fit.noise_multiplier == pytest.approx(z)
         return -batch * np.array(seen)[:trials]
 
+    one, other = np.array([[1.0, 0.0]]), np.zeros((0, 2))
+    if swap:
+        # 40 rows, as their number is what divides: the others are 0
+        one = np.vstack([one, np.zeros((39, 2))])
+        other = -one
     bound = audit.lower_bound(
         run,
-        np.array([[1.0, 0.0]]),
-        np.zeros((0, 2)),
+        one,
+        other,
         trials=TRIALS,
         delta=1e-2 if delta is None else delta,
         confidence=CONFIDENCE,
@@ -466,6 +476,13 @@ def test_the_audit_finds_the_claim_of_a_sampled_step_and_no_more():
     bound, claim = audited(20, 0.3, delta=0.05)
     bound.check(claim)
     assert bound.epsilon > 1.0
+
+
+def test_the_audit_finds_that_a_swap_costs_more_than_one_change_and_no_more_than_is_claimed():
+    # at this δ, of 0.9·(Φ(1/(2z)) − Φ(−1/(2z))), one change would cost next to nothing
+    bound, claim = audited(36, 0.6, delta=0.54, swap=True)
+    bound.check(claim)
+    assert bound.contradicts(PoissonSubsampled(Gaussian(0.6), 0.9))
 
 
 def test_the_audit_catches_half_the_noise(monkeypatch):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger, epsilon
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PoissonSubsampled, calibrate, epsilon
 from dpkit import optimize
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm
@@ -260,7 +260,10 @@ def test_momentum_and_iterates():
     assert np.mean((X @ fast.x - y) ** 2) < np.mean((X @ slow.x - y) ** 2)
 
 
-def test_replacement_is_twice_as_dear_for_poisson_samples():
-    # group privacy of two: half of ε, less than half of δ
-    one = fit("noisy_sgd", *problem(50), budget=Budget(1.0, 1e-5))
-    assert (one.cost.epsilon, one.cost.delta) == (1.0, 1e-5)
+def test_a_swap_is_cheaper_than_a_removal_and_an_addition():
+    run = fit("noisy_sgd", *problem(50), budget=Budget(1.0, 1e-5), steps=100)
+    ((step, steps),) = run.cost.parts
+    assert (steps, step.rate, step.adjacency) == (100, 7 / 50, "replace")
+    half = Budget(0.5, 1e-5 / (1 + math.exp(0.5)), adjacency="add_remove")
+    dear = calibrate(lambda z: 100 * PoissonSubsampled(Gaussian(z), 7 / 50), half, accountant="rdp")
+    assert step.release.noise_multiplier < 0.999 * dear

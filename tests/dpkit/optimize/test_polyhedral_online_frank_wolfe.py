@@ -98,6 +98,36 @@ def test_the_dearest_row_spends_what_the_stream_costs(forgetting, hold, noise):
     assert (each[times - 1] / each[0]) ** 2 == pytest.approx(expected / expected[0])
 
 
+def divergence(row, n=40, **more):
+    """KL between the choices of two streams that differ in one row, all others being 0; and what is claimed for it.
+
+    With a clipped row of opposite signs the two corners' log-odds are as far apart as they can be, evenly around 0.
+    """
+    X, y = np.zeros((n, 2)), np.zeros(n)
+    X[row - 1] = 1.0, -1.0
+    y[row - 1] = 1e6
+    choices = np.zeros(n, dtype=int)
+    one, two = (recorded(X, sign * y, Simplex(2), choices, **more) for sign in (1, -1))
+    total = 0.0
+    for (a, s, epsilon, *_), (b, *_) in zip(one, two, strict=True):
+        # Gumbel noise of scale 2s/ε makes the corner v the smallest with probability ∝ exp(−score·ε/(2s))
+        p, q = (np.exp(-scores * epsilon / (2 * s)) for scores in (a, b))
+        p, q = p / p.sum(), q / q.sum()
+        total += float(np.sum(p * np.log(p / q)))
+    learner = PolyhedralOnlineFrankWolfe(glm("squared", clip=0.3), Simplex(2), horizon=n, budget=BUDGET, **more)
+    return total, learner.cost.rho, max(epsilon for _, _, epsilon, *_ in one) ** 2 / 8
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 1.5, 2.0])
+def test_no_row_tells_more_than_is_claimed_and_the_dearest_tells_all_of_it(forgetting):
+    found = [divergence(row, forgetting=forgetting) for row in (1, 2, 3, 5, 10, 20, 30, 40)]
+    worst, claim, newest = max(found)
+    assert worst <= claim
+    assert worst > 0.95 * claim
+    # to charge a row for the choice at its own step only would be wrong
+    assert worst > 1.1 * newest
+
+
 def test_to_forget_early_rows_pays_for_less_noise():
     # per choice, the scale of the noise against the largest score, at n = 10⁴ and hold = 0.1
     new, old = (
