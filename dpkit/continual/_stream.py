@@ -5,7 +5,6 @@ The noise itself is in the mechanisms' own files.
 
 from __future__ import annotations
 
-import json
 import math
 import secrets
 from abc import ABC, abstractmethod
@@ -18,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Ledger, Release, calibrate
 from accounting._checks import integer, positive
 from dpkit import randomness
+from dpkit._states import array, check_kind, entry, generator, generator_text, record_restoration, scalar
 from dpkit.geometry import smat, svec
 
 __all__ = ["ContinualSum", "Layout", "accumulate", "chunks", "one_of"]
@@ -274,7 +274,7 @@ class ContinualSum(ABC):
             **parameters,
             "steps": self.steps,
             **{name: array.copy() for name, array in self._arrays().items()},
-            "generator": _generator_text(self._rng),
+            "generator": generator_text(self._rng),
         }
 
     @classmethod
@@ -303,80 +303,18 @@ class ContinualSum(ABC):
         ValueError, TypeError
             If the state is not one of this mechanism, was restored before, or was not paid for in ``ledger``.
         """
-        kind, version = _scalar(state, "mechanism"), _scalar(state, "version")
-        if (kind, version) != (cls.__name__, cls._VERSION):
-            raise ValueError(
-                f"state must come from {cls.__name__}, version {cls._VERSION}, got one of {kind}, version {version}"
-            )
+        check_kind(state, "mechanism", cls.__name__, cls._VERSION)
         parameters: dict[str, Any] = {}
         for name in cls._PARAMETERS:
-            parameters[name] = tuple(_entry(state, name).tolist()) if name == "shape" else _scalar(state, name)
+            parameters[name] = tuple(entry(state, name).tolist()) if name == "shape" else scalar(state, name)
         self = cls.__new__(cls)
         self._configure(**parameters)
-        steps = integer("steps", _scalar(state, "steps"), at_least=0)
+        steps = integer("steps", scalar(state, "steps"), at_least=0)
         if steps > self.horizon:
             raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={steps}")
         self.steps = steps
-        arrays = {}
-        for name, array in self._arrays().items():
-            saved = _entry(state, name)
-            if saved.shape != array.shape or saved.dtype != array.dtype or not np.isfinite(saved).all():
-                expected = f"finite, {array.dtype} and of shape {array.shape}"
-                raise ValueError(f"{name} must be {expected}, got {saved.dtype} of shape {saved.shape}")
-            arrays[name] = saved.copy()
-        self._load(arrays)
-        self._rng = _generator(_scalar(state, "generator"), rng)
+        self._load({name: array(state, name, like) for name, like in self._arrays().items()})
+        self._rng = generator(scalar(state, "generator"), rng)
         if ledger is not None:
-            _record_restoration(ledger, _scalar(state, "nonce"), self.cost, randomness.is_simulation(self._rng))
+            record_restoration(ledger, scalar(state, "nonce"), self.cost, randomness.is_simulation(self._rng))
         return self
-
-
-def _entry(state: Mapping[str, Any], name: str) -> NDArray[Any]:
-    if name not in state:
-        raise ValueError(f"state must have an entry {name!r}, got entries {sorted(state)}")
-    return np.asarray(state[name])
-
-
-def _scalar(state: Mapping[str, Any], name: str) -> Any:
-    """One scalar entry of a state, as it was before ``numpy.savez``."""
-    return _entry(state, name).item()
-
-
-def _generator_text(rng: np.random.Generator) -> str:
-    """The state of a simulation's generator as JSON; empty for the secure source, of which nothing is ever saved."""
-    if not randomness.is_simulation(rng):
-        return ""
-    return json.dumps(rng.bit_generator.state, default=lambda value: value.tolist())
-
-
-def _generator(text: str, rng: np.random.Generator | None) -> np.random.Generator:
-    """The generator of a restored stream: the caller's, else the saved simulation's, else the secure source.
-
-    A private stream is never continued by a seeded generator: its ledger says that its noise is not a simulation.
-    """
-    if not text and rng is not None and randomness.is_simulation(rng):
-        raise ValueError("rng must be None or secure to continue a private stream, got a seeded generator")
-    if not text or rng is not None:
-        return randomness.resolve(rng)
-    saved = json.loads(text)
-    kind = getattr(np.random, str(saved["bit_generator"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise ValueError(f"bit_generator must be one of numpy's, got bit_generator={saved['bit_generator']!r}")
-    bits = kind()
-    bits.state = saved
-    return np.random.Generator(bits)
-
-
-def _record_restoration(ledger: Ledger, nonce: str, cost: Release, simulation: bool) -> None:
-    label = f"restored state {nonce}"
-    rows = ledger.rows()
-    if not any(row.release == cost for row in rows):
-        raise ValueError(f"ledger must hold the cost of the restored stream, {cost!r}, got {len(rows)} other rows")
-    try:
-        ledger.spend(0 * cost, label=label, simulation=simulation, unique=True)
-    except ValueError as error:
-        if any(row.label == label for row in ledger.rows()):
-            raise ValueError(
-                f"state must be restored once only, got state {nonce}, which the ledger knows as restored"
-            ) from error
-        raise

@@ -9,13 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
+from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import checked_data, lengths
+from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-__all__ = ["Learner", "one_pass"]
+__all__ = ["Learner", "check_same_problem", "one_pass"]
 
 Vector = NDArray[np.float64]
 
@@ -58,3 +60,11 @@ def one_pass(
     return outcome(
         learner.theta, learner.cost, nit=n, nfev=2 * n, message=f"one pass over {n} rows", clipped=learner.clipped
     )
+
+
+def check_same_problem(clip: float, iterates: Vector, objective: GLM, constraint: ConvexSet) -> None:
+    """Refuse to continue a stream with another clip norm, whose noise would not fit, or outside the set."""
+    if objective.clip != clip:
+        raise ValueError(f"objective must have the clip of the saved learner, {clip!r}, got clip={objective.clip!r}")
+    if iterates.ndim != 2 or iterates.shape[1] != constraint.dimension or not constraint.contains(iterates[0]):
+        raise ValueError(f"constraint must be that of the saved learner, got {constraint!r}, where its iterate is not")

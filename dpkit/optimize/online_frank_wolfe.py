@@ -44,8 +44,8 @@ Cost per step: two inner products, one linear minimization and O(log n) vector o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,9 +53,10 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger, Release
 from accounting._checks import integer, positive
 from dpkit import randomness
+from dpkit._states import array, check_kind, entry, scalar
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
-from dpkit.optimize._one_pass import one_pass
+from dpkit.optimize._one_pass import check_same_problem, one_pass
 from dpkit.optimize._rows import (
     checked_budget,
     checked_row,
@@ -73,6 +74,8 @@ __all__ = ["OnlineFrankWolfe", "online_frank_wolfe"]
 
 Noise = Literal["gaussian", "generalized_gaussian", "paper"]
 StepRule = Literal["short", "open"]
+# what a state keeps beside its arrays
+_PARAMETERS = ("horizon", "clip", "noise", "forgetting", "step_rule", "step_scale", "steps", "clipped")
 Vector = NDArray[np.float64]
 
 
@@ -154,33 +157,109 @@ class OnlineFrankWolfe:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
+        self._configure(objective, constraint, horizon, noise, forgetting, step_rule, step_scale)
+        checked_budget(budget, allowed=("replace", "zero_out"))
+        self._place(checked_start(constraint, start))
+        self._sums = _continual(noise, self.norm, self.clip, constraint.dimension, self.horizon, budget, rng, ledger)
+
+    def _configure(
+        self,
+        objective: GLM,
+        constraint: ConvexSet,
+        horizon: int,
+        noise: str,
+        forgetting: float,
+        step_rule: str,
+        step_scale: float,
+    ) -> None:
+        """Check and keep what does not change."""
         self.objective, self.constraint = objective, constraint
         self.clip = clip_of(objective)
         self.horizon = integer("horizon", horizon, at_least=1)
+        self.noise = noise
+        self.norm, self._step_norm = _norms(noise, constraint)
         self.forgetting = positive("forgetting", forgetting)
         if self.forgetting < 1:
             raise ValueError(f"forgetting must be at least 1, got forgetting={forgetting!r}")
         if step_rule not in get_args(StepRule):
             raise ValueError(f"step_rule must be 'short' or 'open', got step_rule={step_rule!r}")
+        self.step_rule = step_rule
         self.step_scale = positive("step_scale", step_scale)
-        checked_budget(budget, allowed=("replace", "zero_out"))
-        self.theta = checked_start(constraint, start)
-        self._iterates = np.stack([self.theta, self.theta])  # θ_t, θ_{t−1}
-        self._pair = np.empty(2)
-        self._gradient, self._sum = np.zeros((2, constraint.dimension))  # d_{t−1}, and the noisy sum after t − 1 rows
-        self.steps = self.clipped = 0
-        self.norm, self._step_norm = _norms(noise, constraint)
         # c·D/(8·clip·√n), with D in the norm dual to that of the clip
         self._reach: float | None = None
         if step_rule == "short":
             diameter = constraint.diameter(self._step_norm)
             self._reach = self.step_scale * diameter / (8.0 * self.clip * math.sqrt(self.horizon))
-        self._sums = _continual(noise, self.norm, self.clip, constraint.dimension, self.horizon, budget, rng, ledger)
+
+    def _place(self, start: Vector) -> None:
+        """The state of an empty stream."""
+        self.theta = start
+        self._iterates = np.stack([start, start])  # θ_t, θ_{t−1}
+        self._pair = np.empty(2)
+        self._gradient, self._sum = np.zeros((2, len(start)))  # d_{t−1}, and the noisy sum after t − 1 rows
+        self.steps = self.clipped = 0
 
     @property
     def cost(self) -> Release:
         """What the whole stream costs, whether or not all of its steps are used."""
         return self._sums.cost
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
+
+        The state is secret: exact sums follow from it.
+        """
+        parameters = {name: getattr(self, name) for name in _PARAMETERS}
+        arrays = {"iterates": self._iterates.copy(), "gradient": self._gradient.copy(), "sum": self._sum.copy()}
+        sums = {f"sums.{name}": value for name, value in self._sums.state().items()}
+        return {"learner": type(self).__name__, "version": 1, **parameters, **arrays, **sums}
+
+    @classmethod
+    def restore(
+        cls,
+        state: Mapping[str, Any],
+        objective: GLM,
+        constraint: ConvexSet,
+        *,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """A new learner that continues where ``state`` was taken, with fresh noise; its stream was already paid for.
+
+        Only one continuation, of the state after the last row, is private at the stated cost; see
+        :meth:`dpkit.continual.BufferedToeplitz.restore`.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
+        objective, constraint
+            Those of the learner that was saved.
+        rng : numpy.random.Generator, optional
+            By default the saved simulation's generator, or the secure source.
+        ledger : Ledger, optional
+            The ledger that was charged. The restoration is recorded in it at no cost, and a second one is refused.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the state is not one of such a learner, was restored before, or was not paid for in ``ledger``.
+        """
+        check_kind(state, "learner", cls.__name__, 1)
+        saved = {name: scalar(state, name) for name in _PARAMETERS}
+        self = cls.__new__(cls)
+        names = ("horizon", "noise", "forgetting", "step_rule", "step_scale")
+        self._configure(objective, constraint, *(saved[name] for name in names))
+        check_same_problem(saved["clip"], entry(state, "iterates"), objective, constraint)
+        self._place(np.zeros(constraint.dimension))
+        for name in ("_iterates", "_gradient", "_sum"):
+            setattr(self, name, array(state, name[1:], getattr(self, name)))
+        self.theta = self._iterates[0].copy()
+        self.steps, self.clipped = (integer(name, saved[name], at_least=0) for name in ("steps", "clipped"))
+        kind = BufferedToeplitz if self.noise == "gaussian" else BinaryTree
+        sums = {name.removeprefix("sums."): state[name] for name in state if name.startswith("sums.")}
+        self._sums = kind.restore(sums, rng=rng, ledger=ledger)
+        return self
 
     def step(self, x: ArrayLike, y: float) -> Vector:
         """Take the next row and return the next iterate, a new array.

@@ -42,8 +42,9 @@ Cost per step: O(d); per choice: one random number per vertex.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+import secrets
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,9 +52,10 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import ZCDP, Budget, Ledger, calibrate
 from accounting._checks import integer, nonnegative, positive
 from dpkit import randomness
+from dpkit._states import array, check_kind, entry, generator, generator_text, record_restoration, scalar
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
-from dpkit.optimize._one_pass import one_pass
+from dpkit.optimize._one_pass import check_same_problem, one_pass
 from dpkit.optimize._rows import (
     charge,
     checked_budget,
@@ -72,6 +74,9 @@ __all__ = ["PolyhedralOnlineFrankWolfe", "polyhedral_online_frank_wolfe"]
 
 Vector = NDArray[np.float64]
 Noise = Literal["gumbel", "paper"]
+# what a state keeps: parameters, and arrays
+_PARAMETERS = ("horizon", "clip", "noise", "forgetting", "hold", "step_scale", "delay", "steps", "clipped")
+_ARRAYS = ("iterates", "gradient", "vertex", "epsilons")
 
 
 class PolyhedralOnlineFrankWolfe:
@@ -158,51 +163,141 @@ class PolyhedralOnlineFrankWolfe:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        if not isinstance(constraint, PolyhedralSet):
-            raise TypeError(f"constraint must have vertices, such as LpBall(1, d) or Simplex(d), got {constraint!r}")
-        vertices = len(constraint.vertex_scores(constraint.center))  # refuses a ball that is not the hull of few
-        self.objective, self.constraint = objective, constraint
-        self.clip = clip_of(objective)
-        self.horizon = n = integer("horizon", horizon, at_least=1)
-        kept = nonnegative("hold", hold)
-        if kept > 1:
-            raise ValueError(f"hold must be at most 1, got hold={hold!r}")
-        self.step_scale = positive("step_scale", step_scale)
+        self._configure(objective, constraint, horizon, noise, forgetting, hold, step_scale)
         given = None if delay is None else nonnegative("delay", delay)
         checked_budget(budget, allowed=("replace", "zero_out"))
-        self.theta = checked_start(constraint, start)
-        self._iterates = np.stack([self.theta, self.theta])  # θ_t, θ_{t−1}
-        self.steps = self.clipped = 0
-        self._times = _choices(n, kept)
-        self._made = 0
+        self._place(checked_start(constraint, start))
+        self.adjacency = budget.adjacency
+        self.cost = ZCDP(self._share_out(budget), adjacency=budget.adjacency)
+        # 2·s_t/ρ_t·ln(number of vertices) over ε_t, of the last choice, against scores of clip·max‖v‖₁
+        last = 2.0 * self.forgetting * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1])
+        vertices = len(constraint.vertex_scores(constraint.center))
+        self.delay = min(2.0 * last * math.log(vertices), 0.3 * self.horizon) if given is None else given
+        self._rng = randomness.resolve(rng)
+        charge(ledger, self.cost, "polyhedral online Frank-Wolfe", self._rng)
+
+    def _configure(
+        self,
+        objective: GLM,
+        constraint: PolyhedralSet,
+        horizon: int,
+        noise: str,
+        forgetting: float,
+        hold: float,
+        step_scale: float,
+    ) -> None:
+        """Check and keep what does not change."""
+        if not isinstance(constraint, PolyhedralSet):
+            raise TypeError(f"constraint must have vertices, such as LpBall(1, d) or Simplex(d), got {constraint!r}")
+        constraint.vertex_scores(constraint.center)  # refuses a ball that is not the hull of few
+        self.objective, self.constraint = objective, constraint
+        self.clip = clip_of(objective)
+        self.horizon = integer("horizon", horizon, at_least=1)
+        if noise not in get_args(Noise):
+            raise ValueError(f"noise must be 'gumbel' or 'paper', got noise={noise!r}")
+        self.noise = noise
         self.forgetting = positive("forgetting", forgetting)
         if not 1 <= self.forgetting <= 2:
             raise ValueError(f"forgetting must be from 1 to 2, got forgetting={forgetting!r}")
-        self._noise: Literal["gumbel", "laplace"] = "gumbel"
-        if noise == "paper":
+        self.hold = nonnegative("hold", hold)
+        if self.hold > 1:
+            raise ValueError(f"hold must be at most 1, got hold={hold!r}")
+        self.step_scale = positive("step_scale", step_scale)
+        self._times = _choices(self.horizon, self.hold)
+
+    def _share_out(self, budget: Budget) -> float:
+        """Fix ε_t for every choice; what the dearest row spends, ρ."""
+        if self.noise == "paper":
             if budget.delta == 0:
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")
-            self._noise = "laplace"
-            first = 0.5 * budget.epsilon / math.sqrt(max(1.0, math.log(n)) * math.log(1.0 / budget.delta))
-            self._epsilons = first / np.sqrt(self._times)
-            rho = _dearest_row(self._times, self._epsilons, self.forgetting) / 2.0
-        elif noise == "gumbel":
-            z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
-            rho = 0.5 / z**2
-            relative = np.sqrt(np.log(np.append(self._times[1:], _next(self._times[-1], kept)) / self._times))
-            # rounded down, so that no row spends more than ρ
-            unit = math.sqrt(8.0 * rho / _dearest_row(self._times, relative, self.forgetting)) * (1.0 - 1e-9)
-            self._epsilons = relative * unit
-        else:
-            raise ValueError(f"noise must be 'gumbel' or 'paper', got noise={noise!r}")
-        self.cost = ZCDP(rho, adjacency=budget.adjacency)
-        self._sensitivity = row_sensitivity(self.clip, budget.adjacency) * constraint.radius_in(1.0)
-        last = 2.0 * self.forgetting * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1])
-        self.delay = min(2.0 * last * math.log(vertices), 0.3 * n) if given is None else given
-        self._gradient = np.zeros(constraint.dimension)  # d_t
-        self._vertex = self.theta
-        self._rng = randomness.resolve(rng)
-        charge(ledger, self.cost, "polyhedral online Frank-Wolfe", self._rng)
+            n_and_delta = max(1.0, math.log(self.horizon)) * math.log(1.0 / budget.delta)
+            self._epsilons = 0.5 * budget.epsilon / np.sqrt(n_and_delta * self._times)
+            return _dearest_row(self._times, self._epsilons, self.forgetting) / 2.0
+        z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
+        rho = 0.5 / z**2
+        relative = np.sqrt(np.log(np.append(self._times[1:], _next(self._times[-1], self.hold)) / self._times))
+        # rounded down, so that no row spends more than ρ
+        unit = math.sqrt(8.0 * rho / _dearest_row(self._times, relative, self.forgetting)) * (1.0 - 1e-9)
+        self._epsilons = relative * unit
+        return rho
+
+    def _place(self, start: Vector) -> None:
+        """The state of an empty stream."""
+        self.theta = start
+        self._iterates = np.stack([start, start])  # θ_t, θ_{t−1}
+        self._gradient = np.zeros(len(start))  # d_t
+        self._vertex = start
+        self._made = self.steps = self.clipped = 0
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
+
+        The state is secret: it holds the exact average gradient. Of a secure source nothing is saved; of a simulation's
+        generator its state is, so that the restored stream continues bit for bit.
+        """
+        return {
+            "learner": type(self).__name__,
+            "version": 1,
+            "nonce": secrets.token_hex(16),
+            **{name: getattr(self, name) for name in _PARAMETERS},
+            "rho": self.cost.rho,
+            "adjacency": self.adjacency,
+            "made": self._made,
+            **{name: getattr(self, f"_{name}").copy() for name in _ARRAYS},
+            "generator": generator_text(self._rng),
+        }
+
+    @classmethod
+    def restore(
+        cls,
+        state: Mapping[str, Any],
+        objective: GLM,
+        constraint: PolyhedralSet,
+        *,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> Self:
+        """A new learner that continues where ``state`` was taken; its stream was already paid for.
+
+        Only one continuation, of the state after the last row, is private at the stated cost: another would choose
+        again with fresh noise what was chosen before.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
+        objective, constraint
+            Those of the learner that was saved.
+        rng : numpy.random.Generator, optional
+            By default the saved simulation's generator, or the secure source.
+        ledger : Ledger, optional
+            The ledger that was charged. The restoration is recorded in it at no cost, and a second one is refused.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the state is not one of such a learner, was restored before, or was not paid for in ``ledger``.
+        """
+        check_kind(state, "learner", cls.__name__, 1)
+        saved = {name: scalar(state, name) for name in _PARAMETERS}
+        self = cls.__new__(cls)
+        names = ("horizon", "noise", "forgetting", "hold", "step_scale")
+        self._configure(objective, constraint, *(saved[name] for name in names))
+        check_same_problem(saved["clip"], entry(state, "iterates"), objective, constraint)
+        self._place(np.zeros(constraint.dimension))
+        self._epsilons = np.zeros_like(self._times)
+        for name in _ARRAYS:
+            setattr(self, f"_{name}", array(state, name, getattr(self, f"_{name}")))
+        self.theta = self._iterates[0].copy()
+        self.delay = nonnegative("delay", saved["delay"])
+        self.steps, self.clipped = (integer(name, saved[name], at_least=0) for name in ("steps", "clipped"))
+        self._made = integer("made", scalar(state, "made"), at_least=0)
+        self.adjacency = scalar(state, "adjacency")
+        self.cost = ZCDP(scalar(state, "rho"), adjacency=self.adjacency)
+        self._rng = generator(scalar(state, "generator"), rng)
+        if ledger is not None:
+            record_restoration(ledger, scalar(state, "nonce"), self.cost, randomness.is_simulation(self._rng))
+        return self
 
     def epsilon(self, t: int) -> float:
         """ε_t, what the choice at step t costs; 0 if none is made there."""
@@ -233,8 +328,10 @@ class PolyhedralOnlineFrankWolfe:
         if self._made < len(self._times) and self._times[self._made] == t:
             scores = self.constraint.vertex_scores(self._gradient)
             epsilon = float(self._epsilons[self._made])
+            reach = row_sensitivity(self.clip, self.adjacency) * self.constraint.radius_in(1.0)
+            law: Literal["gumbel", "laplace"] = "gumbel" if self.noise == "gumbel" else "laplace"
             self._made += 1
-            best = report_noisy_max(scores, rho * self._sensitivity, epsilon, self._noise, minimise=True, rng=self._rng)
+            best = report_noisy_max(scores, rho * reach, epsilon, law, minimise=True, rng=self._rng)
             self._vertex = self.constraint.vertex(best)
         v = self._vertex - self.theta
         v *= min(1.0, self.step_scale / (t + 1 + self.delay))

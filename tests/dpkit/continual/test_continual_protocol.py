@@ -488,7 +488,7 @@ def test_recording_a_restoration_spends_nothing_of_a_budget():
 def test_a_ledger_that_did_not_pay_for_the_stream_does_not_restore_it(case):
     ledger = Ledger()
     sums = make(case)
-    with pytest.raises(ValueError, match="ledger must hold the cost of the restored stream"):
+    with pytest.raises(ValueError, match="ledger must hold the cost of what is restored"):
         type(sums).restore(sums.state(), ledger=ledger)
     assert ledger.rows() == []
 
