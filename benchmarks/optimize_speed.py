@@ -81,8 +81,8 @@ def polyhedral(d: int, hold: float, rows: int = 200) -> None:
 
 
 def memory(d: int = 100) -> None:
-    # the first stream of a process also loads scipy
-    OnlineFrankWolfe(glm("squared", clip=0.5), LpBall(2, d), horizon=10, budget=BUDGET)
+    # the first stream of a process also loads scipy, and the source of randomness
+    OnlineFrankWolfe(glm("squared", clip=0.5), LpBall(2, d), horizon=10, budget=BUDGET).step(np.ones(d), 0.0)
     for rows in (2**10, 2**20):
         tracemalloc.start()
         learner = OnlineFrankWolfe(glm("squared", clip=0.5), LpBall(2, d), horizon=rows, budget=BUDGET)

@@ -141,40 +141,57 @@ class LpBall:
 
 def _onto_sphere(a: Vector, p: float, radius: float) -> Vector:
     """The projection of ``a`` ≥ 0, largest entry 1, ‖a‖_p > radius, divided by ``radius``; 1 < p < ∞, p ≠ 2."""
-    from scipy.optimize import brentq
-
     a = a / radius  # onto the unit sphere
-    length = float(np.linalg.norm(a, p))
-    if length <= 1.0 + 1e-14:  # outside by little more than rounding, which hides the root
-        return a / length
-
-    def excess(log_mu: float) -> float:
-        return float(np.linalg.norm(_shrunk(a, p, math.exp(log_mu)), p)) - 1.0
-
+    outside = _log_length(a, p)
+    if outside <= 1e-14:  # by little more than rounding, which hides the root
+        return a / math.exp(outside)
     # x ≤ (a/μ)^(1/(p−1)), whose ℓ_p length is 1 at μ = ‖a‖_q
-    top = math.log(float(np.linalg.norm(a, p / (p - 1.0))))
-    high = top + 1e-9
-    low = high - 1.0
-    while excess(low) < 0 and low > -600.0:
-        low -= high - low
-    if excess(low) < 0:
-        return a / length
-    x = _shrunk(a, p, math.exp(brentq(excess, low, high, xtol=1e-14, rtol=1e-14)))
-    scaled: Vector = x / float(np.linalg.norm(x, p))
-    return scaled
+    low, high = -600.0, _log_length(a, p / (p - 1.0)) + 1e-9
+    # Newton's method for ln‖x‖_p = 0 in t = ln μ: from the right, and for points that are not far outside from where
+    # the line ln‖a‖_p − μ·Σa^(2p−2)/Σa^p meets 0
+    t = high
+    if outside < 0.5:
+        with np.errstate(under="ignore"):
+            powers = float(np.sum(np.exp((2.0 * p - 2.0) * (np.log(np.maximum(a, 1e-300)) - outside))))
+        t = min(high, max(low, math.log(outside) + (2.0 - p) * outside - math.log(powers)))
+    x = a
+    u: Vector | None = None
+    for _ in range(200):
+        u = _shrunk(a, p, math.exp(t), u)
+        with np.errstate(under="ignore"):
+            x = u ** (1.0 / (p - 1.0)) if p < 2 else u
+            logs = np.log(x[x > 0])
+            # d ln x/dt = −w/(1 + (p − 1)w) with w = μx^(p−2)
+            w = np.exp(np.clip(t + (p - 2.0) * logs, -700.0, 700.0))
+            weights = np.exp(p * (logs - logs.max()))
+        excess, slope = _log_length(x, p), float(weights @ (w / (1.0 + (p - 1.0) * w))) / float(weights.sum())
+        step = excess / slope
+        if abs(step) <= 1e-14 * max(1.0, abs(t)):
+            break
+        low, high = (t, high) if excess > 0 else (low, t)
+        t = t + step if low < t + step < high else 0.5 * (low + high)
+    return np.asarray(x / math.exp(_log_length(x, p)))
 
 
-def _shrunk(a: Vector, p: float, mu: float) -> Vector:
-    """The x ≥ 0 with x + μx^(p−1) = a, entry by entry."""
-    # For p < 2 in the unknown u = x^(p−1), so that the equation u^s + μu = a is convex for either p
-    mu = max(mu, 1e-300)
+def _log_length(x: Vector, p: float) -> float:
+    """ln‖x‖_p of an x ≥ 0, not 0, of which powers may be beyond floats."""
+    largest = float(x.max())
+    with np.errstate(under="ignore"):
+        return math.log(largest) + math.log(float(np.linalg.norm(x / largest, p)))
+
+
+def _shrunk(a: Vector, p: float, mu: float, start: Vector | None) -> Vector:
+    """The x ≥ 0 with x + μx^(p−1) = a, entry by entry; for p < 2 its power x^(p−1)."""
+    # For p < 2 in the unknown u = x^(p−1), so that the equation u^s + μu = a is convex for either p: from anywhere the
+    # first step goes to the right of the root, and the others come down on it
     s, linear, curved = (1.0 / (p - 1.0), mu, 1.0) if p < 2 else (p - 1.0, 1.0, mu)
     with np.errstate(over="ignore"):
-        u: Vector = np.minimum((a / curved) ** (1.0 / s), a / linear)  # to the right of the root
+        most: Vector = np.minimum(a ** (1.0 / s) * curved ** (-1.0 / s), a / linear)  # to the right of the root
+    u = most if start is None else np.where(start > 0, np.minimum(start, most), most)
     for _ in range(100):
         power = u ** (s - 1.0)
         step = (curved * power * u + linear * u - a) / (curved * s * power + linear)
-        u = np.maximum(u - step, 0.0)
-        if float(np.abs(step).max()) <= 1e-16 * float(u.max()):
+        u = np.clip(u - step, 0.0, most)
+        if float(np.abs(step).max()) <= 1e-12 * float(u.max()):  # the next one would be below rounding
             break
-    return u**s if p < 2 else u
+    return u

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -105,6 +105,29 @@ def test_projection_is_idempotent_and_non_expansive(name, x, z):
     assert np.linalg.norm(a - b) <= np.linalg.norm(x - z) + 1e-7
     # optimality: the angle at the projection is obtuse towards every point of the set
     assert (x - a) @ (b - a) <= 1e-6 * (1 + np.linalg.norm(x - a))
+
+
+@settings(max_examples=150, deadline=None)
+@example(log_p=-3.0, sizes=[0.0] * 30, signs=0, share=-0.005)  # powers of p/(p − 1) = 1001 are below floats
+@example(log_p=2.3, sizes=[0.0] * 30, signs=0, share=-15.0)  # powers of 200 are beyond them
+@given(
+    log_p=st.floats(-3, 2.3),
+    sizes=st.lists(st.floats(-3, 3), min_size=1, max_size=30),
+    signs=st.integers(0, 2**30 - 1),
+    share=st.one_of(st.floats(-15, -1e-3), st.floats(-1e-4, -1e-10)),
+)
+def test_projection_on_balls_that_are_nearly_a_cross_or_a_cube_and_from_near_and_far(log_p, sizes, signs, share):
+    p = 1.0 + 10**log_p
+    z = 10 ** np.array(sizes) * [1 - 2 * (signs >> i & 1) for i in range(len(sizes))]
+    largest = np.abs(z).max()
+    ball = LpBall(p, len(z), 10**share * largest * float(np.linalg.norm(z / largest, p)))
+    x = ball.project(z)
+    assert ball.contains(x)
+    # the angle at the projection is obtuse towards the point that is farthest in that direction, hence to all
+    way = (z - x) / np.abs(z - x).max()
+    farthest = ball.linear_minimizer(-way)
+    scale = np.linalg.norm(z) * 1e-16 / np.abs(z - x).max() + 1e-9
+    assert way @ (farthest - x) <= scale * len(z) * (np.linalg.norm(x) + np.linalg.norm(farthest))
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "both"])
