@@ -45,26 +45,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger, Release
-from accounting._checks import integer, positive
 from dpkit import randomness
-from dpkit._states import array, check_kind, entry, scalar
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
-from dpkit.optimize._one_pass import check_same_problem, one_pass
-from dpkit.optimize._rows import (
-    checked_budget,
-    checked_row,
-    checked_start,
-    clip_of,
-    clipped_slope,
-    row_sensitivity,
-)
+from dpkit.optimize._rows import checked_budget, checked_start, row_sensitivity
+from dpkit.optimize._stream_learner import StreamLearner, one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -74,12 +65,10 @@ __all__ = ["OnlineFrankWolfe", "online_frank_wolfe"]
 
 Noise = Literal["gaussian", "generalized_gaussian", "paper"]
 StepRule = Literal["short", "open"]
-# what a state keeps beside its arrays
-_PARAMETERS = ("horizon", "clip", "noise", "forgetting", "step_rule", "step_scale", "steps", "clipped")
 Vector = NDArray[np.float64]
 
 
-class OnlineFrankWolfe:
+class OnlineFrankWolfe(StreamLearner[ConvexSet]):
     """Frank–Wolfe on a private stream of at most ``horizon`` rows.
 
     Parameters
@@ -142,6 +131,9 @@ class OnlineFrankWolfe:
     (5000, True)
     """
 
+    _PARAMETERS = ("horizon", "noise", "forgetting", "step_rule", "step_scale")
+    _ARRAYS = ("iterates", "gradient", "sum")
+
     def __init__(
         self,
         objective: GLM,
@@ -157,146 +149,69 @@ class OnlineFrankWolfe:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self._configure(objective, constraint, horizon, noise, forgetting, step_rule, step_scale)
+        self._configure(
+            objective,
+            constraint,
+            horizon=horizon,
+            noise=noise,
+            forgetting=forgetting,
+            step_rule=step_rule,
+            step_scale=step_scale,
+        )
         checked_budget(budget, allowed=("replace", "zero_out"))
-        self._place(checked_start(constraint, start))
+        self._begin(checked_start(constraint, start))
         self._sums = _continual(noise, self.norm, self.clip, constraint.dimension, self.horizon, budget, rng, ledger)
 
     def _configure(
         self,
         objective: GLM,
         constraint: ConvexSet,
+        *,
         horizon: int,
         noise: str,
         forgetting: float,
         step_rule: str,
         step_scale: float,
     ) -> None:
-        """Check and keep what does not change."""
-        self.objective, self.constraint = objective, constraint
-        self.clip = clip_of(objective)
-        self.horizon = integer("horizon", horizon, at_least=1)
+        self._keep(objective, constraint, horizon, forgetting, step_scale)
         self.noise = noise
         self.norm, self._step_norm = _norms(noise, constraint)
-        self.forgetting = positive("forgetting", forgetting)
-        if self.forgetting < 1:
-            raise ValueError(f"forgetting must be at least 1, got forgetting={forgetting!r}")
         if step_rule not in get_args(StepRule):
             raise ValueError(f"step_rule must be 'short' or 'open', got step_rule={step_rule!r}")
         self.step_rule = step_rule
-        self.step_scale = positive("step_scale", step_scale)
         # c·D/(8·clip·√n), with D in the norm dual to that of the clip
         self._reach: float | None = None
         if step_rule == "short":
             diameter = constraint.diameter(self._step_norm)
             self._reach = self.step_scale * diameter / (8.0 * self.clip * math.sqrt(self.horizon))
 
-    def _place(self, start: Vector) -> None:
-        """The state of an empty stream."""
-        self.theta = start
-        self._iterates = np.stack([start, start])  # θ_t, θ_{t−1}
-        self._pair = np.empty(2)
-        self._gradient, self._sum = np.zeros((2, len(start)))  # d_{t−1}, and the noisy sum after t − 1 rows
-        self.steps = self.clipped = 0
+    def _begin(self, start: Vector) -> None:
+        super()._begin(start)
+        self._sum = np.zeros(len(start))  # the noisy sum after the last row
 
     @property
     def cost(self) -> Release:
-        """What the whole stream costs, whether or not all of its steps are used."""
         return self._sums.cost
 
-    def state(self) -> dict[str, Any]:
-        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
+    def _noise_state(self) -> dict[str, Any]:
+        return {f"sums.{name}": value for name, value in self._sums.state().items()}
 
-        The state is secret: exact sums follow from it.
-        """
-        parameters = {name: getattr(self, name) for name in _PARAMETERS}
-        arrays = {"iterates": self._iterates.copy(), "gradient": self._gradient.copy(), "sum": self._sum.copy()}
-        sums = {f"sums.{name}": value for name, value in self._sums.state().items()}
-        return {"learner": type(self).__name__, "version": 1, **parameters, **arrays, **sums}
-
-    @classmethod
-    def restore(
-        cls,
-        state: Mapping[str, Any],
-        objective: GLM,
-        constraint: ConvexSet,
-        *,
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """A new learner that continues where ``state`` was taken, with fresh noise; its stream was already paid for.
-
-        Only one continuation, of the state after the last row, is private at the stated cost; see
-        :meth:`dpkit.continual.BufferedToeplitz.restore`.
-
-        Parameters
-        ----------
-        state : mapping
-            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
-        objective, constraint
-            Those of the learner that was saved.
-        rng : numpy.random.Generator, optional
-            By default the saved simulation's generator, or the secure source.
-        ledger : Ledger, optional
-            The ledger that was charged. The restoration is recorded in it at no cost, and a second one is refused.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the state is not one of such a learner, was restored before, or was not paid for in ``ledger``.
-        """
-        check_kind(state, "learner", cls.__name__, 1)
-        saved = {name: scalar(state, name) for name in _PARAMETERS}
-        self = cls.__new__(cls)
-        names = ("horizon", "noise", "forgetting", "step_rule", "step_scale")
-        self._configure(objective, constraint, *(saved[name] for name in names))
-        check_same_problem(saved["clip"], entry(state, "iterates"), objective, constraint)
-        self._place(np.zeros(constraint.dimension))
-        for name in ("_iterates", "_gradient", "_sum"):
-            setattr(self, name, array(state, name[1:], getattr(self, name)))
-        self.theta = self._iterates[0].copy()
-        self.steps, self.clipped = (integer(name, saved[name], at_least=0) for name in ("steps", "clipped"))
+    def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
         kind = BufferedToeplitz if self.noise == "gaussian" else BinaryTree
         sums = {name.removeprefix("sums."): state[name] for name in state if name.startswith("sums.")}
         self._sums = kind.restore(sums, rng=rng, ledger=ledger)
-        return self
-
-    def step(self, x: ArrayLike, y: float) -> Vector:
-        """Take the next row and return the next iterate, a new array.
-
-        Parameters
-        ----------
-        x : (d,) array_like
-        y : float
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
-        """
-        return self._advance(*checked_row(x, y, self._iterates.shape[1], self.norm))
 
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
-        if self.steps >= self.horizon:
-            raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
-        t = self.steps + 1
-        rho = min(1.0, self.forgetting / (t + 1))
-        with np.errstate(all="ignore"):  # what overflows is clipped
-            now, before = self.objective.slope(self._iterates @ x, self._labels(y)).tolist()
-        psi, cut = clipped_slope(now + (1.0 / rho - 1.0) * (now - before), length, self.clip)
-        total = self._sums.add(psi * x)
-        self.steps = t
+        rho, g_t, cut = self._recursive_gradient(x, y, length)
+        total = self._sums.add(g_t)
+        self.steps += 1
         self.clipped += cut
         d_t = self._gradient
         d_t += rho * (total - self._sum - d_t)
         self._sum = total
         direction = self.constraint.linear_minimizer(d_t)
         direction -= self.theta
-        direction *= self._step_length(d_t, direction)
-        direction += self.theta
-        self._iterates[1] = self.theta
-        self._iterates[0] = self.theta = direction
-        return direction.copy()
+        return self._move(direction, self._step_length(d_t, direction))
 
     def _step_length(self, d_t: Vector, direction: Vector) -> float:
         """η_t, for the direction v_t − θ_t."""
@@ -306,10 +221,6 @@ class OnlineFrankWolfe:
         # rounding may leave a gap below 0
         gap = max(0.0, -float(d_t @ direction))
         return min(1.0, self._reach * gap / float(squared)) if squared > 0 else 0.0
-
-    def _labels(self, y: float) -> Vector:
-        self._pair.fill(y)
-        return self._pair
 
 
 def online_frank_wolfe(

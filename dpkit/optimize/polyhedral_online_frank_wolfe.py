@@ -44,27 +44,19 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ZCDP, Budget, Ledger, calibrate
-from accounting._checks import integer, nonnegative, positive
+from accounting import ZCDP, Budget, Ledger, Release, calibrate
+from accounting._checks import integer, nonnegative
 from dpkit import randomness
-from dpkit._states import array, check_kind, entry, generator, generator_text, record_restoration, scalar
+from dpkit._states import array, generator, generator_text, record_restoration, scalar
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
-from dpkit.optimize._one_pass import check_same_problem, one_pass
-from dpkit.optimize._rows import (
-    charge,
-    checked_budget,
-    checked_row,
-    checked_start,
-    clip_of,
-    clipped_slope,
-    row_sensitivity,
-)
+from dpkit.optimize._rows import charge, checked_budget, checked_start, row_sensitivity
+from dpkit.optimize._stream_learner import StreamLearner, one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -74,12 +66,9 @@ __all__ = ["PolyhedralOnlineFrankWolfe", "polyhedral_online_frank_wolfe"]
 
 Vector = NDArray[np.float64]
 Noise = Literal["gumbel", "paper"]
-# what a state keeps: parameters, and arrays
-_PARAMETERS = ("horizon", "clip", "noise", "forgetting", "hold", "step_scale", "delay", "steps", "clipped")
-_ARRAYS = ("iterates", "gradient", "vertex", "epsilons")
 
 
-class PolyhedralOnlineFrankWolfe:
+class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
     """Frank–Wolfe on a private stream of at most ``horizon`` rows, over the hull of few vertices.
 
     Parameters
@@ -145,7 +134,9 @@ class PolyhedralOnlineFrankWolfe:
     (7, True)
     """
 
-    norm = math.inf  # that gradients are clipped in
+    norm = math.inf
+    _PARAMETERS = ("horizon", "noise", "forgetting", "hold", "step_scale")
+    _ARRAYS = ("iterates", "gradient", "vertex")
 
     def __init__(
         self,
@@ -163,12 +154,20 @@ class PolyhedralOnlineFrankWolfe:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
     ) -> None:
-        self._configure(objective, constraint, horizon, noise, forgetting, hold, step_scale)
+        self._configure(
+            objective,
+            constraint,
+            horizon=horizon,
+            noise=noise,
+            forgetting=forgetting,
+            hold=hold,
+            step_scale=step_scale,
+        )
         given = None if delay is None else nonnegative("delay", delay)
         checked_budget(budget, allowed=("replace", "zero_out"))
-        self._place(checked_start(constraint, start))
+        self._begin(checked_start(constraint, start))
         self.adjacency = budget.adjacency
-        self.cost = ZCDP(self._share_out(budget), adjacency=budget.adjacency)
+        self._cost = ZCDP(self._share_out(budget), adjacency=budget.adjacency)
         # 2·s_t/ρ_t·ln(number of vertices) over ε_t, of the last choice, against scores of clip·max‖v‖₁
         last = 2.0 * self.forgetting * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1])
         vertices = len(constraint.vertex_scores(constraint.center))
@@ -180,30 +179,35 @@ class PolyhedralOnlineFrankWolfe:
         self,
         objective: GLM,
         constraint: PolyhedralSet,
+        *,
         horizon: int,
         noise: str,
         forgetting: float,
         hold: float,
         step_scale: float,
     ) -> None:
-        """Check and keep what does not change."""
         if not isinstance(constraint, PolyhedralSet):
             raise TypeError(f"constraint must have vertices, such as LpBall(1, d) or Simplex(d), got {constraint!r}")
         constraint.vertex_scores(constraint.center)  # refuses a ball that is not the hull of few
-        self.objective, self.constraint = objective, constraint
-        self.clip = clip_of(objective)
-        self.horizon = integer("horizon", horizon, at_least=1)
+        self._keep(objective, constraint, horizon, forgetting, step_scale)
+        if self.forgetting > 2:
+            raise ValueError(f"forgetting must be at most 2, got forgetting={forgetting!r}")
         if noise not in get_args(Noise):
             raise ValueError(f"noise must be 'gumbel' or 'paper', got noise={noise!r}")
         self.noise = noise
-        self.forgetting = positive("forgetting", forgetting)
-        if not 1 <= self.forgetting <= 2:
-            raise ValueError(f"forgetting must be from 1 to 2, got forgetting={forgetting!r}")
         self.hold = nonnegative("hold", hold)
         if self.hold > 1:
             raise ValueError(f"hold must be at most 1, got hold={hold!r}")
-        self.step_scale = positive("step_scale", step_scale)
         self._times = _choices(self.horizon, self.hold)
+
+    def _begin(self, start: Vector) -> None:
+        super()._begin(start)
+        self._vertex = start
+        self._made = 0
+
+    @property
+    def cost(self) -> Release:
+        return self._cost
 
     def _share_out(self, budget: Budget) -> float:
         """Fix ε_t for every choice; what the dearest row spends, ρ."""
@@ -221,124 +225,51 @@ class PolyhedralOnlineFrankWolfe:
         self._epsilons = relative * unit
         return rho
 
-    def _place(self, start: Vector) -> None:
-        """The state of an empty stream."""
-        self.theta = start
-        self._iterates = np.stack([start, start])  # θ_t, θ_{t−1}
-        self._gradient = np.zeros(len(start))  # d_t
-        self._vertex = start
-        self._made = self.steps = self.clipped = 0
-
-    def state(self) -> dict[str, Any]:
-        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
-
-        The state is secret: it holds the exact average gradient. Of a secure source nothing is saved; of a simulation's
-        generator its state is, so that the restored stream continues bit for bit.
-        """
+    def _noise_state(self) -> dict[str, Any]:
         return {
-            "learner": type(self).__name__,
-            "version": 1,
             "nonce": secrets.token_hex(16),
-            **{name: getattr(self, name) for name in _PARAMETERS},
-            "rho": self.cost.rho,
+            "rho": self._cost.rho,
             "adjacency": self.adjacency,
+            "epsilons": self._epsilons.copy(),
+            "delay": self.delay,
             "made": self._made,
-            **{name: getattr(self, f"_{name}").copy() for name in _ARRAYS},
             "generator": generator_text(self._rng),
         }
 
-    @classmethod
-    def restore(
-        cls,
-        state: Mapping[str, Any],
-        objective: GLM,
-        constraint: PolyhedralSet,
-        *,
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-    ) -> Self:
-        """A new learner that continues where ``state`` was taken; its stream was already paid for.
-
-        Only one continuation, of the state after the last row, is private at the stated cost: another would choose
-        again with fresh noise what was chosen before.
-
-        Parameters
-        ----------
-        state : mapping
-            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
-        objective, constraint
-            Those of the learner that was saved.
-        rng : numpy.random.Generator, optional
-            By default the saved simulation's generator, or the secure source.
-        ledger : Ledger, optional
-            The ledger that was charged. The restoration is recorded in it at no cost, and a second one is refused.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the state is not one of such a learner, was restored before, or was not paid for in ``ledger``.
-        """
-        check_kind(state, "learner", cls.__name__, 1)
-        saved = {name: scalar(state, name) for name in _PARAMETERS}
-        self = cls.__new__(cls)
-        names = ("horizon", "noise", "forgetting", "hold", "step_scale")
-        self._configure(objective, constraint, *(saved[name] for name in names))
-        check_same_problem(saved["clip"], entry(state, "iterates"), objective, constraint)
-        self._place(np.zeros(constraint.dimension))
-        self._epsilons = np.zeros_like(self._times)
-        for name in _ARRAYS:
-            setattr(self, f"_{name}", array(state, name, getattr(self, f"_{name}")))
-        self.theta = self._iterates[0].copy()
-        self.delay = nonnegative("delay", saved["delay"])
-        self.steps, self.clipped = (integer(name, saved[name], at_least=0) for name in ("steps", "clipped"))
-        self._made = integer("made", scalar(state, "made"), at_least=0)
+    def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
         self.adjacency = scalar(state, "adjacency")
-        self.cost = ZCDP(scalar(state, "rho"), adjacency=self.adjacency)
+        self._cost = ZCDP(scalar(state, "rho"), adjacency=self.adjacency)
+        self._epsilons = array(state, "epsilons", self._times)
+        self.delay = nonnegative("delay", scalar(state, "delay"))
+        self._made = integer("made", scalar(state, "made"), at_least=0)
         self._rng = generator(scalar(state, "generator"), rng)
         if ledger is not None:
             record_restoration(ledger, scalar(state, "nonce"), self.cost, randomness.is_simulation(self._rng))
-        return self
 
     def epsilon(self, t: int) -> float:
         """ε_t, what the choice at step t costs; 0 if none is made there."""
         i = int(np.searchsorted(self._times, integer("t", t, at_least=1)))
         return float(self._epsilons[i]) if i < len(self._times) and self._times[i] == t else 0.0
 
-    def step(self, x: ArrayLike, y: float) -> Vector:
-        """Take the next row and return the next iterate, a new array.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
-        """
-        return self._advance(*checked_row(x, y, self._iterates.shape[1], self.norm))
-
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
-        if self.steps >= self.horizon:
-            raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
-        t = self.steps + 1
-        with np.errstate(all="ignore"):  # what overflows is clipped
-            now, before = self.objective.slope(self._iterates @ x, np.full(2, y)).tolist()
-        rho = self.forgetting / (t + 1)
-        psi, cut = clipped_slope(now + (1.0 / rho - 1.0) * (now - before), length, self.clip)
-        self.steps = t
+        rho, g_t, cut = self._recursive_gradient(x, y, length)
+        self.steps += 1
         self.clipped += cut
-        self._gradient += rho * (psi * x - self._gradient)
-        if self._made < len(self._times) and self._times[self._made] == t:
-            scores = self.constraint.vertex_scores(self._gradient)
-            epsilon = float(self._epsilons[self._made])
-            reach = row_sensitivity(self.clip, self.adjacency) * self.constraint.radius_in(1.0)
-            law: Literal["gumbel", "laplace"] = "gumbel" if self.noise == "gumbel" else "laplace"
-            self._made += 1
-            best = report_noisy_max(scores, rho * reach, epsilon, law, minimise=True, rng=self._rng)
-            self._vertex = self.constraint.vertex(best)
-        v = self._vertex - self.theta
-        v *= min(1.0, self.step_scale / (t + 1 + self.delay))
-        v += self.theta
-        self._iterates[1] = self.theta
-        self._iterates[0] = self.theta = v
-        return v.copy()
+        self._gradient += rho * (g_t - self._gradient)
+        if self._made < len(self._times) and self._times[self._made] == self.steps:
+            self._choose(rho)
+        direction = self._vertex - self.theta
+        return self._move(direction, min(1.0, self.step_scale / (self.steps + 1 + self.delay)))
+
+    def _choose(self, rho: float) -> None:
+        """v_t: the vertex of the least noisy score."""
+        scores = self.constraint.vertex_scores(self._gradient)
+        sensitivity = rho * row_sensitivity(self.clip, self.adjacency) * self.constraint.radius_in(1.0)
+        law: Literal["gumbel", "laplace"] = "gumbel" if self.noise == "gumbel" else "laplace"
+        epsilon = float(self._epsilons[self._made])
+        self._made += 1
+        best = report_noisy_max(scores, sensitivity, epsilon, law, minimise=True, rng=self._rng)
+        self._vertex = self.constraint.vertex(best)
 
 
 def _next(t: float, hold: float) -> int:

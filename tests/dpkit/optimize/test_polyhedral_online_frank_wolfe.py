@@ -233,7 +233,7 @@ def test_refusals():
         with pytest.raises(error, match=message):
             PolyhedralOnlineFrankWolfe(objective, constraint, horizon=3, budget=BUDGET)
     for change, message in (
-        ({"forgetting": 2.5}, "forgetting must be from 1 to 2, got forgetting=2.5"),
+        ({"forgetting": 2.5}, "forgetting must be at most 2, got forgetting=2.5"),
         ({"hold": 1.5}, "hold must be at most 1, got hold=1.5"),
         ({"hold": -0.1}, "hold must be nonnegative"),
         ({"delay": math.nan}, "delay must be"),
