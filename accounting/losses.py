@@ -261,11 +261,10 @@ class SwappedPair:
     rate: float
 
     def delta(self, epsilon: float) -> float:
-        if abs(epsilon) > 700:
-            return 0.0 if epsilon > 0 else 1.0
         from scipy.special import ndtr
 
-        gap, q, scale = 1.0 / self.noise_multiplier, self.rate, math.exp(epsilon)
+        # beyond that what e^ε·Q takes off is left out
+        gap, q, scale = 1.0 / self.noise_multiplier, self.rate, math.exp(epsilon) if epsilon < 700 else 0.0
         t = float(self._place(np.array([epsilon]))[0])
         in_p = float((1 - q) * ndtr(-t) + q * ndtr(gap - t))
         in_q = float((1 - q) * ndtr(-t) + q * ndtr(-gap - t))

@@ -145,9 +145,11 @@ def _log_integrand(q: float, z: float, orders: Array, t: Array, swap: bool) -> A
     if swap:
         _, log_b = _ratio(q, z, -t)
         L = L - log_b
-        with np.errstate(over="ignore", invalid="ignore"):
-            apart = 2.0 * q * math.exp(-0.5 / (z * z)) * np.sinh(t / z)  # u − u₋
-            v = np.where(np.abs(L) < 1.0, apart * np.exp(-log_b), np.expm1(np.minimum(L, 700.0)))
+        # (u − u₋)/(1 + u₋) where that loses no digits to the logarithms
+        middle = math.exp(-0.5 / (z * z)) * np.sinh(np.clip(t / z, -1.0, 1.0))
+        up, down = (np.exp(np.minimum(s * t / z - 0.5 / (z * z), 30.0)) for s in (1, -1))
+        apart = q * np.where(np.abs(t) < z, 2.0 * middle, up - down)
+        v = np.where(np.abs(L) < 1.0, apart * np.exp(-log_b), np.expm1(np.minimum(L, 700.0)))
     alpha, eta = orders[:, None], orders[:, None] - 1
     x = eta * L
     size = np.abs(x)
@@ -156,6 +158,7 @@ def _log_integrand(q: float, z: float, orders: Array, t: Array, swap: bool) -> A
         shrunk = -np.expm1(-size)
         ratio = eta * np.where(L > 0, -np.expm1(-L) * np.exp(-size), np.expm1(-L)) / shrunk
         log_h = L + np.maximum(x, 0.0) + np.log(shrunk) + np.log(np.abs(1.0 - ratio))
+        log_h = np.where(L < -300.0, np.log(eta), log_h)
         # where αv is small the binomial series instead: C(α,2)v²(1 + (α−2)v/3·(1 + (α−3)v/4·(1 + …)))
         small = alpha * np.abs(v) < 0.02
         series = np.ones_like(x)

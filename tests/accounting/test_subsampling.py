@@ -192,8 +192,9 @@ def exact_swap(q, z, alpha):
         return mpmath.log1p(total) / (a - 1)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=20, deadline=None)
 @example(log_q=-5.0, log_z=1.9, log_eta=-4.0)
+@example(log_q=-0.5, log_z=-1.3, log_eta=0.1)
 @example(log_q=-0.001, log_z=-0.4, log_eta=1.0)
 @given(log_q=st.floats(-6, -0.001), log_z=st.floats(-0.5, 2), log_eta=st.floats(-4, 1.5))
 def test_the_curve_of_a_swap(log_q, log_z, log_eta):
@@ -211,6 +212,18 @@ def test_a_swap_costs_between_one_change_and_two(log_q, log_z):
     assert np.all(swap <= rdp(Gaussian(z / 2), orders) * (1 + 1e-12))
     if q == 1.0:
         assert swap == pytest.approx(rdp(Gaussian(z / 2), orders), rel=1e-12)
+
+
+def test_a_swap_with_hardly_any_noise():
+    # the noise in place 1 is told from that in place 0 at a loss of 1/(2z²), and from that in place −1 at 2/z²
+    for q in (1e-6, 0.01, 0.99):
+        for z in (0.01, 0.03):
+            swap = PoissonSubsampled(Gaussian(z), q, adjacency="replace")
+            assert np.isfinite(rdp(swap, np.array([1.001, 2.0, 50.0]))).all()
+            found = epsilon(swap, 1e-9)
+            assert 0.5 / z**2 < found < 2.0 / z**2
+            assert delta(swap, found, accountant="pld") == pytest.approx(1e-9, rel=1e-3)
+            assert 0 < delta(swap, 705.0, accountant="pld") <= q * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
