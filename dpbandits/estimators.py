@@ -224,7 +224,7 @@ def level_set_maxima(
     x, theta = arms[which], np.tile(start, (len(which), 1))
     gradient, hessian = np.tile(gradient, (len(which), 1)), np.tile(hessian, (len(which), 1, 1))
     slack = np.full(len(which), level - loss[0])  # of the two constraints L(θ) ≤ level and ½‖θ‖² ≤ ½S²
-    room = 0.5 * (radius**2 - _dots(theta, theta))
+    room = _room(theta, radius)
     nu, rho = (radius * np.sqrt(_dots(x, x)) / each for each in (slack, room))
     centering = np.full(len(which), 0.1)
     for _ in range(80):
@@ -256,21 +256,29 @@ def level_set_maxima(
         size = np.minimum(1.0, 0.99 / np.maximum(np.maximum(-d_nu / nu, -d_rho / rho), 0.1))
         to_sphere = 2.0 * room / (outward + np.sqrt(outward**2 + 2.0 * room * _dots(step, step)) + 1e-300)
         size = np.minimum(size, 0.99 * to_sphere)
-        # … and θ in the level set, which only evaluation tells
+        # … and θ in the level set, which only evaluation tells, and neither constraint far ahead of the other: from
+        # there steps would be tiny
         trial = theta + size[:, None] * step
         loss, gradient, hessian = evaluate(trial)
         for _ in range(40):
-            outside = np.flatnonzero(~(level - loss > 0.01 * slack))
+            one, other = (nu + size * d_nu) * (level - loss), (rho + size * d_rho) * _room(trial, radius)
+            ahead = np.minimum(one, other) < 0.1 * np.maximum(one, other)
+            outside = np.flatnonzero(~(level - loss > 0.01 * slack) | ahead)
             if not len(outside):
                 break
             size[outside] *= 0.5
             trial[outside] = theta[outside] + size[outside, None] * step[outside]
             loss[outside], gradient[outside], hessian[outside] = evaluate(trial[outside])
-        theta, slack, room = trial, level - loss, 0.5 * (radius**2 - _dots(trial, trial))
+        theta, slack, room = trial, level - loss, _room(trial, radius)
         nu, rho = nu + size * d_nu, rho + size * d_rho
         # after a short step, come back to the central path before going on
         centering = np.where(size > 0.8, 0.05, np.where(size > 0.3, 0.15, 0.4))
     return bounds
+
+
+def _room(thetas: Array, radius: float) -> Array:
+    """½S² − ½‖θ‖² for points of the ball, but no less than its rounding error: more room only raises a bound."""
+    return np.maximum(0.5 * (radius**2 - _dots(thetas, thetas)), 1e-15 * radius**2)
 
 
 def _dots(A: Array, B: Array) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from regret import ball
 from scipy.optimize import minimize
@@ -94,6 +94,7 @@ def test_a_step_into_an_overflow_is_taken_back():
 
 
 @settings(deadline=None, max_examples=60)
+@example(name="probit", n=3, d=3, S=0.5, depth=0.3, ridge=1e-6, seed=200)  # the centre is on the sphere
 @given(
     name=st.sampled_from(NAMES),
     n=st.integers(0, 80),
