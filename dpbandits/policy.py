@@ -314,11 +314,12 @@ class Policy(ABC):
             config["budget"] = Budget(**config["budget"])
         if link is not None:
             config["link"] = link
-        rng = statefile.generator(tree["generator"])
+        saved = tree["generator"]
+        rng = None if saved is None else randomness.simulation_from(saved)
         policy: Policy = kind(**config, rng=rng)
         policy._restore(tree["state"])
         if rng is not None:
-            policy.rng.bit_generator.state = tree["generator"]
+            policy.rng.bit_generator.state = saved
         policy.decisions = int(tree["decisions"])
         policy._open = dict(zip(map(int, tree["open_ids"]), tree["open_arms"], strict=True))
         if ledger is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["generator", "read", "write"]
+__all__ = ["read", "write"]
 
 _FORMAT = "dpbandits-state-1"
 
@@ -71,15 +71,3 @@ def read(path: str | Path) -> dict[str, Any]:
 
     tree: dict[str, Any] = full(document["tree"])
     return tree
-
-
-def generator(saved: dict[str, Any] | None) -> np.random.Generator | None:
-    """A generator of the saved kind and state (a simulation), or None where the source was secure."""
-    if saved is None:
-        return None
-    kind = getattr(np.random, str(saved["bit_generator"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise ValueError(f"bit_generator must be one of numpy's, got bit_generator={saved['bit_generator']!r}")
-    bits = kind()
-    bits.state = saved
-    return np.random.Generator(bits)

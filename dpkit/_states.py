@@ -59,13 +59,7 @@ def generator(text: str, rng: np.random.Generator | None) -> np.random.Generator
         raise ValueError("rng must be None or secure to continue a private stream, got a seeded generator")
     if not text or rng is not None:
         return randomness.resolve(rng)
-    saved = json.loads(text)
-    kind = getattr(np.random, str(saved["bit_generator"]), None)
-    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
-        raise ValueError(f"bit_generator must be one of numpy's, got bit_generator={saved['bit_generator']!r}")
-    bits = kind()
-    bits.state = saved
-    return np.random.Generator(bits)
+    return randomness.simulation_from(json.loads(text))
 
 
 def record_restoration(ledger: Ledger, nonce: str, cost: Release, simulation: bool) -> None:

@@ -14,11 +14,14 @@ Examples
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from dpkit._secure import SecureGenerator
 
-__all__ = ["is_simulation", "resolve", "secure"]
+__all__ = ["is_simulation", "resolve", "secure", "simulation_from"]
 
 _shared: list[SecureGenerator] = []
 
@@ -49,3 +52,28 @@ def resolve(rng: np.random.Generator | None) -> np.random.Generator:
     if not isinstance(rng, np.random.Generator):
         raise TypeError(f"rng must be a numpy.random.Generator or None (secure), got rng={rng!r}")
     return rng
+
+
+def simulation_from(saved: Mapping[str, Any]) -> np.random.Generator:
+    """The generator that goes on where another one's ``bit_generator.state`` was taken: a simulation.
+
+    Raises
+    ------
+    ValueError
+        If the state names no bit generator of numpy's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit import randomness
+    >>> rng = np.random.default_rng(0)
+    >>> other = randomness.simulation_from(rng.bit_generator.state)
+    >>> bool(rng.random() == other.random())
+    True
+    """
+    kind = getattr(np.random, str(saved["bit_generator"]), None)
+    if not (isinstance(kind, type) and issubclass(kind, np.random.BitGenerator)):
+        raise ValueError(f"bit_generator must be one of numpy's, got bit_generator={saved['bit_generator']!r}")
+    bits = kind()
+    bits.state = saved
+    return np.random.Generator(bits)
