@@ -154,7 +154,6 @@ def _onto_sphere(a: Vector, p: float, radius: float) -> Vector:
         with np.errstate(under="ignore"):
             powers = float(np.sum(np.exp((2.0 * p - 2.0) * (np.log(np.maximum(a, 1e-300)) - outside))))
         t = min(high, max(low, math.log(outside) + (2.0 - p) * outside - math.log(powers)))
-    x = a
     u: Vector | None = None
     for _ in range(200):
         u = _shrunk(a, p, math.exp(t), u)

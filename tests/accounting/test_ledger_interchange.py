@@ -64,7 +64,12 @@ composed = st.recursive(
     ),
     max_leaves=5,
 )
-subsampled = st.builds(PoissonSubsampled, st.builds(Gaussian, positive), st.floats(1e-6, 1.0))
+subsampled = st.builds(
+    PoissonSubsampled,
+    st.builds(Gaussian, positive),
+    st.floats(1e-6, 1.0),
+    adjacency=st.sampled_from([None, "add_remove", "replace"]),
+)
 
 
 @given(st.one_of(composed, subsampled))
@@ -243,6 +248,9 @@ def test_events_say_the_same():
     step = PoissonSubsampled(Gaussian(1.0), 0.01)
     assert to_dp_accounting(step) == dp.PoissonSampledDpEvent(0.01, dp.GaussianDpEvent(1.0))
     assert to_dp_accounting(parallel(Gaussian(1.0), Gaussian(2.0))) == dp.ZCDpEvent(0.5)
+    # their event leaves the relation to the accountant, and means another pair under replacement
+    with pytest.raises(UnsupportedRelease, match="dp-accounting has no event for PoissonSubsampled"):
+        to_dp_accounting(3 * PoissonSubsampled(Gaussian(1.0), 0.01, adjacency="replace"))
     with pytest.raises(UnsupportedRelease, match="dp-accounting has no event for ApproxDP"):
         to_dp_accounting(Gaussian(1.0) + ApproxDP(0.1, 1e-6))
 
