@@ -9,12 +9,13 @@ Knows no data and draws no noise. The whole public interface is here:
 42.247
 """
 
+from accounting.accountants.gdp import gdp
+from accounting.accountants.rdp import rdp
+from accounting.accountants.zcdp import zcdp
+from accounting.budget import Budget
 from accounting.calibration import calibrate
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
-from accounting.gdp import gdp
-from accounting.guarantees import Budget
 from accounting.ledger import Ledger
-from accounting.rdp import rdp
 from accounting.releases import (
     ZCDP,
     Adjacency,
@@ -35,7 +36,6 @@ from accounting.releases import (
     parallel,
 )
 from accounting.totals import compare, delta, epsilon
-from accounting.zcdp import zcdp
 
 __all__ = [
     "Adjacency",

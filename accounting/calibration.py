@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from accounting._checks import positive
+from accounting.budget import Budget
+from accounting.checks import positive
+from accounting.conversions import gdp_mu
 from accounting.errors import AdjacencyMismatch, BudgetExceeded
-from accounting.guarantees import Budget, gdp_mu
 from accounting.releases import Release
 from accounting.totals import ACCOUNTANTS, Accountant
 from accounting.totals import delta as total_delta

@@ -1,8 +1,8 @@
 """Descriptions of noisy releases: frozen data that say what left the process, and nothing about its price.
 
 A description gives its noise *relative to* the sensitivity of one unit, so it does not depend on the data,
-its scale or its dimension. Accountants (``accounting.gdp``, ``accounting.zcdp``, …) are functions of these
-descriptions; the meaning of a description never changes.
+its scale or its dimension. Accountants (:mod:`accounting.accountants`) are functions of these descriptions;
+the meaning of a description never changes.
 
 ``a + b`` describes releasing both on the same data, ``1000 * a`` a thousand releases like ``a``, and
 ``parallel(a, b)`` releases on disjoint parts of the data. Composition is adaptive: ``b`` may be chosen
@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
-from accounting._checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 
 __all__ = [
@@ -465,17 +465,17 @@ def split_failures(release: Release) -> tuple[float, Release]:
     Lemma 8.8; exact for ``ApproxDP``). What can fail:
 
     * ``ApproxDP``, with probability δ;
-    * ``ShuffledBinomial``, when a count leaves the window on which it is priced (:mod:`accounting.shuffled_binomial`,
-      :mod:`accounting.binomial_trade_off`);
+    * ``ShuffledBinomial``, when a count leaves the window on which it is priced
+      (:mod:`accounting.amplification.shuffled_binomial`, :mod:`accounting.amplification.binomial_trade_off`);
     * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
       the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors.
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             if rounded:
-                from accounting.binomial_trade_off import rounded_log_survival as log_survival
+                from accounting.amplification.binomial_trade_off import rounded_log_survival as log_survival
             else:
-                from accounting.shuffled_binomial import log_survival
+                from accounting.amplification.shuffled_binomial import log_survival
             central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
             return log_survival(trials, norm, coordinates), central
         case PoissonSubsampled(release=inner, rate=rate):

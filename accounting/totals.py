@@ -12,15 +12,16 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
-from accounting._checks import fraction, nonnegative
+from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Release, split_failures
 
 __all__ = ["Accountant", "Bound", "compare", "delta", "epsilon"]
 
 Accountant = Literal["gdp", "pure", "zcdp", "rdp", "pld"]
-# modules by name: as attributes of the package some of them are hidden by the functions that it exports
-ACCOUNTANTS: dict[Accountant, ModuleType] = {name: import_module(f"accounting.{name}") for name in get_args(Accountant)}
+ACCOUNTANTS: dict[Accountant, ModuleType] = {
+    name: import_module(f"accounting.accountants.{name}") for name in get_args(Accountant)
+}
 
 
 class Bound(float):

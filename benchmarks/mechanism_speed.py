@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpkit import _secure, randomness, samplers
+from dpkit import randomness, samplers
 from dpkit.mechanisms import GaussianMechanism, LaplaceMechanism, report_noisy_max
+from dpkit.randomness import generator as _secure
 
 COUNT = 1_000_000
 REPEATS = 7

@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import (
     CRMM,
     CRTM,

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpbandits.policy import Array, Decision, Policy
 
 __all__ = ["PerArmPolicy"]

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
-from accounting._checks import fraction, integer
-from dpbandits import state as statefile
-from dpbandits.links import Link
+from accounting.checks import fraction, integer
+from dpbandits.mathematics.links import Link
 from dpkit import randomness
+from dpkit.states import files as statefile
 
 __all__ = ["Decision", "Policy", "PrivacyReport"]
 

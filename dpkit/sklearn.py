@@ -31,7 +31,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Budget, Ledger
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent
 from dpkit.optimize._rows import shortened

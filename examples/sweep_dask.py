@@ -16,8 +16,8 @@ from dask.distributed import Client
 from dpbandits.environments import Linear
 from dpbandits.policies import CRTM, OFUL, HvtUCB
 from dpbandits.policy import Policy
-from dpbandits.results import Results
-from dpbandits.simulate import simulate
+from dpbandits.simulation.results import Results
+from dpbandits.simulation.simulate import simulate
 
 ROUNDS, SEEDS = 4000, 8
 WORLD = Linear(dim=2, arms=50, noise="student_t", df=2.1, arm_law="cube")

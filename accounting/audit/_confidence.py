@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import fraction
+from accounting.checks import fraction
 
 __all__ = [
     "FAR",

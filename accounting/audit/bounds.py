@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import SupportsFloat
 
-from accounting._checks import nonnegative
+from accounting.checks import nonnegative
 from accounting.releases import Release
 from accounting.totals import epsilon as proved_epsilon
 

@@ -26,10 +26,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import fraction
 from accounting.audit._confidence import check_confidence
 from accounting.audit.bounds import OneRunBound
-from accounting.guarantees import gdp_epsilon
+from accounting.checks import fraction
+from accounting.conversions import gdp_epsilon
 
 __all__ = ["one_run"]
 

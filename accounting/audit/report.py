@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from accounting._checks import fraction
+from accounting.budget import Budget
+from accounting.checks import fraction
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
-from accounting.guarantees import Budget
 from accounting.releases import Release, compose, parallel
 from accounting.totals import compare, epsilon
 from accounting.totals import delta as total_delta

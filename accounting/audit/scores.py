@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["GaussianScore", "Score", "correlated_gaussian", "gaussian", "laplace", "logistic"]
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import fraction, integer
 from accounting.audit._confidence import (
     FAR,
     Array,
@@ -32,7 +31,8 @@ from accounting.audit._confidence import (
 )
 from accounting.audit.bounds import LowerBound
 from accounting.audit.scores import Score, logistic
-from accounting.guarantees import gdp_epsilon
+from accounting.checks import fraction, integer
+from accounting.conversions import gdp_epsilon
 
 __all__ = ["from_scores", "lower_bound"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
-from accounting.guarantees import Budget
 from accounting.ledger.entries import Entry, Opening, Row, Settlement, Spend
 from accounting.ledger.filters import AdditiveFilter, Filter, Rule, first_filter, make_filter
 from accounting.releases import Adjacency, Release, common_adjacency, compose, parallel

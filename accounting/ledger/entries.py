@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from accounting.guarantees import Budget
+from accounting.budget import Budget
 from accounting.ledger.filters import Measure, Rule
 from accounting.ledger.serialize import VERSION, decode, encode
 from accounting.releases import Release

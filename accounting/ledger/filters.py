@@ -42,17 +42,18 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
-from accounting._checks import fraction
+from accounting.accountants.gdp import gdp, is_exact
+from accounting.accountants.orders import best_order_for_delta
+from accounting.accountants.pure import pure
+from accounting.accountants.rdp import rdp
+from accounting.accountants.zcdp import zcdp
+from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
+from accounting.checks import fraction
+from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter, zcdp_epsilon, zcdp_rho
 from accounting.errors import BudgetExceeded, UnsupportedRelease
-from accounting.gdp import gdp, is_exact
-from accounting.guarantees import Budget, gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter, zcdp_epsilon, zcdp_rho
-from accounting.orders import best_order_for_delta
-from accounting.pure import pure
-from accounting.rdp import rdp
 from accounting.releases import Composed, Release, split_failures
 from accounting.totals import ACCOUNTANTS, delta, epsilon
-from accounting.zcdp import zcdp
 
 __all__ = ["AdditiveFilter", "Filter", "Measure", "PlanFilter", "Rule", "check_rule", "first_filter", "make_filter"]
 

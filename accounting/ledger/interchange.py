@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from accounting._checks import integer
+from accounting.accountants.zcdp import zcdp
+from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     Composed,
@@ -20,7 +21,6 @@ from accounting.releases import (
     Release,
     TreeAggregation,
 )
-from accounting.zcdp import zcdp
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent

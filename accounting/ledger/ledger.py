@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
-from accounting.guarantees import Budget
 from accounting.ledger import export
 from accounting.ledger.book import Book
 from accounting.ledger.entries import Entry, Opening, Outcome, Row, Settlement, Spend

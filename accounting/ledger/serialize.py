@@ -12,7 +12,7 @@ import numbers
 from dataclasses import MISSING, fields
 from typing import Any
 
-from accounting._checks import integer
+from accounting.checks import integer
 from accounting.releases import Composed, Parallel, Release, compose, parallel
 
 __all__ = ["VERSION", "canonical", "decode", "dumps", "encode", "loads"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from accounting import Budget
-from dpbandits.links import Link
+from dpbandits.mathematics.links import Link
 from dpbandits.policy import Policy
 
 __all__ = ["POLICIES", "Job", "factories"]

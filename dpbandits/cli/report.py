@@ -11,8 +11,8 @@ from typing import Any
 import typer
 
 from dpbandits.environments import Environment
-from dpbandits.results import Results, with_error
-from dpbandits.simulate import PolicyFactory, simulate
+from dpbandits.simulation.results import Results, with_error
+from dpbandits.simulation.simulate import PolicyFactory, simulate
 
 __all__ = ["play"]
 

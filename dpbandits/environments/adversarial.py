@@ -23,11 +23,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpbandits.environments.arms import arm_blocks, random_parameter
 from dpbandits.environments.base import Round
 from dpbandits.environments.glm import REWARDS, checked_rewards
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array
 
 __all__ = ["Adversarial"]

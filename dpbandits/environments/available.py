@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from accounting._checks import fraction
+from accounting.checks import fraction
 from dpbandits.environments.base import Environment, Round, Wrapper
 
 __all__ = ["Available"]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpbandits.links import Link
+from dpbandits.mathematics.links import Link
 from dpbandits.policy import Array
 
 __all__ = ["Environment", "Round", "Wrapper"]

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from accounting._checks import fraction, integer, positive
+from accounting.checks import fraction, integer, positive
 from dpbandits.environments.base import Environment, Round, Wrapper
 
 __all__ = ["Delayed"]

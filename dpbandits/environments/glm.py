@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
 from dpbandits.environments.base import Round
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array
 
 __all__ = ["GLM", "REWARDS", "checked_rewards"]

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from accounting._checks import fraction, integer, positive
+from accounting.checks import fraction, integer, positive
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
 from dpbandits.environments.base import Round
 from dpbandits.policy import Array

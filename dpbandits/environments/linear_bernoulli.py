@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpbandits.environments.base import Round
 
 __all__ = ["LinearBernoulli"]

@@ -40,7 +40,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 from dpbandits._extras import need
 from dpbandits.environments.base import Round
 from dpbandits.policy import Array

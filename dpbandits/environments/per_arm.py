@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpbandits.environments.base import Round
 
 __all__ = ["PerArm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["Parameters", "checked_parameters", "noise_level"]
 

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 
 from accounting import AdjacencyMismatch, Budget, Ledger
-from accounting._checks import positive
+from accounting.checks import positive
 from accounting.releases import Composed
 from dpbandits.policy import Policy
 from dpkit import randomness

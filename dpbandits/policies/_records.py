@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting._checks import positive
-from dpbandits.links import Link
+from accounting.checks import positive
+from dpbandits.mathematics.links import Link
 from dpkit.optimize.objectives import GLM
 
 __all__ = ["GLMRecord", "link_objective", "pair_scales"]

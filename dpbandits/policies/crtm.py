@@ -24,9 +24,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, integer, positive
-from dpbandits.ellipsoid import RankOneInverse, norms, project_on_ball, within
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Policy
 

@@ -33,8 +33,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget, Ledger
-from accounting._checks import integer
-from dpbandits.links import Link
+from accounting.checks import integer
+from dpbandits.mathematics.links import Link
 from dpbandits.policies._private import ReleasingPolicy
 from dpbandits.policy import Array, Decision, Policy
 from dpkit import randomness

@@ -53,8 +53,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accounting import Budget, Ledger
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import ball_constrained_minimizer, norms
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policies._private import (
     ReleasingPolicy,

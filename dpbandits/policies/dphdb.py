@@ -51,9 +51,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accounting import ZCDP, Budget, Ledger, calibrate
-from accounting._checks import integer, positive
-from dpbandits.estimators import Rows
-from dpbandits.links import Link, get_link
+from accounting.checks import integer, positive
+from dpbandits.mathematics.estimators import Rows
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.per_arm import PerArmPolicy
 from dpbandits.policies._private import ReleasingPolicy, checked_budget, release_ends
 from dpbandits.policy import Array

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accounting._checks import fraction, positive
-from dpbandits.ellipsoid import RankOneInverse
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policy import Array, Policy
 
 __all__ = ["EpsilonGreedy"]

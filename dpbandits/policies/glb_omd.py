@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, positive
-from dpbandits.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policy import Array, Policy
 
 __all__ = ["GLBOMD"]

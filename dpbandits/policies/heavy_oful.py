@@ -16,9 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, integer, positive
-from dpbandits.ellipsoid import RankOneInverse, norms, within
-from dpbandits.estimators import Rows, minimize_in_ball
+from accounting.checks import fraction, integer, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
+from dpbandits.mathematics.estimators import Rows, minimize_in_ball
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Policy
 

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, integer, positive
-from dpbandits.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from accounting.checks import fraction, integer, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Policy
 

@@ -60,10 +60,10 @@ import numpy as np
 
 from accounting import Budget, Gaussian, Ledger, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import norms
-from dpbandits.estimators import Rows
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import norms
+from dpbandits.mathematics.estimators import Rows
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import (
     ReleasingPolicy,

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accounting._checks import fraction, positive
-from dpbandits.estimators import Rows, glm_loss, minimize_in_ball
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, positive
+from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policy import Array, Policy
 

@@ -57,9 +57,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from accounting import Budget, Gaussian, Ledger, PureDP, Release, calibrate
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import ball_constrained_minimizer, norms
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._private import batch_ends, bounded_rewards, checked_budget
 from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policy import Array, Policy

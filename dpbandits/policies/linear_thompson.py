@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accounting._checks import fraction, positive
-from dpbandits.ellipsoid import RankOneInverse
+from accounting.checks import fraction, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policy import Array, Policy
 

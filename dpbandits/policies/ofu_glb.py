@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, positive
-from dpbandits.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, positive
+from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Policy
 

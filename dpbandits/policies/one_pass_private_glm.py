@@ -40,9 +40,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accounting import Budget, Ledger
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import ball_constrained_minimizer, norms
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._private import (
     ReleasingPolicy,
     bounded_rewards,

@@ -45,8 +45,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accounting import Budget, Ledger
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import ball_constrained_minimizer
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import ReleasingPolicy, batch_ends, checked_budget
 from dpbandits.policies._records import pair_scales

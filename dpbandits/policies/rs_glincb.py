@@ -16,10 +16,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import fraction, integer, positive
-from dpbandits.ellipsoid import RankOneInverse, norms, within
-from dpbandits.estimators import Rows, Smooth, glm_loss, minimize_in_ball
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
+from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, minimize_in_ball
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Policy
 

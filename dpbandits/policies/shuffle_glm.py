@@ -48,12 +48,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
-from accounting._checks import fraction, integer, positive
-from accounting.guarantees import gdp_epsilon
-from dpbandits.design import g_optimal_design
-from dpbandits.ellipsoid import norms
-from dpbandits.estimators import Rows
-from dpbandits.links import Link, get_link
+from accounting.checks import fraction, integer, positive
+from accounting.conversions import gdp_epsilon
+from dpbandits.mathematics.design import g_optimal_design
+from dpbandits.mathematics.ellipsoid import norms
+from dpbandits.mathematics.estimators import Rows
+from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import (
     ReleasingPolicy,

@@ -39,8 +39,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from accounting import Budget, Ledger
-from accounting._checks import fraction, integer, nonnegative, positive
-from dpbandits.ellipsoid import norms
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._private import ReleasingPolicy, bounded_rewards, checked_budget, release_ends
 from dpbandits.policies._records import pair_scales

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from accounting import Budget
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.reproduce.figure import Found, Line
 
 __all__ = ["DELTA", "PRIVATE", "private_lines"]

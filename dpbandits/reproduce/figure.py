@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpbandits import policies
 from dpbandits.environments.base import Environment
-from dpbandits.links import Link
+from dpbandits.mathematics.links import Link
 from dpbandits.policy import Policy
-from dpbandits.results import Results, Run
-from dpbandits.simulate import simulate
+from dpbandits.simulation.results import Results, Run
+from dpbandits.simulation.simulate import simulate
 
 __all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "play", "rows", "shortened"]
 

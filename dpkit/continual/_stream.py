@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release, calibrate
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
-from dpkit._states import array, check_kind, entry, generator, generator_text, record_restoration, scalar
 from dpkit.geometry import smat, svec
+from dpkit.states.entries import array, check_kind, entry, generator, generator_text, record_restoration, scalar
 
 __all__ = ["ContinualSum", "Layout", "accumulate", "chunks", "one_of"]
 

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Ledger, Release, TreeAggregation
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit.continual._nodes import KINDS, node_cost, node_noise
 from dpkit.continual._stream import ContinualSum, accumulate, chunks, one_of
 

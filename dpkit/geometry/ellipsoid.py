@@ -12,7 +12,7 @@ from typing import SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit.geometry.sets import Vector, vector
 
 __all__ = ["Ellipsoid", "EllipsoidBall"]

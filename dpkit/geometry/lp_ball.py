@@ -8,7 +8,7 @@ from typing import SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit.geometry.sets import Vector, checked_norm, flat_length, vector
 from dpkit.geometry.simplex import simplex_projection
 

@@ -8,7 +8,7 @@ from typing import SupportsFloat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import fraction, integer, nonnegative
+from accounting.checks import fraction, integer, nonnegative
 
 __all__ = ["nearest_psd", "ridge_shift"]
 

@@ -19,7 +19,7 @@ import math
 from typing import SupportsFloat, get_args
 
 from accounting import Adjacency
-from accounting._checks import nonnegative, positive
+from accounting.checks import nonnegative, positive
 
 __all__ = ["one_hot_sensitivity", "outer_product_sensitivity", "pair_sensitivity", "vector_sensitivity"]
 

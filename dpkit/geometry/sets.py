@@ -21,7 +21,7 @@ from typing import Protocol, SupportsFloat, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["ConvexSet", "PolyhedralSet", "checked_norm", "vector"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 
 __all__ = ["best_norm", "distorted_smoothness"]
 

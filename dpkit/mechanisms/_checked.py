@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release, calibrate
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
 
 __all__ = ["charge", "check_bound", "real_array", "smallest_multiplier", "within_norm"]

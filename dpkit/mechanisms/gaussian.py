@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Ledger
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, check_bound, real_array, smallest_multiplier, within_norm
 from dpkit.samplers import rounded_gaussian

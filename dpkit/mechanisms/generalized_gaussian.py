@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Gaussian, GeneralizedGaussian, Ledger, Release
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.geometry.smooth_norm import best_norm, distorted_smoothness
 from dpkit.mechanisms._checked import charge, check_bound, real_array, smallest_multiplier, within_norm

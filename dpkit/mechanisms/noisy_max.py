@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Ledger, NoisyMax
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, real_array
 from dpkit.samplers._exact import LazyUniform, decimal_context, random_words, rounding_slack

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release
-from accounting._checks import integer
+from accounting.checks import integer
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
-from accounting._checks import integer, positive
-from dpkit._states import array, check_kind, entry, scalar
+from accounting.checks import integer, positive
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import checked_data, checked_row, clip_of, clipped_slope, lengths
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
+from dpkit.states.entries import array, check_kind, entry, scalar
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit.optimize._private_steps import row_gradients
 from dpkit.optimize._rows import checked_data, clip_of
 from dpkit.optimize.objectives import GLM

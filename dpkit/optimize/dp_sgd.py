@@ -11,7 +11,8 @@ and a torch optimizer takes a step along ĝ_t. An empty batch is a step along th
 Privacy. Unit: one row. A row's gradient over all parameters is cut to length C, in float64, so one row that comes or
 goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number of steps follows
 from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap,
-whichever the budget counts (``accounting.subsampling`` has the proofs); z is the smallest for which all epochs meet
+whichever the budget counts (``accounting.amplification.subsampling`` has the proofs);
+z is the smallest for which all epochs meet
 the budget under the RDP accountant, and every epoch is reserved in the ledger before its first step. Opacus itself
 only knows add_remove: its history says what was done, not what a swap costs.
 
@@ -41,7 +42,7 @@ from accounting import (
     calibrate,
     epsilon,
 )
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._private_steps import private_optimizer

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, calibrate
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, calibrate
-from accounting._checks import fraction, integer, positive
+from accounting.checks import fraction, integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism

@@ -10,8 +10,8 @@ caller's:
 
 Privacy. Unit: one row. Gradients are clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L
 when it comes or goes; the noise is Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under
-add_remove or for a swap, whichever the budget counts (``accounting.subsampling`` has the proofs). n is public: the
-number of rows under replace, the caller's ``public_rows`` under add_remove.
+add_remove or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs).
+n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove.
 
 Cost per step: batch gradients and one projection.
 """
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, PoissonSubsampled, Release, calibrate
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism

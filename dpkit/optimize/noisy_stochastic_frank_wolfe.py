@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, calibrate
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism

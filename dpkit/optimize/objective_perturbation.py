@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, calibrate
-from accounting._checks import fraction, positive
+from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import (

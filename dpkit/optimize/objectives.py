@@ -31,7 +31,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["GLM", "glm"]
 

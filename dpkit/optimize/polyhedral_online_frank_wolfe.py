@@ -50,14 +50,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import ZCDP, Budget, Ledger, Release, calibrate
-from accounting._checks import integer, nonnegative
+from accounting.checks import integer, nonnegative
 from dpkit import randomness
-from dpkit._states import array, generator, generator_text, record_restoration, scalar
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
 from dpkit.optimize._rows import charge, checked_budget, checked_start, row_sensitivity
 from dpkit.optimize._stream_learner import StreamLearner, one_pass
 from dpkit.optimize.objectives import GLM
+from dpkit.states.entries import array, generator, generator_text, record_restoration, scalar
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

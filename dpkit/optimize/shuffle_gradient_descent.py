@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, calibrate
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of, clipped, lengths

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, calibrate
-from accounting._checks import nonnegative, positive
+from accounting.checks import nonnegative, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat, svec
 from dpkit.mechanisms import GaussianMechanism

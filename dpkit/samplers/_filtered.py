@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 from dpkit.samplers._exact import LazyUniform, Offset, below_exponential, floor_log, random_words
 
 __all__ = ["BLOCK", "bernoulli_exp_block", "check_scale", "half_step", "log_block", "signed", "signed_floor_log"]

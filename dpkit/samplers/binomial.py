@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
 

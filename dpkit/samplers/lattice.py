@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 
 __all__ = [
     "check_granularity",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpkit.geometry import smat
 from dpkit.shuffle import wire
 from dpkit.shuffle.protocol import SumProtocol, Tally

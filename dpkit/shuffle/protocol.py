@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Release
-from accounting._checks import integer, positive
+from accounting.checks import integer, positive
 from dpkit.shuffle import wire
 
 __all__ = ["SumProtocol", "Tally"]

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger, LocalShuffled
-from accounting._checks import fraction, integer
-from accounting.shuffling import local_epsilon
+from accounting.amplification.shuffling import local_epsilon
+from accounting.checks import fraction, integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers._exact import random_words

@@ -30,8 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, ShuffledBinomial, calibrate
-from accounting._checks import fraction, integer
-from accounting._checks import positive as positive_number
+from accounting.checks import fraction, integer
+from accounting.checks import positive as positive_number
 from dpkit.shuffle.analyzer import Analyzer
 from dpkit.shuffle.protocol import SumProtocol, Tally
 from dpkit.shuffle.randomizer import Randomizer

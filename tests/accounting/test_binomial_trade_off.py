@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from accounting import Budget, Gaussian, ShuffledBinomial, binomial_trade_off, calibrate, delta, epsilon, gdp
-from accounting.binomial_trade_off import central_mu, rounded_log_survival, rounded_mu
-from accounting.guarantees import gdp_delta
+from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
+from accounting.amplification import binomial_trade_off
+from accounting.amplification.binomial_trade_off import central_mu, rounded_log_survival, rounded_mu
+from accounting.conversions import gdp_delta
 from accounting.releases import split_failures
 
 

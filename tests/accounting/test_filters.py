@@ -24,9 +24,9 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.guarantees import gdp_mu, zcdp_rho
+from accounting.accountants.rdp import rdp
+from accounting.conversions import gdp_mu, zcdp_rho
 from accounting.ledger.filters import first_filter, make_filter
-from accounting.rdp import rdp
 from accounting.releases import Composed
 
 BUDGET = Budget(1.0, 1e-6)

@@ -22,7 +22,7 @@ from accounting import (
     gdp,
     parallel,
 )
-from accounting.gdp import is_exact
+from accounting.accountants.gdp import is_exact
 
 
 def test_reference_values():

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from accounting.guarantees import (
+from accounting.conversions import (
     gdp_delta,
     gdp_epsilon,
     gdp_mu,

@@ -25,7 +25,7 @@ from accounting import (
     gdp,
     parallel,
 )
-from accounting.participation import at_most, group, toeplitz_sensitivity, tree_sensitivity
+from accounting.amplification.participation import at_most, group, toeplitz_sensitivity, tree_sensitivity
 from accounting.releases import Composed
 
 

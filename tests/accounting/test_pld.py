@@ -24,7 +24,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.pld import is_quick
+from accounting.accountants.pld import is_quick
 
 
 def pld_delta(release, eps):

@@ -21,7 +21,7 @@ from accounting import (
     epsilon,
     rdp,
 )
-from accounting.pure import pure
+from accounting.accountants.pure import pure
 from accounting.releases import split_failures
 
 # The curve is rounded up by a relative 2e-13.

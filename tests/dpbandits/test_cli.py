@@ -15,8 +15,8 @@ from typer.testing import CliRunner  # noqa: E402
 from dpbandits.cli import app  # noqa: E402
 from dpbandits.cli.policies import POLICIES, factories  # noqa: E402
 from dpbandits.environments import GLM, Available  # noqa: E402
-from dpbandits.results import Results  # noqa: E402
-from dpbandits.simulate import simulate  # noqa: E402
+from dpbandits.simulation.results import Results  # noqa: E402
+from dpbandits.simulation.simulate import simulate  # noqa: E402
 
 
 @pytest.fixture

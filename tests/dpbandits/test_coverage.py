@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from regret import ball
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.crmm import CRMM
 from dpbandits.policies.crtm import CRTM
 from dpbandits.policies.ecolog import ECOLog

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpbandits.ellipsoid import project_on_ball
+from dpbandits.mathematics.ellipsoid import project_on_ball
 from dpbandits.policies.crmm import CRMM
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from regret import ball
 
-from dpbandits.ellipsoid import project_on_ball
-from dpbandits.links import get_link
+from dpbandits.mathematics.ellipsoid import project_on_ball
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.crtm import CRTM
 
 

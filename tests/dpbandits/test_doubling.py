@@ -12,7 +12,7 @@ from regret import ball, regret_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB
 
 BUDGET = Budget(1.0, 1e-5)

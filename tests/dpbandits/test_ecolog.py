@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.ecolog import ECOLog
 
 

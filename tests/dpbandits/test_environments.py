@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbandits.environments import GLM, Round
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 
 LINKS = ("logistic", "probit", "linear", "poisson")
 

@@ -81,7 +81,7 @@ def test_reference_figures():
     from sklearn.linear_model import LogisticRegression
 
     from dpbandits.policies import EpsilonGreedy
-    from dpbandits.simulate import simulate
+    from dpbandits.simulation.simulate import simulate
 
     for genres, reference in ((False, 0.609), (True, 0.622)):
         films = Films(genres=genres)

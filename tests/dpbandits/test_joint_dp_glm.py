@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 
 from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import JointDPGLM, joint_dp_glm
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec

@@ -9,7 +9,7 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.laplace_thompson import LaplaceThompson
 
 DRAWS, SLACK = 4000, 6.5  # a normal variable leaves 6.5 standard deviations with probability 8e-11

@@ -9,7 +9,7 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize_scalar
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.ofu_glb import OFUGLB
 
 

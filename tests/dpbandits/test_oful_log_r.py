@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from regret import ball, regret_of
 
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies.oful_log_r import OFULogR
 
 

@@ -10,7 +10,7 @@ from dpbandits.environments import GLM, Delayed, PerArm
 from dpbandits.per_arm import PerArmPolicy
 from dpbandits.policies import GLBOMD, Uniform
 from dpbandits.policy import Policy
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 
 
 class Ridge(PerArmPolicy):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy, policies
-from dpbandits.links import Link
+from dpbandits.mathematics.links import Link
 from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
 
 BUDGET = Budget(1.0, 1e-5)

@@ -20,7 +20,7 @@ from dpbandits.reproduce.glb_omd_figure_4 import CreditGroups
 from dpbandits.reproduce.hvt_ucb_harder_tails import WithConstant
 from dpbandits.reproduce.private_glm_table_2 import PUBLISHED
 from dpbandits.reproduce.report import to_markdown
-from dpbandits.results import Results
+from dpbandits.simulation.results import Results
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from regret import ball, regret_of
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon, parallel
 from dpbandits import Policy
-from dpbandits.ellipsoid import norms
-from dpbandits.links import get_link
+from dpbandits.mathematics.ellipsoid import norms
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import ShuffleGLM, shuffle_glm
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer, Randomizer

@@ -15,7 +15,7 @@ from dpbandits import Policy
 from dpbandits.environments import LinearBernoulli
 from dpbandits.policies import ShuffleLinUCB
 from dpbandits.policies._shuffled import ShuffledBatches
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 from dpkit.geometry import svec
 
 BUDGET = Budget(1.0, 1e-5)

@@ -14,10 +14,10 @@ from regret import ball, regret_of
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpbandits import Policy
 from dpbandits.environments import LinearBernoulli
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import ShuffleOnePassGLM
 from dpbandits.policies._shuffled import ShuffledBatches
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 from dpkit.geometry import smat, svec
 from dpkit.shuffle import Shuffler
 

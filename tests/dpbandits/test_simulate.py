@@ -12,7 +12,7 @@ import pytest
 from accounting import Budget
 from dpbandits.environments import GLM, Round
 from dpbandits.policies import GLBOMD, EpsilonGreedy, OnePassPrivateGLM, Uniform
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 
 quiet = functools.partial(simulate, progress=False)
 
@@ -156,7 +156,7 @@ _PARALLEL = """
 import os, pathlib, signal, sys, time
 from dpbandits.environments import GLM
 from dpbandits.policies import Uniform
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 
 class Endless(Uniform):
     def _score(self, arms):
@@ -266,7 +266,7 @@ def test_factories_must_be_picklable_where_processes_are_not_forked(monkeypatch)
 
 def test_importing_needs_no_extra_package():
     code = (
-        "import sys, dpbandits.simulate, dpbandits.results, dpbandits.environments\n"
+        "import sys, dpbandits.simulation.simulate, dpbandits.simulation.results, dpbandits.environments\n"
         "print({'pandas', 'matplotlib', 'rich', 'typer', 'pyarrow', 'sklearn', 'joblib', 'dask'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -13,8 +13,8 @@ import pytest
 from accounting import Budget
 from dpbandits.environments import GLM, Available, Delayed, Linear, Round
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM, Uniform
-from dpbandits.results import Results
-from dpbandits.simulate import simulate
+from dpbandits.simulation.results import Results
+from dpbandits.simulation.simulate import simulate
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sweep_dask.py"
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbandits.environments import GLM, Adversarial, Available, Delayed, Films, Linear, PerArm
-from dpbandits.links import get_link
+from dpbandits.mathematics.links import get_link
 from dpbandits.policies import GLBOMD, EpsilonGreedy
-from dpbandits.simulate import simulate
+from dpbandits.simulation.simulate import simulate
 
 
 def play(environment, seed, rounds):

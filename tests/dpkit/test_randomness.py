@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpkit import _continuous, _secure, randomness
+from dpkit import randomness
+from dpkit.randomness import generator, variates
 
 SECURE = randomness.secure()
 
@@ -36,9 +37,9 @@ def filled(fill, seed=1, count=COUNT):
 @pytest.mark.parametrize(
     ("fill", "law"),
     [
-        (_continuous.normals, stats.norm()),
-        (_continuous.exponentials, stats.expon()),
-        (_continuous.uniforms, stats.uniform()),
+        (variates.normals, stats.norm()),
+        (variates.exponentials, stats.expon()),
+        (variates.uniforms, stats.uniform()),
     ],
     ids=["normal", "exponential", "uniform"],
 )
@@ -50,7 +51,7 @@ def test_variates_have_their_law_and_no_other_scale(fill, law):
 
 
 def test_normal_tails_beyond_the_base_layer_have_their_law():
-    x = filled(_continuous.normals, count=4_000_000)
+    x = filled(variates.normals, count=4_000_000)
     edge = 3.6541528853610088
     beyond = np.abs(x[np.abs(x) > edge])
     # P(|Z| > edge) = 2.58e-4: 1,032 expected, Poisson deviations of 6.5 standard deviations are rarer than 1e-10
@@ -62,7 +63,7 @@ def test_normal_tails_beyond_the_base_layer_have_their_law():
 
 @pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 1.1, 40.0])
 def test_gamma_variates_have_their_law(shape):
-    x = _continuous.gammas(np.full(COUNT // 4, shape), seeded_words(3))
+    x = variates.gammas(np.full(COUNT // 4, shape), seeded_words(3))
     assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > ALARM
     assert stats.kstest(x, stats.gamma(shape * 1.1).cdf).pvalue < ALARM
 
@@ -139,37 +140,37 @@ def test_no_value_is_handed_out_twice():
 
 
 def test_used_values_are_wiped():
-    generator = _secure.SecureGenerator()
-    handed_out = generator.standard_normal(100)
-    pool = generator._normal
+    source = generator.SecureGenerator()
+    handed_out = source.standard_normal(100)
+    pool = source._normal
     assert np.all(pool._values[: pool._next] == 0)
     assert not np.isin(handed_out, pool._values).any()
-    generator._renew()
+    source._renew()
     assert not pool._values.any()
-    assert generator._normal is not pool
+    assert source._normal is not pool
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("hooks", [True, False], ids=["with Python's hooks", "without"])
 def test_a_forked_child_draws_other_values(hooks):
-    generator = _secure.SecureGenerator()
-    generator.random(10)  # something is drawn ahead
-    generator.bytes(8)
-    inherited = dict(vars(generator))
+    source = generator.SecureGenerator()
+    source.random(10)  # something is drawn ahead
+    source.bytes(8)
+    inherited = dict(vars(source))
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             if not hooks:  # as if only the process id had told
-                generator.__dict__.update(inherited)
-            os.write(write, generator.random(4).tobytes() + generator.bytes(32))
+                source.__dict__.update(inherited)
+            os.write(write, source.random(4).tobytes() + source.bytes(32))
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     theirs = os.read(read, 64)
     os.close(read)
     os.close(write)
-    ours = generator.random(4).tobytes() + generator.bytes(32)
+    ours = source.random(4).tobytes() + source.bytes(32)
     assert len(theirs) == 64
     assert theirs[:8] != ours[:8]
     assert theirs[32:] != ours[32:]
@@ -247,7 +248,7 @@ def test_bytes_come_from_the_kernel_where_python_has_no_openssl(monkeypatch):
     asked = []
     monkeypatch.setattr(builtins, "__import__", without_ssl)
     monkeypatch.setattr(os, "urandom", lambda count: asked.append(count) or bytes(count))
-    assert _secure.random_bytes(5) == bytes(5)
+    assert generator.random_bytes(5) == bytes(5)
     assert asked == [5]
 
 

@@ -13,7 +13,7 @@ from scipy import stats
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, audit, calibrate, epsilon, gdp
-from accounting.guarantees import gdp_delta
+from accounting.conversions import gdp_delta
 from dpkit.mechanisms import GaussianMechanism
 
 # Kolmogorov–Smirnov tests at this p-value: the false-alarm rate under reseeding.

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import integer
+from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["Link", "get_link"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import nonnegative
-from accounting.guarantees import log_target, probability
+from accounting.checks import nonnegative
+from accounting.conversions import log_target, probability
 
 __all__ = ["best_delta", "best_epsilon", "best_order_for_delta", "best_order_for_epsilon"]
 

@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 
 __all__ = ["local_epsilon", "shuffled_delta", "shuffled_epsilon", "shuffled_losses"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpbandits._extras import need
 from dpbandits.policy import Array
-from dpbandits.results import Metric, Results
+from dpbandits.simulation.results import Metric, Results
 
 __all__ = ["COLOURS", "STYLE", "draw"]
 

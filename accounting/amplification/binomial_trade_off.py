@@ -7,8 +7,8 @@ Pr(X + A ≤ k) = F(k − a). And let y = Φ⁻¹∘F.
 
 **One count, moved from a to a + t.** The two laws P and Q have a monotone likelihood ratio, since binomial laws are
 log-concave (X, X + Bernoulli and X + 1 are ordered by likelihood ratio). So the best tests are thresholds, and P and Q
-are μ-Gaussian DP if y(k − a) − y(k − a − t) ≤ μ at every threshold k (:mod:`accounting.gdp`). On a window that leaves
-out the ends of the support,
+are μ-Gaussian DP if y(k − a) − y(k − a − t) ≤ μ at every threshold k (:mod:`accounting.accountants.gdp`). On a
+window that leaves out the ends of the support,
 
     y(x) − y(x − t) ≤ c·(t + e),
 
@@ -118,15 +118,15 @@ def rounded_mu(trials: int, shift_norm: float, coordinates: int) -> float:
 def central_mu(trials: int, shift_norm: float) -> float:
     """μ of a vector of counts that is shifted by an integer vector.
 
-    On the windows of :mod:`accounting.shuffled_binomial`. Infinite where those windows reach the ends of the support,
-    or there are too many trials to sum over.
+    On the windows of :mod:`accounting.amplification.shuffled_binomial`. Infinite where those windows reach the ends of
+    the support, or there are too many trials to sum over.
 
     Examples
     --------
     >>> round(central_mu(20_000, 80.0) / (80.0 / math.sqrt(20_000 / 4)), 3)
     1.003
     """
-    from accounting.shuffled_binomial import _integer_shift, _window
+    from accounting.amplification.shuffled_binomial import _integer_shift, _window
 
     largest = _integer_shift(shift_norm)[1]
     if largest == 0:

@@ -11,10 +11,10 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import integer
+from accounting.checks import integer
 from dpbandits.environments.base import Environment
 from dpbandits.policy import Array, Decision, Policy
-from dpbandits.results import Run
+from dpbandits.simulation.results import Run
 
 __all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "parameters", "play"]
 

@@ -1,6 +1,6 @@
 """Results on disk: JSON (one entry per run), CSV and Parquet (one long table), all without loss.
 
-A ``.jsonl`` file, which a simulation writes as it goes (:mod:`dpbandits.runlog`), can be read too.
+A ``.jsonl`` file, which a simulation writes as it goes (:mod:`dpbandits.simulation.runlog`), can be read too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from dpbandits._extras import need
 from dpbandits.policy import PrivacyReport
-from dpbandits.results import Results, Run
+from dpbandits.simulation.results import Results, Run
 
 __all__ = ["columns", "entry", "from_entry", "read", "write"]
 
@@ -48,7 +48,7 @@ def read(path: Path) -> Results:
     suffix = _checked_suffix(path, ".jsonl")
     try:
         if suffix == ".jsonl":
-            from dpbandits import runlog
+            from dpbandits.simulation import runlog
 
             return runlog.read(path)
         if suffix == ".json":

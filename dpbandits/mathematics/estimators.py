@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandits.ellipsoid import ball_constrained_minimizer
-from dpbandits.links import Link
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
+from dpbandits.mathematics.links import Link
 
 __all__ = ["Rows", "Smooth", "glm_loss", "level_set_maxima", "minimize_in_ball"]
 

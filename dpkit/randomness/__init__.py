@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dpkit._secure import SecureGenerator
+from dpkit.randomness.generator import SecureGenerator
 
 __all__ = ["is_simulation", "resolve", "secure", "simulation_from"]
 

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from accounting._checks import integer
-from dpbandits._play import PolicyFactory, Task, Tick
-from dpbandits._spread import by_joblib, by_processes, one_by_one
+from accounting.checks import integer
 from dpbandits.environments.base import Environment
-from dpbandits.results import Results, Run
+from dpbandits.simulation.play import PolicyFactory, Task, Tick
+from dpbandits.simulation.results import Results, Run
+from dpbandits.simulation.workers import by_joblib, by_processes, one_by_one
 
 __all__ = ["PolicyFactory", "simulate"]
 
@@ -121,7 +121,7 @@ def simulate(
     done: dict[Task, Run] = {}
     log = None
     if resume is not None:
-        from dpbandits.runlog import RunLog
+        from dpbandits.simulation.runlog import RunLog
 
         log = RunLog(Path(resume), environment, grid)
         log.plan(policies, chosen)

@@ -20,17 +20,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting._checks import fraction, nonnegative, positive
-from accounting.releases import Adjacency, check_adjacency
+from accounting.checks import fraction, nonnegative
 
 __all__ = [
-    "Budget",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
@@ -49,46 +46,6 @@ _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _SMALLEST = 5e-324
 # A ρ below this is priced as this one: safe, and its orders still square without overflow.
 _SMALLEST_RHO = 1e-100
-
-
-@dataclass(frozen=True)
-class Budget:
-    """The (ε, δ) that may be spent, for neighbours that differ in one ``unit`` in the sense of ``adjacency``.
-
-    Parameters
-    ----------
-    epsilon : float
-        Positive and finite.
-    delta : float
-        In [0, 1); 0 asks for pure differential privacy.
-    adjacency : {"replace", "add_remove", "zero_out"}
-        How two neighbouring inputs differ.
-    unit : str
-        What one change covers: ``"row"``, ``"round"``, ``"person"``, …
-
-    Examples
-    --------
-    >>> Budget(1.0, 1e-6)
-    Budget(epsilon=1.0, delta=1e-06, adjacency='replace', unit='row')
-    >>> Budget(0.0, 1e-6)
-    Traceback (most recent call last):
-        ...
-    ValueError: epsilon must be positive and finite, got epsilon=0.0
-    """
-
-    epsilon: float
-    delta: float
-    adjacency: Adjacency = "replace"
-    unit: str = "row"
-
-    def __init__(self, epsilon: float, delta: float, *, adjacency: Adjacency = "replace", unit: str = "row") -> None:
-        object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
-        object.__setattr__(self, "delta", fraction("delta", delta, include_zero=True))
-        check_adjacency(adjacency)
-        object.__setattr__(self, "adjacency", adjacency)
-        if not isinstance(unit, str) or not unit:
-            raise TypeError(f"unit must be a nonempty string, got unit={unit!r}")
-        object.__setattr__(self, "unit", unit)
 
 
 def log_target(delta: float) -> float:

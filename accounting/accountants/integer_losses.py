@@ -20,8 +20,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.losses import histogram
 from accounting.errors import UnsupportedRelease
-from accounting.losses import histogram
 
 __all__ = ["IntegerPair"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._checks import positive
+from accounting.checks import positive
 
 __all__ = ["g_optimal_design"]
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from dpkit._continuous import BLOCK, exponentials, gammas, normals, uniforms
+from dpkit.randomness.variates import BLOCK, exponentials, gammas, normals, uniforms
 
 __all__ = ["SecureGenerator", "random_bytes"]
 

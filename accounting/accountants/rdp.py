@@ -10,15 +10,17 @@ function over α − 1 > 0, has a single valley: the order is optimised over the
 Where the curves come from, with c = α − ½:
 
 * ε-DP: every ε-DP mechanism is a function of binary randomized response (Kairouz, Oh & Viswanath 2015), whose curve
-  ln(cosh(cε)/cosh(ε/2))/(α − 1) is exact, and never above the customary min(ε²α/2, ε) (see :mod:`accounting.zcdp`);
+  ln(cosh(cε)/cosh(ε/2))/(α − 1) is exact, and never above the customary min(ε²α/2, ε)
+  (see :mod:`accounting.accountants.zcdp`);
 * k-ary randomized response: from its two pmfs;
 * Laplace, θ = 1/z: ln(α/(2α − 1)·e^((α−1)θ) + (α − 1)/(2α − 1)·e^(−αθ))/(α − 1) (Mironov 2017, Proposition 6). It is
   convex in θ and 0 at 0, so the shift may be spread over coordinates in any way;
 * Gumbel report-noisy-max: its loss has range ε, so it is at least as private as some pair of coins whose log-odds w and
   w + ε differ by ε. With S(x) = ln(1 + e^x) their curve is S(w + αε) − αS(w + ε) + (α − 1)S(w) over α − 1. Its
   derivative in u = e^w has a *linear* numerator, so the worst w is known in closed form;
-* shuffled messages of a local randomizer: from the pair of :mod:`accounting.shuffling`;
-* Poisson-subsampled pure DP: ε′ = ln(1 + q(e^ε − 1)) is pure again. Subsampled Gaussian: :mod:`accounting.subsampling`.
+* shuffled messages of a local randomizer: from the pair of :mod:`accounting.amplification.shuffling`;
+* Poisson-subsampled pure DP: ε′ = ln(1 + q(e^ε − 1)) is pure again. Subsampled Gaussian:
+  :mod:`accounting.amplification.subsampling`.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting._numerics import exp_remainder
+from accounting.accountants.gdp import gdp, is_exact
+from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.orders import best_delta, best_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.gdp import gdp, is_exact
-from accounting.orders import best_delta, best_epsilon
 from accounting.releases import (
     ZCDP,
     CentralShuffledBinomial,
@@ -120,7 +122,7 @@ def curve(release: Release, orders: Array) -> Array:
         case CentralShuffledBinomial(rounded=True):
             return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
-            from accounting.shuffled_binomial import central_rdp
+            from accounting.amplification.shuffled_binomial import central_rdp
 
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
         case LocalShuffled(epsilon=eps, users=users):
@@ -143,8 +145,8 @@ def delta(release: Release, epsilon: float) -> float:
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
-    from accounting.pure import pure
-    from accounting.subsampling import subsampled_gaussian_rdp
+    from accounting.accountants.pure import pure
+    from accounting.amplification.subsampling import subsampled_gaussian_rdp
 
     if is_exact(release.release):
         # Gaussians composed before the sampling are one Gaussian
@@ -159,7 +161,7 @@ def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
 
 
 def _shuffled(epsilon: float, users: int, orders: Array) -> Array:
-    from accounting.shuffling import shuffled_losses
+    from accounting.amplification.shuffling import shuffled_losses
 
     losses, p, _ = shuffled_losses(epsilon, users)
     found = randomized_response(epsilon, 2, orders)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from accounting.conversions import pure_delta, pure_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.guarantees import pure_delta, pure_epsilon
 from accounting.releases import (
     Composed,
     DiscreteLaplace,
@@ -30,7 +30,7 @@ def pure(release: Release) -> float:
     Examples
     --------
     >>> from accounting import PureDP
-    >>> from accounting.pure import pure
+    >>> from accounting.accountants.pure import pure
     >>> pure(3 * PureDP(0.5))
     1.5
     """

@@ -21,10 +21,10 @@ import math
 
 import numpy as np
 
-from accounting._numerics import exp_remainder
+from accounting.accountants.gdp import gdp
+from accounting.accountants.numerics import exp_remainder
+from accounting.conversions import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.gdp import gdp
-from accounting.guarantees import zcdp_delta, zcdp_epsilon
 from accounting.releases import (
     ZCDP,
     CentralShuffledBinomial,
@@ -100,7 +100,7 @@ def _pure_rho(epsilon: float) -> float:
 
 
 def _pure_epsilon(release: Release) -> float | None:
-    from accounting.pure import pure
+    from accounting.accountants.pure import pure
 
     try:
         return pure(release)
@@ -113,7 +113,7 @@ def _randomized_response_rho(epsilon: float, categories: int) -> float:
     divergence = epsilon * -math.expm1(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon)) * _SAFETY
     if (categories - 2) * math.exp(-epsilon / 2) <= 2:
         return divergence
-    from accounting.rdp import randomized_response
+    from accounting.accountants.rdp import randomized_response
 
     # from the last order on ε_α/α ≤ ε/α is below the divergence
     orders = np.geomspace(1.0, max(2.0, epsilon / divergence), 4096)

@@ -1,9 +1,9 @@
 """The privacy loss distribution: the tightest total of many releases, discretised so that it never falls short.
 
-1. Each description has a dominating pair (:mod:`accounting.losses`). Its privacy loss is put on the grid Δ·ℤ by
-   splitting what lies between two grid points over both such that P and Q keep their masses there. This is the pair
-   whose hockey-stick divergence interpolates the true one linearly in e^ε between grid points (Doroshenko et al.
-   2022), hence from above; its error is of second order in Δ. Rounding errors move mass upwards only.
+1. Each description has a dominating pair (:mod:`accounting.accountants.losses`). Its privacy loss is put on the grid
+   Δ·ℤ by splitting what lies between two grid points over both such that P and Q keep their masses there. This is
+   the pair whose hockey-stick divergence interpolates the true one linearly in e^ε between grid points (Doroshenko
+   et al. 2022), hence from above; its error is of second order in Δ. Rounding errors move mass upwards only.
 2. Losses add under composition. They are tilted by e^(tL) before they are convolved by the fast Fourier transform,
    with t chosen as for the best Rényi order, and tilted back: what matters then sits at the peak of the convolution,
    so that δ keeps its digits down to 1e-300.
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.gdp import gdp
+from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
+from accounting.conversions import log_target
 from accounting.errors import UnsupportedRelease
-from accounting.gdp import gdp
-from accounting.guarantees import log_target
-from accounting.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
@@ -49,7 +49,7 @@ from accounting.releases import (
 )
 
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
-    from accounting.losses import LossPair
+    from accounting.accountants.losses import LossPair
 
 __all__ = ["check", "delta", "epsilon", "is_quick"]
 
@@ -79,8 +79,8 @@ _GRID_ERROR = 8 * _UNIT_ROUNDOFF
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
-    from accounting.integer_losses import IntegerPair
-    from accounting.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair, SwappedPair
+    from accounting.accountants.integer_losses import IntegerPair
+    from accounting.accountants.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair, SwappedPair
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -134,7 +134,7 @@ def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Co
 
 def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
     """Add up, with all Gaussians as one."""
-    from accounting.losses import GaussianPair
+    from accounting.accountants.losses import GaussianPair
 
     total: Counter[LossPair] = Counter()
     square = 0.0
@@ -150,7 +150,7 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
 
 
 def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Release) -> Counter[LossPair]:
-    from accounting.losses import SubsampledPair
+    from accounting.accountants.losses import SubsampledPair
 
     if not pairs:
         return pairs
@@ -324,7 +324,7 @@ def _curve(parts: Parts, log_tail: float) -> _Curve:
 
 def _lowest(pair: LossPair) -> float:
     """−L such that lower losses have mass 1e-18; they are rounded up to it."""
-    from accounting.losses import SubsampledPair
+    from accounting.accountants.losses import SubsampledPair
 
     mirrored = SubsampledPair(pair.inner, pair.rate, not pair.present) if isinstance(pair, SubsampledPair) else pair
     return mirrored.highest(-42.0)

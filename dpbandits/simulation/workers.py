@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits._extras import need
-from dpbandits._play import Played, PolicyFactory, Task, Tick, play
 from dpbandits.environments.base import Environment
+from dpbandits.simulation.play import Played, PolicyFactory, Task, Tick, play
 
 __all__ = ["by_joblib", "by_processes", "one_by_one"]
 

@@ -2,7 +2,7 @@
 
 >>> from dpbandits.environments import GLM
 >>> from dpbandits.policies import Uniform
->>> from dpbandits.simulate import simulate
+>>> from dpbandits.simulation.simulate import simulate
 >>> results = simulate({"uniform": lambda rng: Uniform(5, rng=rng)}, GLM(dim=5), rounds=100, seeds=2, progress=False)
 >>> [(row["policy"], row["seeds"], row["rounds"]) for row in results.table()]
 [('uniform', 2, 100)]
@@ -170,7 +170,7 @@ class Results:
 
     def to_frame(self) -> Any:
         """A pandas ``DataFrame`` with one row per policy, seed and noted round."""
-        from dpbandits import resultfile
+        from dpbandits.simulation import files as resultfile
 
         return need("pandas", "to_frame").DataFrame(resultfile.columns(self))
 
@@ -178,7 +178,7 @@ class Results:
 
     def save(self, path: str | Path) -> Path:
         """Write to a ``.json``, ``.csv`` or ``.parquet`` file, by its suffix; :meth:`load` gives the same back."""
-        from dpbandits import resultfile
+        from dpbandits.simulation import files as resultfile
 
         return resultfile.write(self, Path(path))
 
@@ -191,7 +191,7 @@ class Results:
         ValueError
             If the file does not hold results.
         """
-        from dpbandits import resultfile
+        from dpbandits.simulation import files as resultfile
 
         return resultfile.read(Path(path))
 
@@ -209,7 +209,7 @@ class Results:
         band : {"95%", "se"}
             The 95 % confidence interval of the mean over seeds (Student's t), or ± one standard error.
         """
-        from dpbandits import plots
+        from dpbandits.simulation import plots
 
         return plots.draw(self, target, ("time",), metric, band)
 
@@ -223,14 +223,14 @@ class Results:
         ValueError
             If no policy is private.
         """
-        from dpbandits import plots
+        from dpbandits.simulation import plots
 
         return plots.draw(self, target, ("epsilon",), metric, band)
 
     def plot(self, path: str | Path, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
         """Both plots side by side in one image file (the first alone if no policy is private)."""
         private = any(math.isfinite(run.privacy.epsilon) for run in self.runs)
-        from dpbandits import plots
+        from dpbandits.simulation import plots
 
         return plots.draw(self, path, ("time", "epsilon") if private else ("time",), metric, band)
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpbandits._play import Played, PolicyFactory, Task, generator, parameters
 from dpbandits.environments.base import Environment, Wrapper
-from dpbandits.resultfile import entry, from_entry
-from dpbandits.results import Results, Run
+from dpbandits.simulation.files import entry, from_entry
+from dpbandits.simulation.play import Played, PolicyFactory, Task, generator, parameters
+from dpbandits.simulation.results import Results, Run
 
 __all__ = ["RunLog", "read"]
 

@@ -12,16 +12,16 @@ so where it meets or passes below f at the knots, 0 and 1, it is below f between
 * Laplace with θ = 1/z: between its two linear ends the curve is f(a) = e^(−θ)/(4a). With a = e^(−s)/2 the difference
   is h(s) + h(θ − s), where h(s) = Φ⁻¹(1 − e^(−s)/2) is concave because a half-normal's hazard rate increases. So its
   maximum is at s = θ/2: μ = 2h(θ/2). A shift spread over several coordinates is never worse (see
-  :mod:`accounting.losses`);
-* counts under binomial noise: :mod:`accounting.binomial_trade_off`.
+  :mod:`accounting.accountants.losses`);
+* counts under binomial noise: :mod:`accounting.amplification.binomial_trade_off`.
 """
 
 from __future__ import annotations
 
 import math
 
+from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.guarantees import gdp_delta, gdp_epsilon
 from accounting.releases import (
     CentralShuffledBinomial,
     Composed,
@@ -102,7 +102,7 @@ def gdp(release: Release) -> float:
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_mu(eps, k)
         case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            from accounting.binomial_trade_off import central_mu, rounded_mu
+            from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 
             return rounded_mu(trials, norm, coordinates) if rounded else central_mu(trials, norm)
         case Composed(parts=parts):

@@ -18,8 +18,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.guarantees import gdp_delta
-from accounting.shuffling import shuffled_delta, shuffled_losses
+from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
+from accounting.conversions import gdp_delta
 
 __all__ = [
     "Coins",
@@ -180,7 +180,7 @@ class GumbelPair:
 
 @dataclass(frozen=True)
 class ShuffledPair:
-    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.shuffling`."""
+    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`."""
 
     local_epsilon: float
     users: int
@@ -252,7 +252,7 @@ class SubsampledPair:
 @dataclass(frozen=True)
 class SwappedPair:
     """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²): a Gaussian release on a Poisson sample in which
-    one unit is swapped; see :mod:`accounting.subsampling`.
+    one unit is swapped; see :mod:`accounting.amplification.subsampling`.
 
     L grows with x and is odd: x/z² = L/2 + asinh(((1 − q)/q)e^{1/(2z²)}·sinh(L/2)).
     """

@@ -1,0 +1,1 @@
+"""What releases cost, in one notion of privacy per file."""

@@ -1,0 +1,1 @@
+"""What sampling, shuffling and taking part several times do to a cost."""

@@ -1,0 +1,1 @@
+"""Links, ellipsoids, estimators and designs: functions of arrays that policies call."""

@@ -1,0 +1,1 @@
+"""Policies against environments: runs, results, plots."""
