@@ -12,7 +12,7 @@ from dataclasses import replace
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
-from accounting.ledger.entries import Entry, Opening, Row, Settlement, Spend
+from accounting.ledger.entries import Entry, Mark, Opening, Row, Settlement, Spend
 from accounting.ledger.filters import AdditiveFilter, Filter, Rule, first_filter, make_filter
 from accounting.releases import Adjacency, Release, common_adjacency, compose, parallel
 from accounting.totals import epsilon
@@ -40,6 +40,7 @@ class Book:
         self.entries: list[Entry] = [opening]
         self.rows: list[Row] = []
         self.labels: set[str] = set()
+        self.marks: dict[str, Mark] = {}  # the newest of every run
         self.simulation = False
         self.filter: Filter | None = None
         self._adjacency: Adjacency | None = None
@@ -88,6 +89,10 @@ class Book:
             case Settlement(index=index, outcome=outcome):
                 self.check_settlement(index, outcome)
                 self.rows[index] = replace(self.rows[index], outcome=outcome)
+            case Mark():
+                self.check_mark(entry)
+                self.marks[entry.run] = entry
+                self.simulation = self.simulation or entry.simulation
             case Opening():
                 raise ValueError("a second opening")
         self.entries.append(entry)
@@ -110,6 +115,15 @@ class Book:
             raise ValueError(f"index must name one of the {len(self.rows)} rows, got index={index!r}")
         if self.rows[index].outcome != "reserved":
             raise ValueError(f"row {index} was already committed as {self.rows[index].outcome!r}")
+
+    def check_mark(self, mark: Mark) -> None:
+        """Refuse a step that its run has reached already: whoever made it holds another state than this one."""
+        newest = self.marks.get(mark.run)
+        if newest is not None and mark.step <= newest.step:
+            raise ValueError(
+                f"step must pass the newest mark of run {mark.run!r}, which is {newest.step}, got step={mark.step}: "
+                f"another process or an older state continues the run; load its newest state"
+            )
 
     def total(self) -> Release:
         """The description of everything recorded."""

@@ -1,17 +1,18 @@
-"""What a ledger is made of: an opening, then spends and their outcomes, each a frozen record with a JSON form."""
+"""What a ledger is made of: an opening, then spends, outcomes and marks: frozen records, each with a JSON form."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
 from accounting.budget import Budget
+from accounting.checks import integer
 from accounting.ledger.filters import Measure, Rule
 from accounting.ledger.serialize import VERSION, decode, encode
 from accounting.releases import Release
 
-__all__ = ["FORMAT", "Entry", "Opening", "Outcome", "Row", "Settlement", "Spend", "from_dict", "to_dict"]
+__all__ = ["FORMAT", "Entry", "Mark", "Opening", "Outcome", "Row", "Settlement", "Spend", "from_dict", "to_dict"]
 
 Outcome = Literal["reserved", "released", "failed"]
 
@@ -64,7 +65,56 @@ class Settlement:
     time: datetime
 
 
-Entry = Opening | Spend | Settlement
+@dataclass(frozen=True)
+class Mark:
+    """A run made its release number ``step``, and was left in a state with this digest. It costs nothing.
+
+    Parameters
+    ----------
+    run : str
+        The id of what releases: a policy, a stream, a mechanism.
+    step : int
+        At least 1, and larger than that of the run's last mark.
+    digest : str
+        Of the state after the release, in hexadecimal digits.
+    time : datetime
+        When it was recorded, with its time zone.
+    label : str
+        For the reader of the ledger.
+    simulation : bool
+        The run draws its noise from a seeded generator.
+    """
+
+    run: str
+    step: int
+    digest: str
+    time: datetime
+    label: str = ""
+    simulation: bool = False
+
+    def __post_init__(self) -> None:
+        text("run", self.run, empty=False)
+        text("label", self.label)
+        text("digest", self.digest, empty=False)
+        if not set(self.digest) <= set("0123456789abcdefABCDEF"):
+            raise ValueError(f"digest must consist of hexadecimal digits, got digest={self.digest!r}")
+        object.__setattr__(self, "step", integer("step", self.step, at_least=1))
+        if not isinstance(self.simulation, bool):
+            raise TypeError(f"simulation must be True or False, got simulation={self.simulation!r}")
+        if not isinstance(self.time, datetime) or self.time.tzinfo is None:
+            raise ValueError(f"time must be a datetime with a time zone, got time={self.time!r}")
+
+
+Entry = Opening | Spend | Settlement | Mark
+
+
+def text(name: str, value: object, *, empty: bool = True) -> str:
+    """``value``, if it is a string that every reader can print: no half of a surrogate pair stands alone."""
+    if not isinstance(value, str) or not (value or empty):
+        raise TypeError(f"{name} must be a {'' if empty else 'nonempty '}string, got {name}={value!r}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError(f"{name} must not hold lone surrogates, got {name}={value!r}")
+    return value
 
 
 def to_dict(entry: Entry) -> dict[str, Any]:
@@ -109,6 +159,8 @@ def to_dict(entry: Entry) -> dict[str, Any]:
                 "outcome": entry.outcome,
                 "time": entry.time.isoformat(),
             }
+        case Mark():
+            return {"entry": "mark", **asdict(entry), "time": entry.time.isoformat()}
 
 
 def from_dict(stored: dict[str, Any]) -> Entry:
@@ -145,5 +197,13 @@ def from_dict(stored: dict[str, Any]) -> Entry:
             return Spend(row, Rule(**{**rule, "plan": None if plan is None else decode(plan)}))
         case "outcome":
             return Settlement(stored["index"], stored["outcome"], time)
+        case "mark":
+            # every field must be there, and no other
+            names = [field.name for field in fields(Mark)]
+            if {*stored} != {"entry", *names}:
+                raise ValueError(f"a mark has the fields {', '.join(names)}, got {', '.join(stored)}")
+            if type(stored["step"]) is not int:
+                raise TypeError(f"step must be a whole number, got step={stored['step']!r}")
+            return Mark(**{**{name: stored[name] for name in names}, "time": time})
         case kind:
             raise ValueError(f"unknown kind of entry {kind!r}")

@@ -16,7 +16,7 @@ from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
 from accounting.ledger import export
 from accounting.ledger.book import Book
-from accounting.ledger.entries import Entry, Opening, Outcome, Row, Settlement, Spend
+from accounting.ledger.entries import Entry, Mark, Opening, Outcome, Row, Settlement, Spend
 from accounting.ledger.filters import Measure, check_rule
 from accounting.releases import Release
 from accounting.totals import Bound, epsilon
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ledger"]
 
-_E = TypeVar("_E", Spend, Settlement)
+_E = TypeVar("_E", Spend, Settlement, Mark)
 
 
 class Ledger:
@@ -310,6 +310,56 @@ class Ledger:
             return Settlement(row.index, outcome, datetime.now(UTC))
 
         self._record(decide)
+
+    def mark(self, run: str, step: int, digest: str, *, label: str = "", simulation: bool = False) -> Mark:
+        """Record, at no cost, that a run made its release number ``step`` and what state that left.
+
+        Before anything of the release is exposed, and durably. Of several processes that continue the same run, only
+        one gets the mark; a state that is loaded is the newest if its digest is the newest mark's.
+
+        Parameters
+        ----------
+        run : str
+            The id of what releases.
+        step : int
+            At least 1, and larger than that of the run's last mark.
+        digest : str
+            Of the state after the release, in hexadecimal digits.
+        label : str
+            For the reader of the ledger.
+        simulation : bool
+            The run draws its noise from a seeded generator.
+
+        Raises
+        ------
+        ValueError
+            If the run has a mark at ``step`` or later, or the ledger is closed. Nothing was recorded.
+
+        Examples
+        --------
+        >>> from accounting import Ledger
+        >>> ledger = Ledger()
+        >>> mark = ledger.mark("5f3a", 1, "c0ffee")
+        >>> ledger.newest_mark("5f3a") == mark
+        True
+        >>> ledger.mark("5f3a", 1, "decade")
+        Traceback (most recent call last):
+            ...
+        ValueError: step must pass the newest mark of run '5f3a', which is 1, got step=1: another process or ...
+        """
+        Mark(run, step, digest, datetime.now(UTC), label, simulation)  # refused before the lock is waited for
+
+        def decide(book: Book) -> Mark:
+            made = Mark(run, step, digest, datetime.now(UTC), label, simulation)
+            book.check_mark(made)
+            return made
+
+        return self._record(decide)
+
+    def newest_mark(self, run: str) -> Mark | None:
+        """The last mark of a run, by whichever process; None if it has none."""
+        with self._reading() as book:
+            return book.marks.get(run)
 
     @property
     def total(self) -> Release:

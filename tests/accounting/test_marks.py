@@ -1,0 +1,173 @@
+"""Marks: who continues a run, and from which state."""
+
+import json
+import multiprocessing
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Budget, Gaussian, Ledger, LedgerCorrupted
+from accounting.ledger import Mark
+from accounting.ledger.chain import link
+from accounting.ledger.entries import from_dict, to_dict
+from accounting.releases import Composed
+
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture(params=["memory", "file"])
+def ledger(request, tmp_path):
+    return Ledger() if request.param == "memory" else Ledger.open(tmp_path / "spends.ledger")
+
+
+def test_the_newest_mark_of_each_run(ledger):
+    assert ledger.newest_mark("a") is None
+    first = ledger.mark("a", 1, "0a", label="batch 1")
+    other = ledger.mark("b", 7, "FF", simulation=True)
+    assert (ledger.newest_mark("a"), ledger.newest_mark("b")) == (first, other)
+    later = ledger.mark("a", 3, "0b")
+    assert ledger.newest_mark("a") == later == Mark("a", 3, "0b", later.time)
+    assert first.time <= other.time <= later.time
+    assert ledger.simulation
+
+
+@pytest.mark.parametrize("step", [1, 5])
+def test_a_step_that_was_made_is_refused(ledger, step):
+    ledger.mark("a", 5, "aa")
+    head = ledger.head
+    with pytest.raises(ValueError, match=rf"run 'a', which is 5, got step={step}: another process or an older state"):
+        ledger.mark("a", step, "bb")
+    assert ledger.head == head
+    assert ledger.newest_mark("a").digest == "aa"
+    ledger.mark("b", step, "bb")
+
+
+def test_marks_cost_nothing_and_are_no_rows(ledger):
+    ledger.spend(Gaussian(2.0))
+    total, rows = ledger.total, ledger.rows()
+    ledger.mark("a", 1, "aa")
+    assert (ledger.total, ledger.rows()) == (total, rows)
+    assert Ledger(Budget(1.0, 1e-6)).mark("a", 1, "aa").step == 1
+    empty = Ledger()
+    empty.mark("a", 1, "aa")
+    assert empty.total == Composed()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"run": ""}, TypeError, "run must be a nonempty string"),
+        ({"run": "\udc80"}, ValueError, "run must not hold lone surrogates"),
+        ({"step": 0}, ValueError, "step must be at least 1, got step=0"),
+        ({"step": 1.5}, TypeError, "step must be a whole number"),
+        ({"step": True}, TypeError, "step must be a whole number"),
+        ({"digest": ""}, TypeError, "digest must be a nonempty string"),
+        ({"digest": "0x1"}, ValueError, "digest must consist of hexadecimal digits"),
+        ({"label": None}, TypeError, "label must be a string"),
+        ({"simulation": 1}, TypeError, "simulation must be True or False"),
+    ],
+)
+def test_bad_marks_are_refused(ledger, arguments, error, message):
+    with pytest.raises(error, match=message):
+        ledger.mark(**{"run": "a", "step": 1, "digest": "aa", **arguments})
+    assert ledger.newest_mark("a") is None
+
+
+def test_a_closed_ledger_takes_no_mark_and_shows_the_old_ones(ledger):
+    mark = ledger.mark("a", 1, "aa")
+    ledger.close()
+    with pytest.raises(ValueError, match="the ledger is closed"):
+        ledger.mark("a", 2, "bb")
+    assert ledger.newest_mark("a") == mark
+
+
+def test_marks_come_back(tmp_path, ledger):
+    ledger.mark("a", 1, "aa", label="ü", simulation=True)
+    mark = ledger.mark("a", 2, "bb")
+    copy = Ledger.from_json(ledger.to_json())
+    assert copy.newest_mark("a") == mark
+    assert (copy.head, copy.simulation) == (ledger.head, True)
+    if ledger.path is not None:
+        again = Ledger.open(ledger.path)
+        assert again.newest_mark("a") == mark
+        with pytest.raises(ValueError, match="which is 2, got step=2"):
+            again.mark("a", 2, "cc")
+
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(1), st.binary(min_size=1), text)
+def test_every_mark_has_one_json_form(run, step, digest, label):
+    mark = Mark(run, step, digest.hex(), datetime.now(UTC), label)
+    assert from_dict(json.loads(json.dumps(to_dict(mark)))) == mark
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": 0},
+        {"step": 2.0},
+        {"step": "2"},
+        {"step": 1},  # made already
+        {"digest": "xyz"},
+        {"run": 3},
+        {"label": None},
+        {"simulation": None},
+        {"time": "2026-01-01T00:00:00"},  # in no time zone
+        {"cost": 0},
+    ],
+)
+def test_a_mark_that_means_nothing_is_refused_on_reading(change):
+    ledger = Ledger()
+    ledger.mark("a", 1, "aa")
+    document = json.loads(ledger.to_json())
+    stored = {**document["entries"][-1]["entry"], "step": 2, **change, "previous": document["head"]}
+    document["head"] = link(document["head"], stored)[1]
+    document["entries"].append({"hash": document["head"], "entry": stored})
+    with pytest.raises(LedgerCorrupted):
+        Ledger.from_json(json.dumps(document))
+
+
+def test_of_several_threads_one_makes_each_step(ledger):
+    won = []
+
+    def claim(name):
+        for step in range(1, 31):
+            with suppress(ValueError):
+                ledger.mark("a", step, "aa", label=name)
+                won.append(step)
+
+    threads = [threading.Thread(target=claim, args=(str(name),)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == len(set(won))
+    assert max(won) == 30
+
+
+def test_of_several_processes_one_makes_each_step(tmp_path):
+    path = tmp_path / "spends.ledger"
+    Ledger.open(path).close()
+
+    def child(results):
+        ledger, mine = Ledger.open(path), []
+        for step in range(1, 31):
+            with suppress(ValueError):
+                mine.append(ledger.mark("a", step, "aa").step)
+        results.put(mine)
+
+    results = FORK.SimpleQueue()
+    children = [FORK.Process(target=child, args=(results,)) for _ in range(3)]
+    for process in children:
+        process.start()
+    made = [step for _ in children for step in results.get()]
+    for process in children:
+        process.join()
+    assert len(made) == len(set(made))
+    assert max(made) == 30
