@@ -305,7 +305,7 @@ class Policy(ABC):
         """
         from dpbandits import policies
 
-        tree = statefile.read(path)
+        tree, _ = statefile.read(path)
         kind = getattr(policies, str(tree["policy"]), None)
         if kind is None or not issubclass(kind, cls):
             raise ValueError(f"path must hold the state of a {cls.__name__}, got a {tree['policy']} in {path}")

@@ -1,1 +1,5 @@
-"""What keeps a promise between one release and the next: runs, their states and their files."""
+"""What keeps a promise between one release and the next: runs, what states keep, and their files."""
+
+from dpkit.states.run import Run, RunStopped, Unrepeatable
+
+__all__ = ["Run", "RunStopped", "Unrepeatable"]

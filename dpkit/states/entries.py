@@ -1,9 +1,11 @@
-"""What the saved states of mechanisms and learners share: their entries, their generators, and going on once only."""
+"""What the saved states of mechanisms, learners and policies share: checked entries, and their generators."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,109 @@ from numpy.typing import NDArray
 from accounting import Ledger, Release
 from dpkit import randomness
 
-__all__ = ["array", "check_kind", "entry", "generator", "generator_text", "record_restoration", "scalar"]
+__all__ = [
+    "array",
+    "check_kind",
+    "conform",
+    "entry",
+    "generator",
+    "generator_text",
+    "kept",
+    "record_restoration",
+    "resume",
+    "scalar",
+]
+
+
+def conform(name: str, saved: Any, like: Any) -> Any:
+    """``saved``, if it has the type of ``like``, and for arrays the shape, and is finite; ``name`` is for the message.
+
+    Raises
+    ------
+    ValueError
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.states.entries import conform
+    >>> conform("theta", np.ones(2), like=np.zeros(2))
+    array([1., 1.])
+    >>> conform("releases", -1, like=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: releases must be a number of the size of a count, got -1 of type int
+    """
+    if isinstance(like, np.ndarray):
+        if not isinstance(saved, np.ndarray):
+            raise ValueError(f"{name} must be an array, got {_short(saved)}")
+        return array({name: saved}, name, like)
+    if isinstance(like, bool) or like is None or isinstance(like, str):
+        if type(saved) is not type(like):
+            raise ValueError(f"{name} must be of type {type(like).__name__}, got {_short(saved)}")
+    elif isinstance(like, (int, np.integer)):
+        if type(saved) is not int or not 0 <= saved < 2**62:
+            raise ValueError(f"{name} must be a number of the size of a count, got {_short(saved)}")
+    elif isinstance(like, (float, np.floating)):
+        if not isinstance(saved, (int, float)) or isinstance(saved, bool) or not abs(saved) < math.inf:
+            raise ValueError(f"{name} must be a finite number, got {_short(saved)}")
+        return float(saved)
+    else:
+        raise TypeError(f"{name} must be an array, a number, a string or None to be kept, got a {type(like).__name__}")
+    return saved
+
+
+def kept(owner: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What a state keeps of these attributes: values as they are, and of parts with a state of their own that state."""
+    return {name: _plain(getattr(owner, name)) for name in names}
+
+
+def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
+    """Take the attributes over that :func:`kept` returned; those of ``owner`` say what each may be.
+
+    Raises
+    ------
+    ValueError
+        If one is missing, too many, or not of the type and shape that it has in ``owner``.
+    """
+    names = list(names)
+    if not isinstance(saved, Mapping) or set(saved) != set(names):
+        found = sorted(saved) if isinstance(saved, Mapping) else _short(saved)
+        raise ValueError(f"state must hold the entries {sorted(names)}, got {found}")
+    for name in names:
+        setattr(owner, name, _taken(name, saved[name], getattr(owner, name)))
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "resume"):
+        return value.kept()
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _taken(name: str, saved: Any, like: Any) -> Any:
+    if hasattr(like, "resume"):
+        if not isinstance(saved, Mapping):
+            raise ValueError(f"{name} must be a tree of entries, got {_short(saved)}")
+        like.resume(saved)
+        return like
+    if is_dataclass(like):
+        names = [field.name for field in fields(like)]
+        if not isinstance(saved, Mapping) or set(saved) != set(names):
+            raise ValueError(f"{name} must hold the entries {names}, got {_short(saved)}")
+        taken = {one: _taken(f"{name}.{one}", saved[one], getattr(like, one)) for one in names}
+        return replace(like, **taken)  # type: ignore[type-var]
+    if isinstance(like, (list, tuple)):
+        if not isinstance(saved, list) or len(saved) != len(like):
+            raise ValueError(f"{name} must hold {len(like)} entries, got {_short(saved)}")
+        return type(like)(_taken(f"{name}[{i}]", *pair) for i, pair in enumerate(zip(saved, like, strict=True)))
+    return conform(name, saved, like)
+
+
+def _short(value: Any) -> str:
+    return f"{repr(value)[:60]} of type {type(value).__name__}"
 
 
 def check_kind(state: Mapping[str, Any], key: str, kind: str, version: int) -> None:

@@ -1,73 +1,259 @@
-"""State files: a tree of plain values and arrays in one ``.npz``, written atomically, read without pickle."""
+"""State files: a tree of plain values and arrays in one file, written atomically, read strictly and without pickle.
+
+======================  ======================================================================================
+bytes                   content
+======================  ======================================================================================
+14                      ``b"dpkit-state 2\\n"``
+8                       length of the text, big-endian
+…                       JSON; an array is ``{"__array__": [type, shape, offset]}``
+…                       the arrays, little-endian, C order, one after the other from offset 0
+32                      SHA-256 of everything before
+======================  ======================================================================================
+
+The SHA-256 finds accidents; it is no signature. A reader trusts nothing that follows from it: every length is compared
+with the bytes that are there before anything is allocated, and what a value may be is checked by whoever asked for it
+(:func:`dpkit.states.entries.conform`).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
-import tempfile
-import zipfile
+import secrets
+import weakref
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["read", "write"]
+__all__ = ["Hold", "digest_of", "draft", "drafts", "hold", "place", "read", "write"]
 
-_FORMAT = "dpbandits-state-1"
+MAGIC = b"dpkit-state 2\n"
+_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
+# trees of states are shallow; deeper ones would end in a RecursionError
+_DEEPEST = 20
 
 
-def write(path: str | Path, tree: dict[str, Any]) -> None:
-    """Write ``tree`` to ``path``, readable by its owner only; an older file stays until the new one is whole."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+def encode(tree: Mapping[str, Any]) -> bytes:
+    """The bytes of a file that holds ``tree``: dictionaries, lists, arrays, numbers, strings and None."""
+    arrays: list[bytes] = []
+    length = 0
 
     def plain(node: Any) -> Any:
+        nonlocal length
         if isinstance(node, np.ndarray):
-            arrays[f"a{len(arrays)}"] = node
-            return {"__array__": f"a{len(arrays) - 1}"}
-        if isinstance(node, dict):
+            name = f"{node.dtype.kind}{node.dtype.itemsize}"
+            if name not in _TYPES:
+                raise TypeError(f"a state holds arrays of float64, int64 or bool, got one of {node.dtype}")
+            arrays.append(np.ascontiguousarray(node, _TYPES[name]).tobytes())
+            start, length = length, length + len(arrays[-1])
+            return {"__array__": [name, list(node.shape), start]}
+        if isinstance(node, Mapping):
             return {str(key): plain(value) for key, value in node.items()}
         if isinstance(node, (list, tuple)):
             return [plain(value) for value in node]
-        if isinstance(node, np.generic):
-            return node.item()
-        return node
+        return node.item() if isinstance(node, np.generic) else node
 
-    text = json.dumps({"format": _FORMAT, "tree": plain(tree)})
-    target = Path(path)
-    # mkstemp makes the file readable by its owner only
-    handle, name = tempfile.mkstemp(dir=target.parent or ".", prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, json=np.array(text), **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    text = json.dumps(plain(tree)).encode()
+    body = b"".join([MAGIC, len(text).to_bytes(8, "big"), text, *arrays])
+    return body + hashlib.sha256(body).digest()
 
 
-def read(path: str | Path) -> dict[str, Any]:
-    """The tree that :func:`write` wrote.
+def decode(data: bytes) -> dict[str, Any]:
+    """The tree of :func:`encode`; needs about as much memory as ``data``.
 
     Raises
     ------
     ValueError
-        If the file is damaged or of another format.
+        If ``data`` is anything else.
     """
+    start = len(MAGIC) + 8
+    if data[: len(MAGIC)] != MAGIC or len(data) < start + 32:
+        raise ValueError("not a state file of format 2")
+    body = memoryview(data)[:-32]
+    if hashlib.sha256(body).digest() != data[-32:]:
+        raise ValueError("its checksum does not match: the file is damaged")
+    length = int.from_bytes(data[len(MAGIC) : start], "big")
+    if length > len(body) - start:
+        raise ValueError("its text is longer than the file")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            document = json.loads(str(file["json"]))
-            arrays = {key: file[key] for key in file.files if key != "json"}
-    except (KeyError, zipfile.BadZipFile, json.JSONDecodeError, EOFError, AttributeError, ValueError) as error:
-        raise ValueError(f"path must hold a state file, got {path}: {error}") from error
-    if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"path must hold a state file of format {_FORMAT!r}, got {path}")
+        document = json.loads(str(body[start : start + length], "utf-8"), parse_constant=_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its text cannot be read: {error}") from None
+    payload, used = body[start + length :], 0
 
-    def full(node: Any) -> Any:
-        if isinstance(node, dict):
-            return arrays[node["__array__"]] if "__array__" in node else {k: full(v) for k, v in node.items()}
-        return [full(value) for value in node] if isinstance(node, list) else node
+    def full(node: Any, depth: int) -> Any:
+        nonlocal used
+        if depth > _DEEPEST:
+            raise ValueError("its tree is too deep")
+        if isinstance(node, list):
+            return [full(value, depth + 1) for value in node]
+        if not isinstance(node, dict):
+            return node
+        if "__array__" not in node:
+            return {key: full(value, depth + 1) for key, value in node.items()}
+        described = node["__array__"]
+        if not (isinstance(described, list) and len(described) == 3 and described[0] in _TYPES):
+            raise ValueError(f"an array must be [type, shape, offset], got {str(described)[:80]}")
+        kind, shape, offset = described
+        sizes = shape if isinstance(shape, list) and len(shape) <= 8 else [-1]
+        if not all(type(size) is int and 0 <= size < 2**40 for size in [*sizes, offset]):
+            raise ValueError(f"an array must have a shape and an offset, got {str(described)[:80]}")
+        count = math.prod(sizes)
+        stop = offset + count * _TYPES[kind].itemsize
+        # one after the other: no byte is read twice, so that a small file cannot become large
+        if offset != used or stop > len(payload):
+            raise ValueError(f"an array must lie where the last one ends, within the file, got {str(described)[:80]}")
+        used = stop
+        if kind == "b1" and count and max(payload[offset:stop]) > 1:
+            raise ValueError("an array of truth values must hold zeros and ones")
+        flat = np.frombuffer(payload[offset:stop], _TYPES[kind], count)
+        return flat.reshape(sizes).astype(flat.dtype.newbyteorder("="), copy=True)
 
-    tree: dict[str, Any] = full(document["tree"])
+    tree = full(document, 0)
+    if not isinstance(tree, dict) or used != len(payload):
+        raise ValueError("its tree does not account for all of its bytes")
     return tree
+
+
+def _constant(text: str) -> float:
+    if text == "NaN":
+        raise ValueError("NaN is no value of a state")
+    return float(text)
+
+
+def digest_of(data: bytes) -> str:
+    """What a mark holds of a file: the SHA-256 of its bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+    """The tree in a file, and the file's digest.
+
+    Raises
+    ------
+    ValueError
+        If it is not a state file, naming what is wrong with it.
+    """
+    data = Path(path).read_bytes()
+    try:
+        return decode(data), digest_of(data)
+    except ValueError as error:
+        raise ValueError(f"path must hold a state file, got {path}: {error}") from None
+
+
+def write(path: str | os.PathLike[str], tree: Mapping[str, Any]) -> None:
+    """Write ``tree`` to ``path``, readable by its owner only; an older file stays until the new one is whole."""
+    target = Path(path)
+    made, _ = draft(target, tree)
+    try:
+        place(made, target)
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+
+
+def draft(path: Path, tree: Mapping[str, Any]) -> tuple[Path, str]:
+    """Write ``tree`` durably beside ``path``, readable by its owner only; the draft and its digest."""
+    data = encode(tree)
+    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        made.unlink(missing_ok=True)
+        raise
+    return made, digest_of(data)
+
+
+def drafts(path: Path) -> list[Path]:
+    """The drafts that were left beside ``path``, by processes that died or whose mark failed."""
+    return sorted(path.parent.glob(f".{_escaped(path.name)}.*.draft"))
+
+
+def place(made: Path, path: Path) -> None:
+    """Move a draft to its place, in one step, durably."""
+    os.replace(made, path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make new names durable (elsewhere than on POSIX systems, directories cannot be synced)."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _escaped(name: str) -> str:
+    """A file's name as a pattern that matches itself only."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+class Hold:
+    """The right to write one checkpoint: a lock of the operating system, which ends with the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO | None = open(path.with_name(f".{path.name}.lock"), "ab")  # noqa: SIM115
+        try:
+            _lock(self._file)
+        except OSError as error:
+            self.close()
+            raise BlockingIOError(f"{path} must be used by one object at a time, got a second one") from error
+        _holds.add(self)
+
+    def close(self) -> None:
+        """Give the right back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def hold(path: Path) -> Hold:
+    """The right to write the checkpoint ``path``.
+
+    Raises
+    ------
+    BlockingIOError
+        If another object, in this process or in another one, has it.
+    FileNotFoundError
+        If the folder does not exist.
+    """
+    return Hold(path)
+
+
+def _lock(file: BinaryIO) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        return
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# A fork inherits the open file and with it the lock: the child lets go at once, so that it ends with the parent.
+_holds: weakref.WeakSet[Hold] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for one in list(_holds):
+        one.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

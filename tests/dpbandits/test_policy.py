@@ -193,12 +193,11 @@ def test_a_simulation_continues_bit_for_bit(make, tmp_path):
     assert fingerprint(twin) == fingerprint(policy)
 
 
-def test_state_files_are_for_their_owner_only_and_hold_no_pickle(make, tmp_path):
+def test_state_files_are_for_their_owner_only(make, tmp_path):
     path = tmp_path / "p"
     make().save(path)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
-    with np.load(path, allow_pickle=False) as file:
-        assert all(file[key].dtype != object for key in file.files)
+    assert path.read_bytes().startswith(b"dpkit-state 2\n")
 
 
 def test_damaged_and_foreign_files_are_refused(make, tmp_path):
@@ -210,7 +209,7 @@ def test_damaged_and_foreign_files_are_refused(make, tmp_path):
         with pytest.raises(ValueError, match="path must hold a state file"):
             Policy.load(path)
     np.savez(tmp_path / "other.npz", json=np.array("{}"))
-    with pytest.raises(ValueError, match="path must hold a state file of format"):
+    with pytest.raises(ValueError, match="path must hold a state file, got .*not a state file of format 2"):
         Policy.load(tmp_path / "other.npz")
 
 
