@@ -209,7 +209,7 @@ def test_damaged_and_foreign_files_are_refused(make, tmp_path):
         with pytest.raises(ValueError, match="path must hold a state file"):
             Policy.load(path)
     np.savez(tmp_path / "other.npz", json=np.array("{}"))
-    with pytest.raises(ValueError, match="path must hold a state file, got .*not a state file of format 2"):
+    with pytest.raises(ValueError, match=r"path must hold a state file, got .*not a state file of format 2"):
         Policy.load(tmp_path / "other.npz")
 
 
