@@ -18,7 +18,16 @@ from accounting import Adjacency, Budget, Ledger, Release, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import smat, svec
-from dpkit.states.entries import array, check_kind, entry, generator, generator_text, record_restoration, scalar
+from dpkit.states.entries import (
+    array,
+    check_kind,
+    conform,
+    entry,
+    generator,
+    generator_text,
+    record_restoration,
+    scalar,
+)
 
 __all__ = ["ContinualSum", "Layout", "accumulate", "chunks", "one_of"]
 
@@ -257,6 +266,34 @@ class ContinualSum(ABC):
         return t
 
     # --------------------------------------------------------------------------------------------- states
+
+    def kept(self) -> dict[str, Any]:
+        """What the state of an object that owns this stream keeps of it; secret, and without the generator."""
+        return {"steps": self.steps, **{name: array.copy() for name, array in self._arrays().items()}}
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on, in place, where a stream of the same parameters was when :meth:`kept` was called on it.
+
+        Only one continuation is private at the stated cost. The owner's :class:`dpkit.states.Run` sees to that.
+
+        Raises
+        ------
+        ValueError
+            If an entry is missing, too many, or not of this stream's type, shape and size.
+        """
+        before = self.steps
+        try:
+            self.steps = conform("steps", saved.get("steps"), like=0)
+            if self.steps > self.horizon:
+                raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={self.steps}")
+            likes = self._arrays()
+            if set(saved) != {"steps", *likes}:
+                raise ValueError(f"state must hold the entries {sorted(['steps', *likes])}, got {sorted(saved)}")
+            arrays = {name: conform(name, saved[name], like) for name, like in likes.items()}
+        except BaseException:
+            self.steps = before
+            raise
+        self._load(arrays)
 
     def state(self) -> dict[str, Any]:
         """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.

@@ -23,6 +23,7 @@ from accounting import (
 )
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
+from dpkit.states import files
 
 CASES = {
     "buffered": (BufferedToeplitz, {}),
@@ -552,3 +553,43 @@ def test_a_million_steps_need_less_than_four_megabytes(case):
     # besides the estimates, of the size of the input
     assert peak - x.nbytes < 4e6
     assert after - before < 1e5
+
+
+# ------------------------------------------------------------------- streams that live inside another object
+
+
+@pytest.mark.parametrize("case", [*CASES, "integers"])
+@given(taken=st.integers(0, 12), left=st.integers(0, 12))
+@settings(max_examples=10, deadline=None)
+def test_a_stream_that_resumes_in_place_continues_bit_for_bit(case, taken, left):
+    case, own = ("tree", {"noise": "discrete_gaussian"}) if case == "integers" else (case, {})
+    x = np.random.default_rng(5).integers(-3, 4, size=(taken + left, 3))
+    rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
+    sums, other = (make(case, horizon=24, rng=source, **own) for source in (rng, other_rng))
+    other.add(x[0] if len(x) else [1, 2, 3])
+    for row in x[:taken]:
+        sums.add(row)
+    files.decode(files.encode(sums.kept()))  # of types that a state file takes
+    other.resume(sums.kept())
+    other_rng.bit_generator.state = rng.bit_generator.state
+    for row in x[taken:]:
+        np.testing.assert_array_equal(sums.add(row), other.add(row))
+    assert entries(sums.kept()) == entries(other.kept())
+
+
+@each_case
+def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
+    sums = make(case)
+    sums.add_many(np.ones((3, 3)))
+    saved = sums.kept()
+    wrong = [{}, saved | {"steps": 2**50}, saved | {"steps": -1}, saved | {"steps": 2.0}, saved | {"more": 1}]
+    for name, value in saved.items():
+        wrong.append({key: one for key, one in saved.items() if key != name})
+        if isinstance(value, np.ndarray) and value.size:
+            wrong += [saved | {name: part} for part in (value[..., :-1], np.full_like(value, np.nan), 1.0)]
+    sums.add(np.ones(3))
+    before = entries(sums.kept())
+    for state in wrong:
+        with pytest.raises(ValueError, match="must"):
+            sums.resume(state)
+        assert entries(sums.kept()) == before
