@@ -14,11 +14,14 @@ ValueError: decision must be one whose reward is still open, got decision id 0
 from __future__ import annotations
 
 import math
+import secrets
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from inspect import signature
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,14 +30,30 @@ from accounting import Budget, Ledger
 from accounting.checks import fraction, integer
 from dpbandits.mathematics.links import Link
 from dpkit import randomness
-from dpkit.states import files as statefile
+from dpkit.states import files
+from dpkit.states.entries import conform, generator, generator_text, kept, resume
 
-__all__ = ["Decision", "Policy", "PrivacyReport"]
+__all__ = [
+    "Array",
+    "CommonOptions",
+    "Decision",
+    "Loader",
+    "Options",
+    "Pending",
+    "Policy",
+    "PrivacyReport",
+    "Violation",
+    "packed",
+    "real_array",
+]
 
 Array = NDArray[np.float64]
+Violation = Literal["raise", "clip"]
 
 # rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
 _NORM_TOLERANCE = 1e-9
+# one spare rounding step, so that scaled rows are at most 1 and not just about 1
+_SPARE = 1 + 2.0**-50
 
 
 @dataclass(slots=True, eq=False)
@@ -48,15 +67,40 @@ class Decision:
     index : int
         Row of the chosen arm.
     arm : ndarray of shape (d,)
-        The chosen arm.
+        The chosen arm; read-only.
     scores : ndarray of shape (K,)
         What was maximised; not a probability.
+    run : str
+        The run that the decision belongs to; no other one takes its reward.
     """
 
     id: int
     index: int
     arm: Array
     scores: Array
+    run: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    """A decision whose reward has not come: all that ``_learn`` is told of it.
+
+    Attributes
+    ----------
+    arm : ndarray of shape (d,)
+        What was chosen (for policies with a context: the context); empty once its batch is closed.
+    index : int
+        Its row.
+    round : int
+        Its number among the decisions of the run, from 0.
+    note : tuple of int
+        What else the policy has written down about the choice.
+    """
+
+    arm: Array
+    index: int
+    round: int
+    note: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,43 +125,83 @@ class PrivacyReport:
         )
 
 
+class CommonOptions(TypedDict, total=False):
+    """The keywords that every policy takes; see :class:`Policy`."""
+
+    reward_range: tuple[float, float] | None
+    on_violation: Violation
+    expire_after: int | None
+    rng: np.random.Generator | None
+
+
+class Options(CommonOptions, total=False):
+    """Those of the policies that need no horizon."""
+
+    horizon: int | None
+
+
+@dataclass(frozen=True)
+class Loader:
+    """What whoever loads a state says; see :meth:`Policy.load`."""
+
+    path: Path
+    ledger: Ledger | None
+    link: Link | None
+    unattended: bool
+    checkpoint: Path | None
+
+
 class Policy(ABC):
     """Base of all policies: it checks and keeps the books; the algorithm is in ``_score`` and ``_learn``.
+
+    A subclass keeps its constructor's arguments under their own names and lists what it learns in ``_learned``; then it
+    saves and loads, also if it is defined outside this package. Methods may be called from several threads.
 
     Parameters
     ----------
     dim : int
         Dimension d of an arm.
-    reward_range : (float, float)
+    rewards : (float, float)
+        What ``reward_range`` is if it is not given.
+    reward_range : (float, float), optional
         Rewards outside are refused or clipped.
     on_violation : {"raise", "clip"}
         What happens to a reward outside its range. NaN is always refused.
     horizon : int, optional
         The number of rounds after which the policy takes part in no more.
+    expire_after : int, optional
+        A decision is forgotten when so many further rounds have passed without its reward; by default never.
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
-    ledger : Ledger, optional
-        Where the cost is recorded; by default a ledger of the policy's own.
     """
 
     trust: ClassVar[Literal["none", "joint", "shuffle", "local"]] = "none"
     # what ``select`` is given: the arms' vectors, or one context for all arms (see dpbandits.per_arm)
     takes: ClassVar[Literal["arms", "context"]] = "arms"
-    # the attributes that hold what was learned; constructor arguments are kept under their own names
+    # the attributes that hold what was learned: arrays, numbers, and parts that keep and resume themselves
     _learned: ClassVar[tuple[str, ...]] = ()
+    # every class there is, by module and name: so that ``load`` finds those of users, too
+    _kinds: ClassVar[dict[str, type[Policy]]] = {}
+
+    ledger: Ledger | None = None
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        Policy._kinds[_kind(cls)] = cls
 
     def __init__(
         self,
         dim: int,
+        rewards: tuple[float, float] = (-math.inf, math.inf),
         *,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
+        reward_range: tuple[float, float] | None = None,
+        on_violation: Violation = "raise",
         horizon: int | None = None,
+        expire_after: int | None = None,
         rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
     ) -> None:
         self.dim = integer("dim", dim, at_least=1)
-        low, high = map(float, reward_range)
+        low, high = map(float, rewards if reward_range is None else reward_range)
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
         self.reward_range = (low, high)
@@ -125,10 +209,12 @@ class Policy(ABC):
             raise ValueError(f"on_violation must be 'raise' or 'clip', got on_violation={on_violation!r}")
         self.on_violation = on_violation
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)
+        self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
         self.rng = randomness.resolve(rng)
-        self.ledger = ledger
         self.decisions = 0
-        self._open: dict[int, Array] = {}
+        self._open: dict[int, Pending] = {}
+        self._id = secrets.token_hex(16)
+        self._lock = threading.RLock()
 
     # ------------------------------------------------------------------------------------------ one round
 
@@ -146,14 +232,20 @@ class Policy(ABC):
             If the arms are not such an array, or the horizon is used up. The policy's state is as it was.
         """
         X = self._checked_arms(arms)
-        if self.horizon is not None and self.decisions >= self.horizon:
-            raise ValueError(f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}")
-        scores = self._score(X)
-        index = int(scores.argmax())
-        decision = Decision(self.decisions, index, self._chosen(X, index), scores)
-        self._open[self.decisions] = self._kept(decision)
-        self.decisions += 1
-        return decision
+        self._check()
+        with self._lock:
+            self._check()
+            if self.horizon is not None and self.decisions >= self.horizon:
+                raise ValueError(
+                    f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}"
+                )
+            self._settle(X)
+            scores = self._score(X)
+            index = int(scores.argmax())
+            arm = self._chosen(X, index)
+            decision = Decision(self.decisions, index, arm, scores, self._id)
+            self._admit(Pending(arm, index, self.decisions, self._note(arm, index)))
+            return decision
 
     def update(self, decision: Decision | int, reward: float) -> None:
         """Learn the reward of a decision (given itself or by its id).
@@ -161,42 +253,79 @@ class Policy(ABC):
         Raises
         ------
         ValueError
-            If the decision is unknown or already has its reward, or the reward is NaN or outside
+            If the decision is unknown or already has its reward, or the reward is no number, NaN or outside
             ``reward_range``. The policy's state is as it was.
         """
-        key = decision.id if isinstance(decision, Decision) else decision
-        if key not in self._open:
-            raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
-        value = self._checked_reward(reward)
-        self._learn(self._open.pop(key), value)
+        key = self._key(decision)
+        self._check()
+        with self._lock:
+            self._check()
+            pending = self._open.get(key)
+            if pending is None:
+                raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
+            self._take_in(key, pending, self._checked_reward(reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
-        self._open.pop(decision.id if isinstance(decision, Decision) else decision, None)
+        key = self._key(decision)
+        with self._lock:
+            self._open.pop(key, None)
 
     @property
     def open_decisions(self) -> list[int]:
         """The ids of the decisions whose reward has not come."""
-        return list(self._open)
+        with self._lock:
+            return list(self._open)
 
-    def _chosen(self, arms: Array, index: int) -> Array:
-        """The vector of the chosen arm."""
-        return np.array(arms[index])
+    def _check(self) -> None:  # noqa: B027
+        """Refuse to go on, where a policy has a reason to; asked before the lock is taken, and again behind it."""
 
-    def _kept(self, decision: Decision) -> Array:
-        """What ``_learn`` will be told of the decision, as a vector of fixed length."""
-        return decision.arm
+    def _settle(self, arms: Array) -> None:  # noqa: B027
+        """Do what is due before one of ``arms`` is chosen."""
 
     @abstractmethod
     def _score(self, arms: Array) -> Array:
-        """The quantity to maximise, of shape (K,), for arms that have been checked."""
+        """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released."""
+
+    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+        """What is to be known of the choice besides the arm when its reward comes."""
+        return ()
 
     @abstractmethod
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
         """Take in one checked reward of one arm of norm at most 1."""
 
+    def _admit(self, pending: Pending) -> None:
+        """Wait for the reward of the decision that was just made."""
+        self._open[self.decisions] = pending
+        self.decisions += 1
+        if self.expire_after is not None:
+            while (oldest := next(iter(self._open))) < self.decisions - self.expire_after:
+                del self._open[oldest]
+
+    def _take_in(self, key: int, pending: Pending, reward: float) -> None:
+        """Close the decision and learn; closed first, so that no reward counts twice."""
+        del self._open[key]
+        self._learn(pending, reward)
+
+    def _key(self, decision: Decision | int) -> int:
+        if not isinstance(decision, Decision):
+            return decision
+        if decision.run != self._id:
+            raise ValueError(f"decision must come from this policy, got decision {decision.id} of another one")
+        return decision.id
+
+    def _chosen(self, arms: Array, index: int) -> Array:
+        """The vector of the chosen arm: a read-only copy of norm at most 1, whatever happens to the caller's array."""
+        arm = np.array(arms[index])
+        square = float(arm @ arm)
+        if not square <= 1.0:
+            arm *= 1.0 / (math.sqrt(square) * _SPARE) if math.isfinite(square) else 0.0
+        arm.setflags(write=False)
+        return arm
+
     def _checked_arms(self, arms: ArrayLike) -> Array:
-        X = np.asarray(arms, dtype=np.float64)
+        X = real_array("arms", arms)
         if X.ndim != 2 or X.shape[1] != self.dim or not len(X):
             raise ValueError(f"arms must have shape (K, {self.dim}) with K >= 1, got shape {X.shape}")
         squares = np.einsum("ij,ij->i", X, X)
@@ -207,12 +336,11 @@ class Policy(ABC):
             if largest > (1.0 + _NORM_TOLERANCE) ** 2:
                 row = int(squares.argmax())
                 raise ValueError(f"arms must have norm at most 1, got norm {math.sqrt(largest):.6g} in row {row}")
-            # one spare rounding step, so that the scaled rows are at most 1 and not just about 1
-            X = X / np.maximum(1.0, np.sqrt(squares) * (1 + 2.0**-50))[:, None]
+            X = X / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, None]
         return X
 
     def _checked_reward(self, reward: float) -> float:
-        value = float(reward)
+        value = reward if type(reward) is float else _number(reward)
         low, high = self.reward_range
         if low <= value <= high and math.isfinite(value):
             return value
@@ -247,24 +375,45 @@ class Policy(ABC):
 
     # ---------------------------------------------------------------------------------------------- state
 
+    # arguments that a state does not keep: they come with the one who loads it
+    _OF_THE_LOADER: ClassVar[tuple[str, ...]] = ("rng", "ledger", "checkpoint")
+
     def _config(self) -> dict[str, Any]:
         """The constructor's arguments as plain values, read from the attributes of the same names."""
-        names = [name for name in signature(type(self)).parameters if name not in ("rng", "ledger")]
-        config = {name: getattr(self, name) for name in names}
+        names: list[str] = []
+        for kind in type(self).__mro__:
+            if "__init__" not in vars(kind):
+                continue
+            found = signature(vars(kind)["__init__"]).parameters.values()
+            names += [p.name for p in found if p.kind is not Parameter.VAR_KEYWORD]
+            if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
+                break  # further arguments are not passed on
+        skipped = ("self", "rewards", *self._OF_THE_LOADER)
+        config = {name: getattr(self, name) for name in dict.fromkeys(names) if name not in skipped}
         if "link" in config:
             config["link"] = config["link"].name
         if "budget" in config:
             config["budget"] = asdict(config["budget"])
         return config
 
-    def _state(self) -> dict[str, Any]:
+    def _kept(self) -> dict[str, Any]:
         """What the algorithm has learned, as a tree of plain values and arrays."""
-        return {name: getattr(self, name) for name in self._learned}
+        return kept(self, self._learned)
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        """The inverse of ``_state``."""
-        for name in self._learned:
-            setattr(self, name, state[name])
+    def _resume(self, saved: Any) -> None:
+        """The inverse of :meth:`_kept`, checked."""
+        resume(self, self._learned, saved)
+
+    def _tree(self) -> dict[str, Any]:
+        """Everything that a file holds, but for the open decisions."""
+        return {
+            "policy": _kind(type(self)),
+            "config": self._config(),
+            "learned": self._kept(),
+            "decisions": self.decisions,
+            "id": self._id,
+            "generator": generator_text(self.rng),
+        }
 
     def save(self, path: str | Path) -> None:
         """Write the whole state to a file that only its owner can read.
@@ -272,67 +421,179 @@ class Policy(ABC):
         The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
-        tree: dict[str, Any] = {
-            "policy": type(self).__name__,
-            "config": self._config(),
-            "state": self._state(),
-            "decisions": self.decisions,
-            "open_ids": np.array(list(self._open), dtype=np.int64),
-            "open_arms": np.array(list(self._open.values())),
-            "generator": self.rng.bit_generator.state if randomness.is_simulation(self.rng) else None,
-        }
-        statefile.write(path, tree)
+        with self._lock:
+            files.write(path, {**self._tree(), "open": packed(self._open)})
 
     @classmethod
-    def load(cls, path: str | Path, *, ledger: Ledger | None = None, link: Link | None = None) -> Policy:
-        """Continue a policy from a file that ``save`` wrote.
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        ledger: Ledger | None = None,
+        link: Link | None = None,
+        unattended: bool = False,
+        checkpoint: str | Path | None = None,
+    ) -> Policy:
+        """Continue a policy from a file that ``save`` wrote, or from the checkpoint of a private one.
 
         Parameters
         ----------
         path : path
-            The file.
+            The file. A checkpoint goes on being the checkpoint.
         ledger : Ledger, optional
-            The ledger in which the policy recorded its cost, if it was not its own. The cost is looked up
-            there, not spent again.
+            The ledger in which a private policy recorded its cost, if it was not its own. The cost is looked up there,
+            not spent again, and older states are refused.
         link : Link, optional
             The caller's link, if the policy did not use a named one.
+        unattended : bool
+            Needed for a private policy without such a ledger: the caller's word that this is the newest state of its
+            run and that nobody else continues it.
+        checkpoint : path, optional
+            Where a private policy that was saved by hand keeps its state from now on.
 
         Raises
         ------
         ValueError
-            If the file is damaged, of another format, or of a policy that is not a ``cls``; or if ``ledger``
-            does not hold the policy's cost.
+            If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
+            hold the policy's cost; or if the state must not be continued.
         """
-        from dpbandits import policies
+        import dpbandits.policies  # noqa: F401 (registers them)
 
-        tree, _ = statefile.read(path)
-        kind = getattr(policies, str(tree["policy"]), None)
+        tree, digest = files.read(path)
+        kind = Policy._kinds.get(str(tree.get("policy")))
         if kind is None or not issubclass(kind, cls):
-            raise ValueError(f"path must hold the state of a {cls.__name__}, got a {tree['policy']} in {path}")
+            raise ValueError(f"path must hold the state of a {cls.__name__}, got a {tree.get('policy')} in {path}")
+        loader = Loader(Path(path), ledger, link, unattended, None if checkpoint is None else Path(checkpoint))
+        try:
+            return kind._revived(tree, digest, loader)
+        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
+            raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error
+
+    @classmethod
+    def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
+        """The policy of a file's tree and digest."""
+        policy = cls._built(tree, loader.link)
+        policy._open = policy._unpacked(tree["open"])
+        return policy
+
+    @classmethod
+    def _built(cls, tree: dict[str, Any], link: Link | None) -> Policy:
+        """The policy of a file's tree, without its open decisions."""
         config = dict(tree["config"])
+        if not cls._elements(config) <= 2 * _count(tree["learned"]) + 2**12:
+            raise ValueError(f"dim must be that of the arrays in the file, got dim={config['dim']}")
         if "budget" in config:
             config["budget"] = Budget(**config["budget"])
         if link is not None:
             config["link"] = link
-        saved = tree["generator"]
-        rng = None if saved is None else randomness.simulation_from(saved)
-        policy: Policy = kind(**config, rng=rng)
-        policy._restore(tree["state"])
-        if rng is not None:
-            policy.rng.bit_generator.state = saved
-        policy.decisions = int(tree["decisions"])
-        policy._open = dict(zip(map(int, tree["open_ids"]), tree["open_arms"], strict=True))
-        if ledger is not None:
-            policy._attach(ledger)
+        text = conform("generator", tree["generator"], "")
+        rng = generator(text, None)
+        policy = cls(**config, rng=rng)
+        policy._resume(tree["learned"])
+        policy.decisions = conform("decisions", tree["decisions"], 0)
+        if policy.horizon is not None and policy.decisions > policy.horizon:
+            raise ValueError(f"decisions must be at most horizon={policy.horizon}, got decisions={policy.decisions}")
+        policy._id = conform("id", tree["id"], "")
+        if randomness.is_simulation(policy.rng):  # construction may have drawn
+            policy.rng.bit_generator.state = generator(text, None).bit_generator.state
         return policy
 
-    def _attach(self, ledger: Ledger) -> None:
-        """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
-        recorded = {(row.label, row.release) for row in ledger.rows()}
-        for row in self.ledger.rows() if self.ledger is not None else ():
-            if (row.label, row.release) not in recorded:
-                raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
-        self.ledger = ledger
+    @classmethod
+    def _elements(cls, config: Mapping[str, Any]) -> int:
+        """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
+        return int(conform("dim", config["dim"], 0)) ** 2
+
+    def _unpacked(self, saved: Any) -> dict[int, Pending]:
+        """The open decisions in a file, checked like arms that come in."""
+        like = {"ids": np.int64, "indices": np.int64, "arms": np.float64, "closed": np.bool_, "notes": np.int64}
+        if not isinstance(saved, Mapping) or set(saved) != set(like):
+            raise ValueError(f"open must hold the entries {sorted(like)}, got {str(saved)[:60]}")
+        count = len(saved["ids"])
+        for name, dtype in like.items():
+            if saved[name].dtype != dtype or len(saved[name]) != count:
+                raise ValueError(f"open.{name} must hold {count} entries of type {dtype.__name__}")
+        ids = saved["ids"]
+        if count and not (ids[0] >= 0 and (np.diff(ids) > 0).all() and ids[-1] < self.decisions):
+            raise ValueError(f"open.ids must increase from 0 to less than decisions={self.decisions}, got others")
+        arms, closed = saved["arms"], saved["closed"]
+        if arms.shape[1:] != (self.dim,) or not np.isfinite(arms).all() or (self._length(arms) > 1.0).any():
+            raise ValueError(f"open.arms must be finite, of shape ({count}, {self.dim}) and of length at most 1")
+        return {
+            int(ids[i]): Pending(
+                _frozen(arms[i][: 0 if closed[i] else None]), int(saved["indices"][i]), int(ids[i]), _ints(notes)
+            )
+            for i, notes in enumerate(saved["notes"])
+        }
+
+    @staticmethod
+    def _length(arms: Array) -> Array:
+        """How long arms (or contexts) are, in the norm in which they must be at most 1."""
+        return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
+
+
+def real_array(name: str, value: ArrayLike) -> Array:
+    """``value`` as an array of float64, if it holds real numbers and nothing else.
+
+    Raises
+    ------
+    ValueError
+        For strings, times, complex numbers, objects (also integers beyond all floats), and masked entries.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked entries, got {int(np.ma.getmaskarray(value).sum())} of them")
+    found = np.asarray(value)
+    if found.dtype == np.float64:
+        return found
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must be real numbers, got an array of type {found.dtype}")
+    with np.errstate(over="ignore"):  # infinite entries are refused by name
+        return found.astype(np.float64)
+
+
+def _number(reward: Any) -> float:
+    found = real_array("reward", reward)
+    if found.ndim:
+        raise ValueError(f"reward must be one number, got an array of shape {found.shape}")
+    return float(found)
+
+
+def packed(waiting: Mapping[int, Pending]) -> dict[str, Any]:
+    """Open decisions as arrays."""
+    dim = max((len(pending.arm) for pending in waiting.values()), default=0)
+    arms = np.zeros((len(waiting), dim))
+    for row, pending in zip(arms, waiting.values(), strict=True):
+        row[: len(pending.arm)] = pending.arm
+    width = max((len(pending.note) for pending in waiting.values()), default=0)
+    return {
+        "ids": np.array(list(waiting), dtype=np.int64),
+        "indices": np.array([pending.index for pending in waiting.values()], dtype=np.int64),
+        "arms": arms,
+        "closed": np.array([not len(pending.arm) for pending in waiting.values()], dtype=np.bool_),
+        "notes": np.array([pending.note for pending in waiting.values()], dtype=np.int64).reshape(len(waiting), width),
+    }
+
+
+def _frozen(arm: Array) -> Array:
+    copy = arm.copy()
+    copy.setflags(write=False)
+    return copy
+
+
+def _ints(row: NDArray[np.int64]) -> tuple[int, ...]:
+    return tuple(map(int, row))
+
+
+def _count(tree: Any) -> int:
+    """How many numbers the arrays of a tree hold."""
+    if isinstance(tree, Mapping):
+        return sum(map(_count, tree.values()))
+    if isinstance(tree, list):
+        return sum(map(_count, tree))
+    return tree.size if isinstance(tree, np.ndarray) else 0
+
+
+def _kind(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
 
 
 def _bad_row(X: Array) -> int:

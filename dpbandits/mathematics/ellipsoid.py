@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from dpkit.states import entries
 
 __all__ = ["RankOneInverse", "ball_constrained_minimizer", "norms", "project_on_ball", "within"]
 
@@ -55,15 +58,15 @@ class RankOneInverse:
         else:
             self.inverse -= (weight / (1.0 + growth) * u)[:, None] * u
 
-    def state(self) -> dict[str, Array | int | float]:
-        """For a state file."""
-        return {"matrix": self.matrix, "inverse": self.inverse, "updates": self.updates, "log_det": self.log_det}
+    _KEPT = ("matrix", "inverse", "updates", "log_det")
 
-    def restore(self, state: dict[str, Array]) -> None:
-        """The inverse of :meth:`state`."""
-        self.matrix, self.inverse = state["matrix"], state["inverse"]
-        self.updates = int(state["updates"])
-        self.log_det = float(state["log_det"])
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return entries.kept(self, self._KEPT)
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        entries.resume(self, self._KEPT, saved)
 
 
 def norms(arms: Array, inverse: Array) -> Array:

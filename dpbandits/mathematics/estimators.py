@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,8 @@ class Rows:
     ----------
     width : int
         Numbers in a row.
+    bound, order : float
+        What a saved row may be: its numbers but the last have a norm of this order and of at most this size.
 
     Examples
     --------
@@ -37,8 +40,9 @@ class Rows:
     [[1.0, 2.0]]
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, bound: float = math.inf, order: float = 2.0) -> None:
         self.count = 0
+        self._bound, self._order = bound, order
         self._rows = np.empty((64, width))
 
     @property
@@ -53,17 +57,22 @@ class Rows:
         self._rows[self.count] = row
         self.count += 1
 
-    def state(self) -> Array:
+    def kept(self) -> Array:
         """For a state file."""
         return self.array.copy()
 
-    def restore(self, state: Array) -> None:
-        """The inverse of :meth:`state`."""
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        width = self._rows.shape[1]
+        if not isinstance(saved, np.ndarray) or saved.dtype != np.float64 or saved.shape[1:] != (width,):
+            raise ValueError(f"rows must be an array of shape (n, {width}), got {str(saved)[:60]}")
+        if not np.isfinite(saved).all() or (np.linalg.norm(saved[:, :-1], self._order, axis=1) > self._bound).any():
+            raise ValueError(f"rows must be finite, of vectors of length at most {self._bound:g}, got others")
         capacity = 64
-        while capacity < len(state):
+        while capacity < len(saved):
             capacity *= 2
-        self.count, self._rows = len(state), np.empty((capacity, state.shape[1]))
-        self._rows[: self.count] = state
+        self.count, self._rows = len(saved), np.empty((capacity, width))
+        self._rows[: self.count] = saved
 
 
 def glm_loss(link: Link, X: Array, rewards: Array, *, ridge: float, dispersion: float = 1.0) -> Smooth:

@@ -43,9 +43,9 @@ class GLMRecord:
         return cls(link, 0.2 * W, W, default if clip is None else positive("clip", clip))
 
     def weigh(self, e: float, reward: float) -> tuple[float, float]:
-        """w and g."""
-        w = min(max(float(self.link.derivative(e)), self.w_min), self.W)
-        return w, min(max(w * e + reward - float(self.link.mean(e)), -self.B), self.B)
+        """w and g, within their levels whatever a caller's link says."""
+        w = min(max(self.w_min, float(self.link.derivative(e))), self.W)
+        return w, min(max(-self.B, w * e + reward - float(self.link.mean(e))), self.B)
 
 
 def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:

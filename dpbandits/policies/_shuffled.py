@@ -8,19 +8,24 @@ and what a user pays is one release of its batch, so the batches compose in para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from accounting import Budget, Release, parallel
 from accounting.releases import Composed
-from dpbandits.policy import Array
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivatePolicy
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
+from dpkit.states.entries import conform
 
-__all__ = ["ShuffledBatches", "batch_protocol", "dearest", "without_arms"]
+__all__ = ["ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
+
+Public = TypeVar("Public")
 
 # Records that are randomized together: the noise of m users is one binomial draw, which costs little more than one's.
 _TOGETHER = 64
@@ -33,7 +38,7 @@ def batch_protocol(dimension: int, users: int, bound: float, distance: float, bu
     return VectorSum(dimension, users, bound, budget=budget, distance=distance).protocol
 
 
-def dearest(costs: Iterable[Release]) -> Release:
+def max_cost(costs: Iterable[Release]) -> Release:
     """What batches of these costs cost a user, who is in one of them; nothing if no batch is ever released."""
     listed = list(costs)
     return parallel(*listed) if listed else Composed()
@@ -60,7 +65,7 @@ class ShuffledBatches:
 
     def __init__(
         self,
-        ends: list[int],
+        ends: Sequence[int],
         dimension: int,
         form: Callable[[Array], Array],
         *,
@@ -73,6 +78,7 @@ class ShuffledBatches:
             batch_protocol(dimension, end - start, bound, distance, budget) for start, end in pairwise([0, *ends])
         ]
         self.form = form
+        self._coordinates = dimension
         self.rng = rng
         self.released = 0
         self._tally: Tally | None = None
@@ -80,8 +86,8 @@ class ShuffledBatches:
 
     @property
     def cost(self) -> Release:
-        """What all batches together cost one user: that of the dearest."""
-        return dearest(protocol.cost for protocol in self.protocols)
+        """What all batches together cost one user: that of the one that costs most."""
+        return max_cost(protocol.cost for protocol in self.protocols)
 
     def noise_std(self, batch: int) -> float:
         """The standard deviation of the noise in each coordinate of the sum of a batch."""
@@ -116,19 +122,38 @@ class ShuffledBatches:
         sent = Randomizer(self.protocols[self.released], rng=self.rng).tally(records)
         self._tally = sent if self._tally is None else self._tally + sent
 
-    def state(self) -> dict[str, Any]:
+    def kept(self) -> dict[str, Any]:
         """Randomized counts only: records that wait for others are randomized first."""
         self._randomize()
-        users, ones = (0, []) if self._tally is None else (self._tally.users, self._tally.ones)
-        return {"released": self.released, "users": users, "ones": ones}
+        ones = np.zeros(self._coordinates, dtype=np.int64) if self._tally is None else self._tally.ones
+        return {"released": self.released, "users": 0 if self._tally is None else self._tally.users, "ones": ones}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """The inverse of :meth:`state`."""
-        self.released = int(state["released"])
-        users, ones = int(state["users"]), state["ones"]
-        self._tally = Tally(self.protocols[self.released], users, ones) if users else None
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        like = {"released": 0, "users": 0, "ones": np.zeros(self._coordinates, dtype=np.int64)}
+        if not isinstance(saved, Mapping) or set(saved) != set(like):
+            raise ValueError(f"sums must hold the entries {sorted(like)}, got {str(saved)[:60]}")
+        released, users, ones = (conform(name, saved[name], value) for name, value in like.items())
+        if released > len(self.protocols) or (users and released == len(self.protocols)):
+            raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")
+        self.released = released
+        self._tally = Tally(self.protocols[released], users, ones) if users else None
 
 
-def without_arms(waiting: dict[int, Array]) -> dict[int, Array]:
-    """Decisions whose batch is closed: their rewards may still come and count for nothing, so arms are not kept."""
-    return {key: np.full_like(arm, np.nan) for key, arm in waiting.items()}
+class ShufflePolicy(PrivatePolicy[Public]):
+    """Base of the policies whose batches go through a shuffler: a round counts in the batch of its decision, or not."""
+
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
+
+    def _is_late(self, pending: Pending) -> bool:
+        """Whether its batch is closed. After the last release nobody would ever see a record."""
+        return pending.round < self.schedule.start(self.releases) or self.releases == len(self.schedule.ends)
+
+    def _expose(self) -> None:
+        super()._expose()
+        # rewards of closed batches may still come and count for nothing, so that their arms are not kept
+        start = self.schedule.start(self.releases)
+        nothing = np.empty(0)
+        for key, pending in self._open.items():
+            if key < start and len(pending.arm):
+                self._open[key] = replace(pending, arm=nothing)

@@ -22,16 +22,17 @@ guarantee is then void. Rewards of an earlier epoch's arm that come late are not
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, CommonOptions, Pending, Policy
 
 __all__ = ["CRMM"]
 
@@ -62,8 +63,8 @@ class CRMM(Policy):
         Factor on the radius, of the practical parameters.
     failure_probability : float
         δ.
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -81,7 +82,7 @@ class CRMM(Policy):
     1
     """
 
-    _learned = ("theta", "stability", "arm", "rewards")
+    _learned = ("theta", "stability", "running", "arm", "rewards", "V")
 
     def __init__(
         self,
@@ -95,13 +96,10 @@ class CRMM(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 0.1,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
@@ -117,8 +115,9 @@ class CRMM(Policy):
         self.V = RankOneInverse(dim, self.ridge)
         self.theta = np.zeros(dim)
         self.stability = 0.0  # Σ g_s² ‖x_s‖²_{V_{s+1}⁻¹}
-        self.arm: Array | None = None  # the open epoch's
-        self.rewards: list[float] = []  # its rewards so far
+        self.running = False  # whether an epoch is open
+        self.arm = np.zeros(dim)  # its arm
+        self.rewards = Rows(1)  # its rewards so far
 
     def width(self) -> float:
         """The radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ β_t}."""
@@ -131,29 +130,30 @@ class CRMM(Policy):
         """Whether the confidence set holds ``theta``."""
         return within(theta, self.theta, self.V.matrix, self.width())
 
-    def _score(self, arms: Array) -> Array:
-        if self.arm is not None:
-            same = (arms == self.arm).all(axis=1)
-            if same.any():
-                return np.asarray(same, dtype=np.float64)
+    def _settle(self, arms: Array) -> None:
+        """An epoch ends where its arm is not offered any more; the next one begins with another arm."""
+        if self.running and not (arms == self.arm).all(axis=1).any():
             self._close()
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
-        scores = arms @ self.theta + self.width() * norms(arms, self.V.inverse)
-        self.arm = arms[int(scores.argmax())].copy()
-        return scores
+        if not self.running:
+            # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
+            scores = arms @ self.theta + self.width() * norms(arms, self.V.inverse)
+            self.arm, self.running = arms[int(scores.argmax())].copy(), True
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        if self.arm is None or not np.array_equal(arm, self.arm):
+    def _score(self, arms: Array) -> Array:
+        return np.asarray((arms == self.arm).all(axis=1), dtype=np.float64)
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        if not self.running or not np.array_equal(pending.arm, self.arm):
             return
-        self.rewards.append(reward)
-        if len(self.rewards) >= self.plays:
+        self.rewards.append([reward])
+        if self.rewards.count >= self.plays:
             self._close()
 
     def _close(self) -> None:
         """End the epoch: one online Newton step on the median."""
-        arm, rewards = self.arm, self.rewards
-        self.arm, self.rewards = None, []
-        if arm is None or not rewards:
+        arm, rewards = self.arm, self.rewards.array[:, 0]
+        self.running, self.rewards = False, Rows(1)
+        if not len(rewards):
             return
         slope = float(self.link.mean(float(arm.dot(self.theta)))) - float(np.median(rewards))
         # V_{t+1} = V_t + (κ/2) x xᵀ, θ_{t+1} = Π_{‖θ‖≤S}^{V_{t+1}}(θ_t − V_{t+1}⁻¹∇ℓ_t(θ_t)), ∇ℓ_t(θ_t) = slope·x
@@ -161,11 +161,3 @@ class CRMM(Policy):
         solved = self.V.inverse.dot(arm)
         self.stability += slope**2 * float(arm.dot(solved))
         self.theta = project_on_ball(self.theta - slope * solved, self.V.matrix, self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])
-        self.rewards = list(map(float, self.rewards))

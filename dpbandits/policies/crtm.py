@@ -19,7 +19,7 @@ deviation by (e − 2)uΓ^{−ε}Q√γ + 4Γ√γ ln(2/δ), and the slopes add 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, CommonOptions, Pending, Policy
 
 __all__ = ["CRTM"]
 
@@ -57,8 +57,8 @@ class CRTM(Policy):
         Factor on the radius, of the practical parameters.
     failure_probability : float
         δ.
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -76,7 +76,7 @@ class CRTM(Policy):
     1
     """
 
-    _learned = ("theta",)
+    _learned = ("theta", "V")
 
     def __init__(
         self,
@@ -90,13 +90,10 @@ class CRTM(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 0.01,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
@@ -134,7 +131,8 @@ class CRTM(Policy):
         # x_t = argmax xᵀθ_t + √γ ‖x‖_{V_t⁻¹}
         return arms @ self.theta + self.radius * norms(arms, self.V.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         solved = self.V.inverse.dot(arm)
         square = max(float(arm.dot(solved)), 0.0)
         kept = reward if math.sqrt(square) * abs(reward) <= self.truncation else 0.0
@@ -144,10 +142,3 @@ class CRTM(Policy):
         self.V.add(arm, weight, solved)
         step = (slope / (1.0 + weight * square)) * solved
         self.theta = project_on_ball(self.theta - step, self.V.matrix, self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])

@@ -25,19 +25,20 @@ geometric trick with restarts. The budget per epoch and what is carried over bel
 
 from __future__ import annotations
 
-import secrets
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import integer
 from dpbandits.mathematics.links import Link
-from dpbandits.policies._private import ReleasingPolicy
-from dpbandits.policy import Array, Decision, Policy
-from dpkit import randomness
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy
+from dpkit.states.entries import conform, resume
 
 __all__ = ["Doubling"]
 
@@ -46,7 +47,7 @@ _CONTINUED = ("OnePassPrivateGLM", "PrivateHvtUCB")
 _OWN = ("dim", "horizon", "budget", "reward_range", "on_violation", "rng", "ledger", "label", "checkpoint")
 
 
-class Doubling(ReleasingPolicy):
+class Doubling(PrivatePolicy[None]):
     """A private policy that is started afresh for epochs of doubling length.
 
     Parameters
@@ -63,17 +64,10 @@ class Doubling(ReleasingPolicy):
         T₀.
     horizon : int, optional
         The number of rounds after which the policy takes part in no more; not needed.
-    reward_range : (float, float), optional
-        By default that of ``algorithm``.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged at the start of every epoch, in a scope of that epoch; by default a ledger of the policy's own.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at the start of every epoch and at every release. After a crash,
-        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
+    **options
+        ``reward_range`` (by default that of ``algorithm``), ``on_violation``, ``expire_after``, ``rng``, ``ledger``
+        (charged at the start of every epoch, in a scope of that epoch), ``label``, ``checkpoint`` (saved at the start
+        of every epoch, too): see :class:`dpbandits.private_policy.PrivatePolicy`.
 
     Attributes
     ----------
@@ -106,104 +100,106 @@ class Doubling(ReleasingPolicy):
     (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
-    _learned = ("epoch", "releases")
-
     def __init__(
         self,
         dim: int,
-        algorithm: str | type[Policy] = "OnePassPrivateGLM",
+        algorithm: str | type[PrivatePolicy[Any]] = "OnePassPrivateGLM",
         *,
         budget: Budget,
         parameters: Mapping[str, Any] | None = None,
         first_epoch: int = 1000,
         horizon: int | None = None,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
-        super().__init__(dim, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger)
         self.algorithm = algorithm if isinstance(algorithm, str) else algorithm.__name__
         self._make = _private_policy(self.algorithm)
         self.parameters = dict(parameters or {})
         if taken := sorted(set(self.parameters) & set(_OWN)):
             raise ValueError(f"parameters must not hold what Doubling itself is given, got parameters[{taken[0]!r}]")
-        self.budget = budget
         self.first_epoch = integer("first_epoch", first_epoch, at_least=1)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
-        self.policy = self._fresh(0, **({} if reward_range is None else {"reward_range": reward_range}))
+        super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
+        self.epoch = 0
+        self.policy = self._fresh(0, options.get("reward_range"))
         self.reward_range = self.policy.reward_range
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
-        self._open_run(budget, ledger, self.label, checkpoint)
-        self._charge(0, self.policy)
-        self.epoch = self.releases = 0
-        self.previous: Policy | None = None  # chooses until the epoch's policy has seen as many rounds
+        self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
+        self.public = None
+        self._open_run(self.policy.ledger.total, self._scope(0))
 
-    def _fresh(self, epoch: int, **more: Any) -> Policy:
+    def _fresh(self, epoch: int, reward_range: tuple[float, float] | None) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
         return self._make(
             self.dim,
             budget=self.budget,
             horizon=self.first_epoch * 2**epoch,
+            reward_range=reward_range,
             on_violation=self.on_violation,
             rng=self.rng,
             **self.parameters,
-            **more,
         )
 
-    def _charge(self, epoch: int, policy: Policy) -> None:
-        """Record the cost of an epoch's policy: rounds of different epochs are disjoint scopes."""
-        scope = f"{self.label}: epoch {epoch}"
-        cost, simulation = policy.ledger.total, randomness.is_simulation(self.rng)  # type: ignore[union-attr]
-        self.ledger.spend(cost, label=scope, scope=scope, simulation=simulation)  # type: ignore[union-attr]
+    def _scope(self, epoch: int) -> str:
+        """Rounds of different epochs are disjoint parts of the data."""
+        return f"{self.label}: epoch {epoch}"
 
     def _next_epoch(self) -> None:
-        fresh = self._fresh(self.epoch + 1, reward_range=self.reward_range)
-        self._charge(self.epoch + 1, fresh)
-        last, self.policy, self.previous = self.policy, fresh, None
-        self.epoch += 1
-        if self.algorithm in _CONTINUED and last.releases:  # type: ignore[attr-defined]
-            fresh.theta, self.previous = last.theta.copy(), last  # type: ignore[attr-defined]
-        self._checkpoint()
+        """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
+        epoch, last = self.epoch + 1, self.policy
+        fresh = self._fresh(epoch, self.reward_range)
+        self._charge(fresh.ledger.total, self._scope(epoch))
+        self._run.begin()
+        self._start(epoch, fresh)
+        if self.algorithm in _CONTINUED and last.releases:
+            fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
+        # rewards of closed epochs count for nothing
+        for key, pending in self._open.items():
+            self._open[key] = replace(pending, arm=np.empty(0))
+        self._keep()
+        self._run.end()
 
-    def _checkpoint(self) -> None:
-        if self.checkpoint is not None:
-            self.save(self.checkpoint)
+    def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
+        self.epoch, self.policy, self.previous = epoch, fresh, None
 
-    def _score(self, arms: Array) -> Array:
+    # ---------------------------------------------------------------------------------------------- choose
+
+    def _settle(self, arms: Array) -> None:
         if self.policy.decisions == self.policy.horizon:
             self._next_epoch()
         if self.previous is not None and self.policy.decisions == self.previous.horizon:
             self.previous = None
-        before = _releases(self.policy)
-        if self.previous is not None:
-            scores = self.previous._score(arms)
-            self.policy.select(arms[[scores.argmax()]])
-        else:
-            scores = self.policy.select(arms).scores
-        if (made := _releases(self.policy) - before) > 0:
-            self.releases += made
-            self._keep_release()
-        return scores
+        super()._settle(arms)
 
-    def _learn(self, kept: Array, reward: float) -> None:
-        epoch, decision = map(int, kept)
+    def _score(self, arms: Array) -> Array:
+        return (self.policy if self.previous is None else self.previous)._score(arms)
+
+    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+        # the epoch, the number of the decision in it, and what its policy writes down
+        return (self.epoch, self.policy.decisions, *self.policy._note(arm, index))
+
+    def _wait_for(self, pending: Pending) -> None:
+        super()._wait_for(pending)
+        self.policy.decisions += 1
+
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        epoch, round, *note = pending.note
         if epoch == self.epoch:
-            self.policy.update(decision, reward)
+            self.policy._learn(Pending(pending.arm, pending.index, round, tuple(note)), reward)
 
-    def forget(self, decision: Decision | int) -> None:
-        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
-        kept = self._open.get(decision.id if isinstance(decision, Decision) else decision)
-        if kept is not None and int(kept[0]) == self.epoch:
-            self.policy.forget(int(kept[1]))
-        super().forget(decision)
+    # --------------------------------------------------------------------------------------------- release
 
-    def _kept(self, decision: Decision) -> Array:
-        # the epoch and the decision's id in it; the arm is with the epoch's policy
-        return np.array([self.epoch, self.policy.decisions - 1], dtype=np.float64)
+    def _due(self) -> bool:
+        return self.policy._due()
+
+    def _release(self) -> None:
+        self.policy._advance()
+
+    def _expose(self) -> None:
+        self.policy._expose()
+
+    # ------------------------------------------------------------------------------------- input and state
 
     def _chosen(self, arms: Array, index: int) -> Array:
         return self.policy._chosen(arms, index)
@@ -211,43 +207,49 @@ class Doubling(ReleasingPolicy):
     def _checked_arms(self, arms: ArrayLike) -> Array:
         return self.policy._checked_arms(arms)
 
+    def _length(self, arms: Array) -> Array:  # type: ignore[override]
+        return self.policy._length(arms)
+
     def _config(self) -> dict[str, Any]:
         config = super()._config()
         if isinstance(link := self.parameters.get("link"), Link):
             config["parameters"] = self.parameters | {"link": link.name}
         return config
 
-    def _state(self) -> dict[str, Any]:
-        state = super()._state() | {
-            "policy": self.policy._state(),
-            "decisions": self.policy.decisions,
-            "open_ids": np.array(list(self.policy._open), dtype=np.int64),
-            "open_arms": np.array(list(self.policy._open.values())),
-        }
-        return state if self.previous is None else state | {"previous": self.previous._state()}
+    def _kept(self) -> dict[str, Any]:
+        previous = None if self.previous is None else _half(self.previous)
+        return {"epoch": self.epoch, "policy": _half(self.policy), "previous": previous}
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        for epoch in range(1, int(state["epoch"]) + 1):
-            last, self.policy = self.policy, self._fresh(epoch, reward_range=self.reward_range)
-            self._charge(epoch, self.policy)
-        super()._restore(state)
-        self.policy._restore(state["policy"])
-        self.policy.decisions = int(state["decisions"])
-        self.policy._open = dict(zip(map(int, state["open_ids"]), state["open_arms"], strict=True))
-        if "previous" in state:
-            last._restore(state["previous"])
+    def _resume(self, saved: Any) -> None:
+        if not isinstance(saved, Mapping) or set(saved) != {"epoch", "policy", "previous"}:
+            raise ValueError(f"learned must hold the entries 'epoch', 'policy' and 'previous', got {str(saved)[:60]}")
+        epochs = conform("epoch", saved["epoch"], 0)
+        if epochs > 60:
+            raise ValueError(f"epoch must be at most 60, got epoch={epochs}")
+        for epoch in range(1, epochs + 1):
+            last, fresh = self.policy, self._fresh(epoch, self.reward_range)
+            self._charge(fresh.ledger.total, self._scope(epoch))
+            self._start(epoch, fresh)
+        _resume_half(self.policy, saved["policy"])
+        if saved["previous"] is not None and epochs:
+            _resume_half(last, saved["previous"])
             self.previous = last
 
 
-def _private_policy(name: str) -> Callable[..., Policy]:
+def _half(policy: PrivatePolicy[Any]) -> dict[str, Any]:
+    """What is kept of an epoch's policy."""
+    return {"learned": policy._kept(), "decisions": policy.decisions, "releases": policy.releases}
+
+
+def _resume_half(policy: PrivatePolicy[Any], saved: Any) -> None:
+    resume(policy, ("decisions", "releases"), {name: saved[name] for name in ("decisions", "releases")})
+    policy._resume(saved["learned"])
+
+
+def _private_policy(name: str) -> Callable[..., PrivatePolicy[Any]]:
     from dpbandits import policies
 
     kind = getattr(policies, name, None) if name in policies.__all__ else None
-    if not (isinstance(kind, type) and issubclass(kind, Policy) and kind.trust != "none"):
+    if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy) and kind is not Doubling):
         raise ValueError(f"algorithm must be a private policy of dpbandits.policies, got algorithm={name!r}")
     return kind
-
-
-def _releases(policy: Policy) -> int:
-    """How often a policy has released something; 0 for those that do not count."""
-    return int(getattr(policy, "releases", 0))

@@ -48,29 +48,34 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each release; mem
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policies._private import (
-    ReleasingPolicy,
-    bounded_rewards,
-    checked_budget,
-    release_ends,
-)
-from dpbandits.policies._records import pair_scales
-from dpbandits.policy import Array
-from dpkit.continual import BinaryTree, BufferedToeplitz
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpbandits.policies._sums import PairSums
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 
 __all__ = ["DPLinUCB"]
 
 
-class DPLinUCB(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ, V⁻¹, β, β²Σ, and a root of ¼β²Σ."""
+
+    theta: Array
+    inverse: Array
+    beta: float
+    shape: Array
+    root: Array
+
+
+class DPLinUCB(PrivatePolicy[Estimate]):
     """Optimism over noisy linear statistics.
 
     Parameters
@@ -106,25 +111,9 @@ class DPLinUCB(ReleasingPolicy):
         α of the theory's parameters.
     noise_bound : float, optional
         σ, the sub-Gaussian constant of the rewards; by default half the length of their range.
-    reward_range : (float, float)
-        Finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release; see :class:`dpbandits.policies.OnePassPrivateGLM`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default [−1, 1]; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -144,7 +133,7 @@ class DPLinUCB(ReleasingPolicy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = ("theta", "inverse", "beta", "shape", "root", "batch_V", "batch_u", "releases")
+    _secret = ("_sums",)
 
     def __init__(
         self,
@@ -163,18 +152,10 @@ class DPLinUCB(ReleasingPolicy):
         parameters: Parameters = "practical",
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
-        reward_range: tuple[float, float] = (-1.0, 1.0),
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, (-1.0, 1.0), budget=budget, horizon=horizon, **options)
+        low, high = finite_rewards(self.reward_range)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         theory = parameters == "theory"
@@ -187,88 +168,80 @@ class DPLinUCB(ReleasingPolicy):
         self.first_batch = (
             min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
-        self._ends = release_ends(T, self.release, self.first_batch, growth)
+        self.schedule = Schedule.of(self.release, T, self.first_batch, growth)
         self.reward_share = fraction("reward_share", reward_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, 1.0)
-        self._open_run(budget, ledger, label, checkpoint)
 
-        # scales a, c that split the squared sensitivity, were the two parts replaced independently
-        bound = max(abs(low), abs(high))
-        self._a, self._c = pair_scales(1.0, bound, self.reward_share)
-        mechanism = BufferedToeplitz if self.sums == "buffered" else BinaryTree
-        self._sums = mechanism.calibrated(
+        n = max(1, len(self.schedule.ends))
+        self._sums = PairSums(
+            self.dim,
+            1.0,
+            max(abs(low), abs(high)),
+            self.reward_share,
             budget=budget,
-            horizon=max(1, len(self._ends)),
-            shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=pair_sensitivity(self._a, 1.0, self._c, bound, budget.adjacency),
+            releases=n,
             rng=self.rng,
-            ledger=self.ledger,
-            label=self.label,
+            mechanism=self.sums,
         )
         if theory:
             # the largest noise of any release: P(‖N‖ > σ(√(2d) + x)) ≤ 2e^(−x²/2), and with √d for a vector
-            n = max(1, len(self._ends))
-            std = max(map(self._sums.noise_std, range(1, n + 1)))
+            noise_V, noise_u = np.max([self._sums.noise(k) for k in range(1, n + 1)], axis=0)
             tail = math.sqrt(2 * math.log(4 * n / self.failure_probability))
-            self._upsilon = std / self._a * (math.sqrt(2 * dim) + tail)
-            self._gamma = std / self._c * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
-        self.batch_V = np.zeros((dim, dim))  # the open batch: not released
-        self.batch_u = np.zeros(dim)
-        self.theta = np.zeros(dim)
-        self.inverse = np.eye(dim) / self.ridge  # V⁻¹
-        self.beta = 0.0
-        self.shape = np.zeros((dim, dim))  # β²Σ, and a root of ¼β²Σ
-        self.root = np.zeros((dim, dim))
-        self.releases = 0
+            self._upsilon = float(noise_V) * (math.sqrt(2 * dim) + tail)
+            self._gamma = float(noise_u) * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
+        zero = np.zeros((dim, dim))
+        self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
+        known = self.public
         if self.releases > 0 and self.parameters == "theory":
-            return arms @ self.theta + self.beta * norms(arms, self.inverse)
+            return arms @ known.theta + known.beta * norms(arms, known.inverse)
         xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ xi)
-        return arms @ (self.theta + self.root @ xi) + norms(arms, self.shape)
+        return arms @ (known.theta + known.root @ xi) + norms(arms, known.shape)
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        self.batch_V += arm[:, None] * arm
-        self.batch_u += reward * arm
+    # ----------------------------------------------------------------------------------------------- learn
 
-    def _release(self) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        self._sums.add(pending.arm, 1.0, reward)
+
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
         """Close the batch: release the running sums and solve for θ. All that follows is post-processing."""
-        d, D = self.dim, self.dim * (self.dim + 1) // 2
-        noisy = self._sums.add(np.concatenate([self._a * svec(self.batch_V), self._c * self.batch_u]))
-        self.batch_V[:] = 0.0
-        self.batch_u[:] = 0.0
-        self.releases += 1
-        eigenvalues, U = np.linalg.eigh(smat(noisy[:D] / self._a))
+        V, u = self._sums.release()
+        d = self.dim
+        eigenvalues, U = np.linalg.eigh(V)
         if self.parameters == "theory":
             eigenvalues = np.maximum(eigenvalues + 2 * self._upsilon, self._upsilon)
             growth = float(np.log(eigenvalues / self._upsilon).sum())
             spread = math.sqrt(2 * math.log(2 / self.failure_probability) + growth)
-            self.beta = self.noise_bound * spread + self.theta_bound * math.sqrt(3 * self._upsilon) + self._gamma
-            radius = math.inf
+            beta = self.noise_bound * spread + self.theta_bound * math.sqrt(3 * self._upsilon) + self._gamma
+            variances, radius = np.zeros(d), math.inf
         else:
+            noise_V, noise_u = self._sums.noise(self.releases + 1)
             # E‖N‖ ≤ σ√(2d) for the noise N of V: with that much shift, V is seldom indefinite
-            shift = self.ridge + self._sums.noise_std(self.releases) / self._a * math.sqrt(2 * d)
-            eigenvalues = np.maximum(eigenvalues + shift, self.ridge)
-            self.beta, radius = self.exploration, self.theta_bound
+            eigenvalues = np.maximum(eigenvalues + self.ridge + noise_V * math.sqrt(2 * d), self.ridge)
+            beta, radius = self.exploration, self.theta_bound
             # the noise of u beside that of rewards
-            variances = 1.0 / eigenvalues + (0.5 * self._sums.noise_std(self.releases) / self._c / eigenvalues) ** 2
-            self.shape = (U * (self.beta**2 * variances)) @ U.T
-            self.root = U * (0.5 * self.beta * np.sqrt(variances))
-        self.theta = ball_constrained_minimizer(eigenvalues, U, noisy[D:] / self._c, radius)
-        self.inverse = (U / eigenvalues) @ U.T
-        self._keep_release()
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"sums": self._sums.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums = type(self._sums).restore(state["sums"], rng=self.rng)
+            variances = 1.0 / eigenvalues + (0.5 * noise_u / eigenvalues) ** 2
+        return Estimate(
+            theta=ball_constrained_minimizer(eigenvalues, U, u, radius),
+            inverse=(U / eigenvalues) @ U.T,
+            beta=beta,
+            shape=(U * (beta**2 * variances)) @ U.T,
+            root=U * (0.5 * beta * np.sqrt(variances)),
+        )

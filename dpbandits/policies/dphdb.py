@@ -46,25 +46,37 @@ O(ln²(dT)·ln²(T)/ε²).
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import ZCDP, Budget, Ledger, calibrate
+from accounting import ZCDP, Budget, calibrate
 from accounting.checks import integer, positive
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.per_arm import PerArmPolicy
-from dpbandits.policies._private import ReleasingPolicy, checked_budget, release_ends
-from dpbandits.policy import Array
-from dpkit import randomness
+from dpbandits.per_arm import PerArm
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import report_noisy_max
+from dpkit.states.entries import conform
 
 __all__ = ["DPHDB"]
 
 
-class DPHDB(PerArmPolicy, ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimates:
+    """The public half: the all-sample estimates, θ_{t−1} of the recursive gradients, and the forced-sample ones."""
+
+    theta: Array
+    before: Array
+    forced_theta: Array
+    steps: int
+
+
+class DPHDB(PerArm, PrivatePolicy[Estimates]):
     """Forced rounds, then the arm of the best sparse private estimate.
 
     Parameters
@@ -96,17 +108,10 @@ class DPHDB(PerArmPolicy, ReleasingPolicy):
         C. By default the largest |μ(Xᵀθ) − r| there is, or the length of ``reward_range`` where less: then nothing is
         clipped where the mean is predicted right. If the rewards' noise is about symmetric, 1.5 times its standard
         deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
-    reward_range : (float, float), optional
-        By default that of the link; finite, unless ``clip`` is given.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release, before anything that was released is used. After a crash,
-        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
+    **options
+        ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Attributes
     ----------
@@ -114,15 +119,6 @@ class DPHDB(PerArmPolicy, ReleasingPolicy):
         The all-sample estimates.
     forced_theta : (K, d) ndarray
         The forced-sample estimates; zero before there are any.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
 
     Examples
     --------
@@ -147,7 +143,7 @@ class DPHDB(PerArmPolicy, ReleasingPolicy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = ("theta", "before", "forced_theta", "sums", "releases", "steps_taken")
+    _secret = ("sums", "rows")
 
     def __init__(
         self,
@@ -164,19 +160,11 @@ class DPHDB(PerArmPolicy, ReleasingPolicy):
         growth: float = 1.4,
         steps: int | None = None,
         clip: float | None = None,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, n_arms, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        self.n_arms = integer("n_arms", n_arms, at_least=1)
         T, K, d = integer("horizon", horizon, at_least=1), self.n_arms, self.dim
         self.theta_bound = positive("theta_bound", theta_bound)
         self.release = release
@@ -192,87 +180,91 @@ class DPHDB(PerArmPolicy, ReleasingPolicy):
         self.forced = enough if forced is None else integer("forced", forced, at_least=1)
         few = max(1, round(10.0 * rho ** (1 / 3)))
         self.steps = few if steps is None else integer("steps", steps, at_least=1)
-        books = self._open_run(budget, ledger, label, checkpoint)
 
-        # the numbers of decisions after which there is a release
-        self._ends = release_ends(T, release, K * self.forced, growth)
+        self.schedule = Schedule.of(release, T, K * self.forced, growth)
         self._per_release = 1 if release == "every_round" else self.steps
         # ε_i = first_epsilon·i^−power with Σε_i²/8 = ρ, rounded down
         self._power = 0.5 if release == "every_round" else 0.0
-        i = np.arange(1, max(1, len(self._ends) * self._per_release) + 1)
+        i = np.arange(1, max(1, len(self.schedule.ends) * self._per_release) + 1)
         self._first_epsilon = math.sqrt(8.0 * rho / float(np.sum(i ** (-2.0 * self._power)))) * (1.0 - 1e-12)
         self._ball = LpBall(1, d, self.theta_bound)
         # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S
         self._sensitivity = (2.0 if budget.adjacency == "replace" else 1.0) * self.clip * self.theta_bound
 
-        books.spend(
-            ZCDP(rho, adjacency=budget.adjacency), label=self.label, simulation=randomness.is_simulation(self.rng)
-        )
-        self.theta = np.zeros((K, d))
-        self.before = np.zeros((K, d))  # θ_{t−1} of the recursive gradients
-        self.forced_theta = np.zeros((K, d))
-        self.sums = np.zeros((K, d))  # Σ of the recursive gradients: not released
-        self.rows = [Rows(d + 1) for _ in range(K)]  # (x, r), scheduled: not released
-        self.releases = self.steps_taken = 0
+        self.sums = np.zeros((K, d))  # Σ of the recursive gradients
+        self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled
+        zero = np.zeros((K, d))
+        self.public = Estimates(zero, zero, zero, 0)
+        self._open_run(ZCDP(rho, adjacency=budget.adjacency))
+
+    @property
+    def theta(self) -> Array:
+        """The all-sample estimates as released, one row per arm."""
+        return self.public.theta
+
+    @property
+    def forced_theta(self) -> Array:
+        """The forced-sample estimates; zero before there are any."""
+        return self.public.forced_theta
 
     def epsilon(self, i: int) -> float:
         """ε_i, the range of the privacy loss of the i-th steps of all arms together."""
         return self._first_epsilon * math.pow(integer("i", i, at_least=1), -self._power)
 
+    # ---------------------------------------------------------------------------------------------- choose
+
     def _score(self, context: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         if self.decisions < self.n_arms * self.forced:
             turn = np.zeros(self.n_arms)
             turn[self.decisions % self.n_arms] = 1.0
             return turn
-        scores = np.asarray(self.link.mean(self.theta @ context))
+        scores = np.asarray(self.link.mean(self.public.theta @ context))
         if math.isfinite(self.margin):
-            rough = self.link.mean(self.forced_theta @ context)
+            rough = self.link.mean(self.public.forced_theta @ context)
             scores = np.where(rough > rough.max() - 0.5 * self.margin, scores, -math.inf)
         return scores
 
-    def _learn_arm(self, index: int, context: Array, reward: float) -> None:
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        k, context = pending.index, pending.arm
         if self.release == "scheduled":
-            self.rows[index].append(np.append(context, reward))
+            self.rows[k].append(np.append(context, reward))
             return
-        t = self.steps_taken + 1
-        now, before = (float(self.link.mean(float(theta[index] @ context))) for theta in (self.theta, self.before))
+        t = self.public.steps + 1
+        thetas = self.public.theta, self.public.before
+        now, before = (float(self.link.mean(float(theta[k] @ context))) for theta in thetas)
         slope = (t + 1) * (now - reward) - t * (before - reward)
-        self.sums[index] += min(max(slope, -self.clip), self.clip) * context
+        self.sums[k] += min(max(slope, -self.clip), self.clip) * context
 
-    def _release(self) -> None:
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimates:
         """Step with every arm, whether or not it was played: the times of the steps are public."""
+        known = self.public
         for _ in range(self._per_release):
-            self.steps_taken += 1
-            self.before[:] = self.theta
-            for k in range(self.n_arms):
-                self._step(k)
-        self.releases += 1
+            i = known.steps + 1
+            theta = np.stack([self._step(known.theta[k], k, i) for k in range(self.n_arms)])
+            known = replace(known, theta=theta, before=known.theta, steps=i)
         if self.decisions == self.n_arms * self.forced:
-            self.forced_theta[:] = self.theta
-        self._keep_release()
+            known = replace(known, forced_theta=known.theta)
+        return known
 
-    def _step(self, k: int) -> None:
-        """One Frank–Wolfe step of arm k towards the corner of least noisy score."""
-        i = self.steps_taken
-        scores = self._ball.vertex_scores(self._gradient(k))
+    def _step(self, theta: Array, k: int, i: int) -> Array:
+        """One Frank–Wolfe step of arm k, the i-th, towards the corner of least noisy score."""
+        scores = self._ball.vertex_scores(self._gradient(theta, k))
         corner = report_noisy_max(scores, self._sensitivity, self.epsilon(i), "gumbel", minimise=True, rng=self.rng)
         rate = 1.0 / (i + 1) if self.release == "every_round" else 2.0 / (i + 2)
-        self.theta[k] += rate * (self._ball.vertex(corner) - self.theta[k])
+        return np.asarray(theta + rate * (self._ball.vertex(corner) - theta))
 
-    def _gradient(self, k: int) -> Array:
+    def _gradient(self, theta: Array, k: int) -> Array:
         """Σ of the clipped gradients of arm k, of which each is at most C in every entry: ‖x‖_∞ ≤ 1."""
         if self.release == "every_round":
             return np.asarray(self.sums[k])
         X, r = self.rows[k].array[:, :-1], self.rows[k].array[:, -1]
-        slopes: Array = np.clip(self.link.mean(X @ self.theta[k]) - r, -self.clip, self.clip)
+        slopes: Array = np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip)
         return np.asarray(slopes @ X)
 
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": [rows.state() for rows in self.rows]}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        for rows, saved in zip(self.rows, state["rows"], strict=True):
-            rows.restore(saved)
+    @classmethod
+    def _elements(cls, config: Mapping[str, Any]) -> int:
+        return super()._elements(config) * int(conform("n_arms", config["n_arms"], 0))

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,7 +31,7 @@ from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["ECOLog"]
 
@@ -55,10 +55,9 @@ class ECOLog(Policy):
         Factor on the radius, of the practical parameters.
     failure_probability : float
         δ.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite. The theory wants it in [0, 1].
-    on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite, and the theory wants it in [0, 1]),
+        ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -76,7 +75,7 @@ class ECOLog(Policy):
     1
     """
 
-    _learned = ("theta", "lead", "moves")
+    _learned = ("theta", "lead", "moves", "W")
 
     def __init__(
         self,
@@ -87,14 +86,10 @@ class ECOLog(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         low, high = self.reward_range
         self.parameters = checked_parameters(parameters)
         if math.isinf(high - low) or (parameters == "theory" and not 0.0 <= low < high <= 1.0):
@@ -126,7 +121,8 @@ class ECOLog(Policy):
         # x_t = argmax xᵀθ_t + β_t ‖x‖_{W_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.W.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         low, high = self.reward_range
         solved = self.W.inverse.dot(arm)
         mean = self.link.mean
@@ -171,10 +167,3 @@ class ECOLog(Policy):
         a = brentq(excess, low, high, xtol=1e-14) if excess(low) * excess(high) < 0.0 else 0.0
         theta = projected(a)
         return theta, float(arm.dot(theta))
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"W": self.W.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.W.restore(state["W"])

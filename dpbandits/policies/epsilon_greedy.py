@@ -10,14 +10,14 @@ step of iteratively reweighted least squares per observation (McCullagh & Nelder
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["EpsilonGreedy"]
 
@@ -37,8 +37,9 @@ class EpsilonGreedy(Policy):
         Probability of a uniformly random arm, in [0, 1].
     ridge : float
         λ > 0.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class EpsilonGreedy(Policy):
     1
     """
 
-    _learned = ("b", "theta")
+    _learned = ("b", "theta", "H")
 
     def __init__(
         self,
@@ -61,14 +62,10 @@ class EpsilonGreedy(Policy):
         theta_bound: float = 3.0,
         exploration: float = 0.05,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.exploration = fraction("exploration", exploration, include_zero=True, include_one=True)
         self.ridge = positive("ridge", ridge)
@@ -82,16 +79,10 @@ class EpsilonGreedy(Policy):
             return self.rng.random(len(arms))
         return np.asarray(arms @ self.theta)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         e = min(max(float(arm @ self.theta), -self.theta_bound), self.theta_bound)
         w = max(float(self.link.derivative(e)), self.weight_floor)
         self.H.add(arm, w)
         self.b += (w * e + reward - float(self.link.mean(e))) * arm
         self.theta = self.H.inverse @ self.b
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"H": self.H.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.H.restore(state["H"])

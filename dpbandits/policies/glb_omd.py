@@ -11,7 +11,7 @@ parameter, once, and the running Hessian H the curvature at the new one.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["GLBOMD"]
 
@@ -45,8 +45,9 @@ class GLBOMD(Policy):
         δ of the theory's parameters.
     dispersion : float
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Examples
     --------
@@ -59,7 +60,7 @@ class GLBOMD(Policy):
     1
     """
 
-    _learned = ("theta", "rounds")
+    _learned = ("theta", "rounds", "H")
 
     def __init__(
         self,
@@ -71,14 +72,10 @@ class GLBOMD(Policy):
         exploration: float = 0.5,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.exploration = positive("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
@@ -115,7 +112,8 @@ class GLBOMD(Policy):
         # x_t = argmax xᵀθ_t + β_t ‖x‖_{H_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.H.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         g = self.dispersion
         e = float(arm @ self.theta)
         slope = (float(self.link.mean(e)) - reward) / g  # ∇ℓ_t(θ_t) = slope·x
@@ -131,10 +129,3 @@ class GLBOMD(Policy):
         # H_{t+1} = H_t + ∇²ℓ_t(θ_{t+1})
         self.H.add(arm, float(self.link.derivative(float(arm @ zeta))) / g, solved)
         self.rounds += 1
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"H": self.H.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.H.restore(state["H"])

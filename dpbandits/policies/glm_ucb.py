@@ -17,7 +17,7 @@ Algorithm 1. What is different here, and why:
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["GLMUCB"]
 
@@ -55,8 +55,9 @@ class GLMUCB(Policy):
         root of the link's largest slope for the practical parameters.
     ridge : float, optional
         λ > 0; by default d.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -74,7 +75,7 @@ class GLMUCB(Policy):
     1
     """
 
-    _learned = ("theta",)
+    _learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -87,14 +88,10 @@ class GLMUCB(Policy):
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float | None = None,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
@@ -121,17 +118,10 @@ class GLMUCB(Policy):
         # x_t = argmax μ(xᵀθ_t) + k_μ β_t ‖x‖_{V_t⁻¹}
         return np.asarray(self.link.mean(arms @ self.theta) + self._k * self.width() * norms(arms, self.V.inverse))
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.V.add(arm, 1.0)
         self.rows.append([*arm, reward])
         X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
         loss = glm_loss(self.link, X, r, ridge=self._c * self.ridge)
         self.theta, _ = minimize_in_ball(loss, self.theta, radius=self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state(), "rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])
-        self.rows.restore(state["rows"])

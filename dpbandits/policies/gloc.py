@@ -11,7 +11,7 @@ Source: Jun, Bhargava, Nowak & Willett, "Scalable Generalized Linear Bandits: On
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["GLOC"]
 
@@ -48,8 +48,9 @@ class GLOC(Policy):
         root of the link's largest slope for the practical parameters.
     ridge : float, optional
         λ > 0; by default d.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -67,7 +68,7 @@ class GLOC(Policy):
     1
     """
 
-    _learned = ("learner", "theta", "xz", "zz", "stability")
+    _learned = ("learner", "theta", "xz", "zz", "stability", "V")
 
     def __init__(
         self,
@@ -80,14 +81,10 @@ class GLOC(Policy):
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float | None = None,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
@@ -122,7 +119,8 @@ class GLOC(Policy):
         # x_t = argmax xᵀθ̂_t + √β_t ‖x‖_{V_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         z = float(arm.dot(self.learner))
         slope = float(self.link.mean(z)) - reward  # ∇ℓ_t(θ_t) = slope·x
         self.V.add(arm, 1.0)
@@ -133,10 +131,3 @@ class GLOC(Policy):
         self.theta = self.V.inverse.dot(self.xz)
         # θ_{t+1} = Π_{‖θ‖≤S}^{V_t}(θ_t − V_t⁻¹∇ℓ_t(θ_t)/κ)
         self.learner = project_on_ball(self.learner - (slope / self._kappa) * solved, self.V.matrix, self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])

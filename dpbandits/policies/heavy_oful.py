@@ -11,7 +11,7 @@ its confidence set. The constants are those of the authors' code, written for ge
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,7 @@ from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, minimize_in_ball
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, CommonOptions, Pending, Policy
 
 __all__ = ["HeavyOFUL"]
 
@@ -48,8 +48,8 @@ class HeavyOFUL(Policy):
         Of the practical parameters.
     failure_probability : float
         3δ of the theorem.
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class HeavyOFUL(Policy):
     1
     """
 
-    _learned = ("theta",)
+    _learned = ("theta", "H", "rows")
 
     def __init__(
         self,
@@ -80,11 +80,9 @@ class HeavyOFUL(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 0.02,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
@@ -123,7 +121,8 @@ class HeavyOFUL(Policy):
         # x_t = argmax xᵀθ_t + β_t ‖x‖_{H_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.H.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         solved = self.H.inverse.dot(arm)
         size = math.sqrt(max(float(arm.dot(solved)), 0.0))  # ‖x_t‖ in the norm of H_{t−1}⁻¹
         # σ_t = max{ν, σ_min, ‖x_t‖/c_0, √(S‖x_t‖)/(2c_1κ)^{1/4}}, w_t = ‖x_t‖/σ_t
@@ -148,11 +147,3 @@ class HeavyOFUL(Policy):
         hessian = (X.T * (clipped == z)) @ X
         hessian.flat[:: self.dim + 1] += self.ridge
         return value, gradient, hessian
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"H": self.H.state(), "rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.H.restore(state["H"])
-        self.rows.restore(state["rows"])

@@ -14,7 +14,7 @@ of x, and ``theta_bound`` room for √2·b: then the constant takes b up, and th
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, CommonOptions, Pending, Policy
 
 __all__ = ["HvtUCB"]
 
@@ -52,8 +52,8 @@ class HvtUCB(Policy):
         c of the practical parameters.
     failure_probability : float
         4δ of Lemma 1. (Theorem 1 has δ = 1/(8T).)
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -71,7 +71,7 @@ class HvtUCB(Policy):
     1
     """
 
-    _learned = ("theta", "rounds")
+    _learned = ("theta", "rounds", "V")
 
     def __init__(
         self,
@@ -84,11 +84,9 @@ class HvtUCB(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 0.02,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
@@ -124,7 +122,8 @@ class HvtUCB(Policy):
         # x_t = argmax xᵀθ_t + β_{t−1} ‖x‖_{V_{t−1}⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         width = self.width()
         self.rounds += 1
         growth = self._tau_0 * self.rounds**self._power  # τ_0 t^{(1−ε)/(2(1+ε))}
@@ -140,10 +139,3 @@ class HvtUCB(Policy):
         # θ_{t+1} = Π_{‖θ‖≤S}^{V_t}(θ_t − V_t⁻¹∇ℓ_t(θ_t)) with ∇ℓ_t(θ_t) = −residual·x/σ_t
         step = (residual / (sigma * (1.0 + w2))) * solved
         self.theta = project_on_ball(self.theta + step, self.V.matrix, self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])

@@ -54,26 +54,21 @@ Memory: O(d²) and all rounds' (x, r), which the optimizers read.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Gaussian, Ledger, Release, TreeAggregation, calibrate
+from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import (
-    ReleasingPolicy,
-    bounded_rewards,
-    checked_budget,
-    release_ends,
-)
 from dpbandits.policies._records import link_objective
-from dpbandits.policy import Array, Decision
-from dpkit import randomness
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
 from dpkit.optimize import noisy_gradient_descent
@@ -86,7 +81,22 @@ _STEPS = 40
 _DECAY = 0.9
 
 
-class JointDPGLM(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimates:
+    """The public half. M with MᵀAM = I for A = V and H at the last estimates is ``V_root`` and ``H_root``."""
+
+    theta_o: Array
+    V: Array
+    V_inverse: Array
+    V_root: Array
+    calls_o: int
+    theta: Array  # θ_τ
+    H_inverse: Array  # of H_τ
+    H_root: Array
+    calls: int
+
+
+class JointDPGLM(PrivatePolicy[Estimates]):
     """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
 
     Parameters
@@ -125,25 +135,9 @@ class JointDPGLM(ReleasingPolicy):
         for H. Theory: those of the paper's section J.1 with C = 1; they explore for longer than any run lasts.
     failure_probability : float
         ζ of the theory's parameters.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release; see :class:`dpbandits.policies.OnePassPrivateGLM`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -163,10 +157,7 @@ class JointDPGLM(ReleasingPolicy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = (
-        *("theta_o", "theta", "V", "V_inverse", "V_root", "H_inverse", "H_root"),
-        *("batch_V", "batch_H", "releases", "calls_o", "calls"),
-    )
+    _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
 
     def __init__(
         self,
@@ -188,20 +179,11 @@ class JointDPGLM(ReleasingPolicy):
         ridge: float = 1.0,
         parameters: Parameters = "practical",
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         if sums not in ("buffered", "tree"):
             raise ValueError(f"sums must be 'buffered' or 'tree', got sums={sums!r}")
@@ -211,7 +193,7 @@ class JointDPGLM(ReleasingPolicy):
         self.first_batch = (
             min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
-        self._ends = release_ends(T, release, self.first_batch, growth)
+        self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self.stream_share = fraction("stream_share", stream_share)
         centre = float(self.link.mean(0.0))
         default = 1.2 * max(abs(low - centre), abs(high - centre))
@@ -220,15 +202,14 @@ class JointDPGLM(ReleasingPolicy):
         self.ridge = positive("ridge", ridge)
         self.parameters = checked_parameters(parameters)
         self.failure_probability = fraction("failure_probability", failure_probability)
-        books = self._open_run(budget, ledger, label, checkpoint)
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
         self._W = self.link.lipschitz(S) / math.e
-        steps = max(1, len(self._ends))
+        steps = max(1, len(self.schedule.ends))
         z = calibrate(lambda z: self._cost(z, steps), budget)
         self._z = z / math.sqrt(1.0 - self.stream_share)
-        mechanism = BufferedToeplitz if sums == "buffered" else BinaryTree
-        self._sums = mechanism(
+        kind = BufferedToeplitz if sums == "buffered" else BinaryTree
+        self._sums = kind(
             horizon=steps,
             shape=dim * (dim + 1),
             sensitivity=outer_product_sensitivity(1.0, budget.adjacency),
@@ -257,19 +238,20 @@ class JointDPGLM(ReleasingPolicy):
         )
 
         self._objective = link_objective(self.link, S, self.clip)
-        self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))  # the open batch: not released
-        self.theta_o, self.theta = np.zeros(dim), np.zeros(dim)
-        identity = np.eye(dim)
-        self.V, self.V_inverse = self._shift * identity, identity / self._shift
-        self.H_inverse = identity / self._shift_H  # of H_τ
-        # matrices M with MᵀA M = I for A = V_o and H_τ, the matrices at the last estimates
-        self.V_root, self.H_root = identity / math.sqrt(self._shift), identity / math.sqrt(self._shift_H)
-        self.releases = self.calls_o = self.calls = 0
-        self.explored, self.others = Rows(dim + 1), Rows(dim + 1)  # (x, r): private
-        self._exploring: set[int] = set()  # the open decisions of criterion I
-        self._arriving = False
+        self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))  # of the open batch
+        self.explored, self.others = Rows(dim + 1, bound=1.0), Rows(dim + 1, bound=1.0)  # (x, r)
+        zero, identity = np.zeros(dim), np.eye(dim)
+        shift, shift_H = self._shift, self._shift_H
+        self.public = Estimates(
+            *(zero, shift * identity, identity / shift, identity / math.sqrt(shift), 0),
+            *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
+        )
+        self._open_run(self._cost(z, steps))
 
-        books.spend(self._cost(z, steps), label=self.label, simulation=randomness.is_simulation(self.rng))
+    @property
+    def theta(self) -> Array:
+        """θ_τ as released."""
+        return self.public.theta
 
     def _cost(self, z: float, steps: int) -> Release:
         """Of V and H together, and of all calls of the optimizer that costs most."""
@@ -293,67 +275,67 @@ class JointDPGLM(ReleasingPolicy):
         gamma += R**4 * S**4 * d * math.sqrt(kappa) * in_T * math.sqrt(in_delta) / eps
         return ridge, 1.0 / (gamma**2 * kappa * R**2), gamma * math.sqrt(kappa), beta
 
+    # ---------------------------------------------------------------------------------------------- choose
+
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
-        unknown = norms(arms, self.V_inverse)
-        if self.releases == 0 or float(unknown.max()) ** 2 >= self._threshold:  # criterion I
-            self._exploring.add(self.decisions)
+        known = self.public
+        unknown = norms(arms, known.V_inverse)
+        if self._explores(float(unknown.max())):
             return unknown
         # keep x with UCB_o(x) ≥ max LCB_o, and play argmax xᵀθ_τ + β‖x‖_{H_τ⁻¹} of them
-        center, width = arms @ self.theta_o, self.gamma * unknown
+        center, width = arms @ known.theta_o, self.gamma * unknown
         kept = center + width >= (center - width).max()
-        return np.where(kept, arms @ self.theta + self.beta * norms(arms, self.H_inverse), -np.inf)
+        return np.where(kept, arms @ known.theta + self.beta * norms(arms, known.H_inverse), -np.inf)
 
-    def update(self, decision: Decision | int, reward: float) -> None:
-        """See :meth:`dpbandits.policy.Policy.update`."""
-        key = decision.id if isinstance(decision, Decision) else decision
-        self._arriving = key in self._exploring
-        super().update(decision, reward)
-        self._exploring.discard(key)
+    def _explores(self, unknown: float) -> bool:
+        """Criterion I, for the largest ‖x‖_{V⁻¹}."""
+        return self.releases == 0 or unknown**2 >= self._threshold
 
-    def forget(self, decision: Decision | int) -> None:
-        """See :meth:`dpbandits.policy.Policy.forget`."""
-        super().forget(decision)
-        self._exploring.discard(decision.id if isinstance(decision, Decision) else decision)
+    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+        # an arm that was chosen by criterion I is the one of largest norm
+        return (int(self._explores(float(norms(arm[None], self.public.V_inverse)[0]))),)
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        if self._arriving:
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm, (explores,) = pending.arm, pending.note
+        if explores:
             self.explored.append([*arm, reward])
             self.batch_V += arm[:, None] * arm
         else:
             self.others.append([*arm, reward])
-            w = min(float(self.link.derivative(float(arm @ self.theta_o))) / math.e, self._W)
+            # whatever a caller's link says, a weight lies in [0, W]
+            w = min(max(0.0, float(self.link.derivative(float(arm @ self.public.theta_o))) / math.e), self._W)
             self.batch_H += (w * arm)[:, None] * arm
 
-    def _release(self) -> None:
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimates:
         """Close the batch: release V and H, and estimate anew where one of them has outgrown its last estimate."""
         half = self.dim * (self.dim + 1) // 2
-        noisy = self._sums.add(np.concatenate([svec(self.batch_V), svec(self.batch_H) / self._W]))
-        self.batch_V[:] = 0.0
-        self.batch_H[:] = 0.0
-        self.releases += 1
+        batch = np.concatenate([svec(self.batch_V), svec(self.batch_H) / self._W])
+        self.batch_V, self.batch_H = np.zeros_like(self.batch_V), np.zeros_like(self.batch_H)
+        noisy = self._sums.add(batch)
         v, U = self._repaired(noisy[:half], self._shift, self.ridge)
-        self.V, self.V_inverse = (U * v) @ U.T, (U / v) @ U.T
-        if self.calls_o < self.exploration_calls and _outgrown(self.V, self.V_root):
-            self.V_root = U / np.sqrt(v)
+        known = replace(self.public, V=(U * v) @ U.T, V_inverse=(U / v) @ U.T)
+        if known.calls_o < self.exploration_calls and _outgrown(known.V, known.V_root):
             # all that is public about the size of the exploration set and about its loss's curvature
             rows = max(1, round(float(v.sum()) - self.dim * self._shift))
             ball = LpBall(2, self.dim, self.theta_bound)
             curvature = self.link.lipschitz(self.theta_bound) * float(v[-1])
-            self.theta_o = self._estimate(
-                self.explored, ball, self.theta_o, rows, curvature, self.calls_o, self.exploration_calls
+            theta_o = self._estimate(
+                self.explored, ball, known.theta_o, rows, curvature, known.calls_o, self.exploration_calls
             )
-            self.calls_o += 1
+            known = replace(known, V_root=U / np.sqrt(v), theta_o=theta_o, calls_o=known.calls_o + 1)
         h, U = self._repaired(noisy[half:] * self._W, self._shift_H, self._W * self.ridge)
-        if self.calls < self.policy_calls and _outgrown((U * h) @ U.T, self.H_root):  # criterion II: τ = t
-            self.H_root, self.H_inverse = U / np.sqrt(h), (U / h) @ U.T
-            both = EllipsoidBall(Ellipsoid(self.V, self.gamma, self.theta_o), self.theta_bound)
-            self.theta = self._estimate(
-                self.others, both, self.theta, self.decisions, math.e * float(h[-1]), self.calls, self.policy_calls
+        if known.calls < self.policy_calls and _outgrown((U * h) @ U.T, known.H_root):  # criterion II: τ = t
+            both = EllipsoidBall(Ellipsoid(known.V, self.gamma, known.theta_o), self.theta_bound)
+            theta = self._estimate(
+                self.others, both, known.theta, self.decisions, math.e * float(h[-1]), known.calls, self.policy_calls
             )
-            self.calls += 1
-        self._keep_release()
+            H_inverse, H_root = (U / h) @ U.T, U / np.sqrt(h)
+            known = replace(known, theta=theta, H_inverse=H_inverse, H_root=H_root, calls=known.calls + 1)
+        return known
 
     def _repaired(self, noisy: Array, shift: float, least: float) -> tuple[Array, Array]:
         """Eigenvalues, at least ``least``, and eigenvectors of a noisy sum plus shift·I."""
@@ -392,21 +374,6 @@ class JointDPGLM(ReleasingPolicy):
             rng=self.rng,
         )
         return np.asarray(fit.x)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {
-            "sums": self._sums.state(),
-            "explored": self.explored.state(),
-            "others": self.others.state(),
-            "exploring": np.array(sorted(self._exploring), dtype=np.int64),
-        }
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums = type(self._sums).restore(state["sums"], rng=self.rng)
-        self.explored.restore(state["explored"])
-        self.others.restore(state["others"])
-        self._exploring = set(map(int, state["exploring"]))
 
 
 def _outgrown(matrix: Array, root: Array) -> bool:

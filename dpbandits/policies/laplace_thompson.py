@@ -14,7 +14,7 @@ Its ϱ_t is derived here from Theorem 1 of Abbasi-Yadkori et al. (2011), the max
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from accounting.checks import fraction, positive
 from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["LaplaceThompson"]
 
@@ -51,8 +51,9 @@ class LaplaceThompson(Policy):
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
     ridge : float
         λ > 0: the prior is N(0, I/λ).
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -70,7 +71,7 @@ class LaplaceThompson(Policy):
     1
     """
 
-    _learned = ("theta", "hessian")
+    _learned = ("theta", "hessian", "rows")
 
     def __init__(
         self,
@@ -84,14 +85,10 @@ class LaplaceThompson(Policy):
         noise_bound: float | None = None,
         dispersion: float = 1.0,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
@@ -122,15 +119,9 @@ class LaplaceThompson(Policy):
         noise = np.linalg.solve(np.linalg.cholesky(self.hessian).T, self.rng.standard_normal(self.dim))
         return np.asarray(arms @ (self.theta + self.width() * noise))
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.rows.append([*arm, reward])
         X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
         loss = glm_loss(self.link, X, r, ridge=self.ridge, dispersion=self.dispersion)
         self.theta, self.hessian = minimize_in_ball(loss, self.theta, radius=self.theta_bound)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.rows.restore(state["rows"])

@@ -51,25 +51,32 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each refit; memor
 from __future__ import annotations
 
 import math
-import secrets
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Gaussian, Ledger, PureDP, Release, calibrate
+from accounting import Budget, Gaussian, PureDP, Release, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._private import batch_ends, bounded_rewards, checked_budget
 from dpbandits.policies._records import GLMRecord, pair_scales
-from dpbandits.policy import Array, Policy
-from dpkit import randomness
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpkit.geometry import pair_sensitivity, smat
 
 __all__ = ["LDPGLM"]
 
 
-class LDPGLM(Policy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ, and H⁻¹(H + n·s²I)H⁻¹."""
+
+    theta: Array
+    uncertainty: Array
+
+
+class LDPGLM(PrivatePolicy[Estimate]):
     """Optimism over sums of locally randomized records.
 
     Parameters
@@ -98,23 +105,9 @@ class LDPGLM(Policy):
         β ≥ 0, in standard deviations of θ's error.
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here, with one user's message; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -134,7 +127,7 @@ class LDPGLM(Policy):
     """
 
     trust: ClassVar[Literal["local"]] = "local"
-    _learned = ("theta", "inverse", "uncertainty", "sums", "messages", "refits")
+    _secret = ("sums", "messages")
 
     def __init__(
         self,
@@ -151,31 +144,22 @@ class LDPGLM(Policy):
         clip: float | None = None,
         exploration: float = 2.0,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         if randomizer not in (None, "sphere", "gaussian"):
             raise ValueError(f"randomizer must be 'sphere' or 'gaussian', got randomizer={randomizer!r}")
-        self.growth = positive("growth", growth)
-        if growth < 1:
-            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
         T = integer("horizon", horizon, at_least=1)
         self.first_batch = (
             min(max(4 * dim, T // 100), -(-T // 20))
             if first_batch is None
             else integer("first_batch", first_batch, at_least=1)
         )
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         centre = float(self.link.mean(0.0))
         default = max(abs(low - centre), abs(high - centre))
@@ -183,10 +167,9 @@ class LDPGLM(Policy):
         self.clip = self._record.B
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
 
         self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
-        self._length = math.hypot(self._a * self._record.W, self._c * self.clip)
+        self._longest = math.hypot(self._a * self._record.W, self._c * self.clip)
         # positions and factors of a half-vector, which ``svec`` would find anew in every round
         rows, columns = np.triu_indices(dim, 1)
         self._rows = np.concatenate([np.arange(dim), rows])
@@ -198,36 +181,40 @@ class LDPGLM(Policy):
         # at most its root mean square)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         gaussian = z * pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency)
-        pure = 1.0 / calibrate(lambda z: PureDP(1.0 / z, adjacency=budget.adjacency), budget)
-        self._radius = self._length * _sphere_radius(size, pure)
+        # beyond e^−30 the chance of the other half sphere nears the resolution of a random number, and would be lost
+        pure = min(30.0, 1.0 / calibrate(lambda z: PureDP(1.0 / z, adjacency=budget.adjacency), budget))
+        self._radius = self._longest * _sphere_radius(size, pure)
         sphere = self._radius / math.sqrt(size)
         self.randomizer = randomizer or ("sphere" if sphere < gaussian else "gaussian")
-        self._toward = 1.0 / (1.0 + math.exp(-pure))
+        self._away = 1.0 / (1.0 + math.exp(pure))
         self._noise = sphere if self.randomizer == "sphere" else gaussian
         cost: Release = PureDP(pure, adjacency=budget.adjacency)
         if self.randomizer == "gaussian":
             cost = Gaussian(z, adjacency=budget.adjacency)
-        self._ends = batch_ends(T, self.first_batch, self.growth)
-        self.ledger = Ledger(budget) if ledger is None else ledger
-        self.ledger.spend(cost, label=self.label, simulation=randomness.is_simulation(self.rng))
         self.sums = np.zeros(size)  # of messages
         self.messages = 0
-        self.theta = np.zeros(dim)
-        self.inverse = np.eye(dim) / self.ridge  # H⁻¹
-        self.uncertainty = self.inverse  # H⁻¹(H + n·s²I)H⁻¹
-        self.refits = 0
+        self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
+        self._open_run(cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ of the last refit."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.refits < len(self._ends) and self.decisions == self._ends[self.refits]:
-            self._refit()
-        if self.refits == 0:
+        if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ self.rng.standard_normal(self.dim))
-        return arms @ self.theta + self.exploration * norms(arms, self.uncertainty)
+        return arms @ self.public.theta + self.exploration * norms(arms, self.public.uncertainty)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
         # on the device
-        w, g = self._record.weigh(float(arm @ self.theta), reward)
+        arm = pending.arm
+        w, g = self._record.weigh(float(arm @ self.public.theta), reward)
         moments = (self._a * w) * self._isometry * arm[self._rows] * arm[self._columns]  # a·svec(w·x xᵀ)
         message = self._randomize(np.concatenate([moments, (self._c * g) * arm]))
         # on the server
@@ -241,16 +228,17 @@ class LDPGLM(Policy):
         draws = self.rng.standard_normal(len(record) + 2)  # one draw is faster than two
         noise, normals = draws[:-2], draws[-2:]
         length = math.sqrt(record @ record)
-        toward_record, toward_side = (0.5 * math.erfc(-float(z) * math.sqrt(0.5)) for z in normals)  # uniform
+        toward_record, away = (0.5 * math.erfc(-float(z) * math.sqrt(0.5)) for z in normals)  # uniform
         # + or − the record's direction (any direction does for the null record: either sign is then as likely)
-        side = 1.0 if toward_record < 0.5 + 0.5 * min(1.0, length / self._length) else -1.0
+        side = 1.0 if toward_record < 0.5 + 0.5 * min(1.0, length / self._longest) else -1.0
         along = float(noise @ record) if length > 0 else float(noise[0])
         scale = self._radius / math.sqrt(noise @ noise)
-        return np.asarray(noise * (scale if (along * side > 0) == (toward_side < self._toward) else -scale))
+        return np.asarray(noise * (scale if (along * side > 0) == (away >= self._away) else -scale))
 
-    def _refit(self) -> None:
-        """Fit θ to the messages so far: post-processing."""
-        self.refits += 1
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
+        """Fit θ to the messages so far: post-processing of what the server has anyway."""
         d, D = self.dim, self.dim * (self.dim + 1) // 2
         H, b = smat(self.sums[:D] / self._a), self.sums[D:] / self._c
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H is seldom indefinite
@@ -258,9 +246,8 @@ class LDPGLM(Policy):
         level = spread / self._a * math.sqrt(2 * d)
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = np.maximum(eigenvalues + self.ridge + level, self.ridge + 0.5 * level)
-        self.theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        self.inverse = (U / eigenvalues) @ U.T
-        self.uncertainty = (U * (1.0 / eigenvalues + (spread / self._c / eigenvalues) ** 2)) @ U.T
+        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
+        return Estimate(theta, (U * (1.0 / eigenvalues + (spread / self._c / eigenvalues) ** 2)) @ U.T)
 
 
 def _sphere_radius(size: int, epsilon: float) -> float:

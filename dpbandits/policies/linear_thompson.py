@@ -10,14 +10,14 @@ theory's v is that of its revised version (arXiv:1209.3352v4), Theorem 1, with �
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["LinearThompson"]
 
@@ -42,8 +42,9 @@ class LinearThompson(Policy):
         the practical parameters.
     ridge : float
         λ > 0: the prior is N(0, (v²/λ)I).
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -61,7 +62,7 @@ class LinearThompson(Policy):
     1
     """
 
-    _learned = ("b", "theta", "rounds")
+    _learned = ("b", "theta", "rounds", "V")
 
     def __init__(
         self,
@@ -72,12 +73,9 @@ class LinearThompson(Policy):
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, **options)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
         self.failure_probability = fraction("failure_probability", failure_probability)
@@ -99,15 +97,9 @@ class LinearThompson(Policy):
         noise = np.linalg.cholesky(self.V.inverse) @ self.rng.standard_normal(self.dim)
         return np.asarray(arms @ (self.theta + self.width() * noise))
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.V.add(arm, 1.0)
         self.b += reward * arm
         self.theta = self.V.inverse.dot(self.b)
         self.rounds += 1
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])

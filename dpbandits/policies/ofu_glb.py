@@ -12,7 +12,7 @@ holds for all c ∈ (0, 1] at once.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from accounting.checks import fraction, positive
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["OFUGLB"]
 
@@ -52,8 +52,9 @@ class OFUGLB(Policy):
         δ.
     dispersion : float
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -71,7 +72,7 @@ class OFUGLB(Policy):
     1
     """
 
-    _learned = ("theta", "lipschitz")
+    _learned = ("theta", "lipschitz", "rows")
 
     def __init__(
         self,
@@ -83,14 +84,10 @@ class OFUGLB(Policy):
         radius_scale: float = 1.0,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
@@ -129,7 +126,8 @@ class OFUGLB(Policy):
             dispersion=self.dispersion,
         )
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.rows.append([*arm, reward])
         length = math.sqrt(float(arm @ arm))
         reach = self.theta_bound * length
@@ -140,10 +138,3 @@ class OFUGLB(Policy):
     def _loss(self) -> Smooth:
         X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
         return glm_loss(self.link, X, r, ridge=_RIDGE, dispersion=self.dispersion)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.rows.restore(state["rows"])

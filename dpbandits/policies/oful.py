@@ -9,7 +9,7 @@ of section 3, with the confidence set of Theorem 2 in its determinant form.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["OFUL"]
 
@@ -42,8 +42,9 @@ class OFUL(Policy):
         R. By default half the length of ``reward_range``; where that is infinite, 1 for the practical parameters.
     ridge : float
         λ > 0.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -61,7 +62,7 @@ class OFUL(Policy):
     1
     """
 
-    _learned = ("b", "theta")
+    _learned = ("b", "theta", "V")
 
     def __init__(
         self,
@@ -73,12 +74,9 @@ class OFUL(Policy):
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, **options)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         self.radius_scale = positive("radius_scale", radius_scale)
@@ -104,14 +102,8 @@ class OFUL(Policy):
         # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.V.add(arm, 1.0)
         self.b += reward * arm
         self.theta = self.V.inverse.dot(self.b)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"V": self.V.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])

@@ -20,7 +20,7 @@ apart by so much (many thousands of rounds at S = 3) the set is the whole ball. 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,7 +29,7 @@ from accounting.checks import fraction, positive
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["OFULogR"]
 
@@ -55,8 +55,9 @@ class OFULogR(Policy):
         Of the practical parameters.
     failure_probability : float
         δ.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -74,7 +75,7 @@ class OFULogR(Policy):
     1
     """
 
-    _learned = ("theta",)
+    _learned = ("theta", "rows")
 
     def __init__(
         self,
@@ -85,14 +86,10 @@ class OFULogR(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 0.3,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, **options)
         low, high = self.reward_range
         self.parameters = checked_parameters(parameters)
         if parameters == "theory" and not high - low <= 1.0:
@@ -144,17 +141,11 @@ class OFULogR(Policy):
             ridge=self.ridge(),
         )
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         self.rows.append([*arm, reward])
         self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)
 
     def _loss(self) -> Smooth:
         X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
         return glm_loss(self.link, X, r, ridge=self.ridge())
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.rows.restore(state["rows"])

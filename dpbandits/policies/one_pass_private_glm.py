@@ -35,29 +35,32 @@ Zhang et al. (2025) for one-pass generalized linear bandits; Dvijotham et al. (2
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._private import (
-    ReleasingPolicy,
-    bounded_rewards,
-    checked_budget,
-    release_ends,
-)
-from dpbandits.policies._records import GLMRecord, pair_scales
-from dpbandits.policy import Array
-from dpkit.continual import BufferedToeplitz
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpbandits.policies._records import GLMRecord
+from dpbandits.policies._sums import PairSums
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 
 __all__ = ["OnePassPrivateGLM"]
 
 
-class OnePassPrivateGLM(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ, and H̃⁻¹."""
+
+    theta: Array
+    inverse: Array
+
+
+class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     """Optimism over noisy one-pass statistics, released on a public schedule.
 
     Parameters
@@ -86,26 +89,9 @@ class OnePassPrivateGLM(ReleasingPolicy):
         β ≥ 0.
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release, before anything that was released is used. After a crash,
-        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -125,7 +111,7 @@ class OnePassPrivateGLM(ReleasingPolicy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = ("theta", "inverse", "batch_H", "batch_b", "releases")
+    _secret = ("_sums",)
 
     def __init__(
         self,
@@ -142,82 +128,62 @@ class OnePassPrivateGLM(ReleasingPolicy):
         clip: float | None = None,
         exploration: float = 0.5,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.release, self.growth = release, growth
         T = integer("horizon", horizon, at_least=1)
+        self.release, self.growth = release, growth
         self.first_batch = (
             min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
+        self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self._open_run(budget, ledger, label, checkpoint)
-
-        self._record = GLMRecord.of(self.link, S, (low, high), clip)
+        self._record = GLMRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
-        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
-        self._ends = release_ends(T, release, self.first_batch, growth)
-        self._sums = BufferedToeplitz.calibrated(
+
+        self._sums = PairSums(
+            self.dim,
+            self._record.W,
+            self.clip,
+            self.gradient_share,
             budget=budget,
-            horizon=max(1, len(self._ends)),
-            shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency),
+            releases=len(self.schedule.ends),
             rng=self.rng,
-            ledger=self.ledger,
-            label=self.label,
         )
-        self.batch_H = np.zeros((dim, dim))  # the open batch: not released
-        self.batch_b = np.zeros(dim)
-        self.theta = np.zeros(dim)
-        self.inverse = np.eye(dim) / self.ridge  # H̃⁻¹
-        self.releases = 0
+        self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ self.rng.standard_normal(self.dim))
-        return arms @ self.theta + self.exploration * norms(arms, self.inverse)
+        return arms @ self.public.theta + self.exploration * norms(arms, self.public.inverse)
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        w, g = self._record.weigh(float(arm @ self.theta), reward)
-        self.batch_H += (w * arm)[:, None] * arm
-        self.batch_b += g * arm
+    # ----------------------------------------------------------------------------------------------- learn
 
-    def _release(self) -> None:
-        """Close the batch: release the running sums and refit on them. All that is public here is post-processing."""
-        D = self.dim * (self.dim + 1) // 2
-        noisy = self._sums.add(np.concatenate([self._a * svec(self.batch_H), self._c * self.batch_b]))
-        self.batch_H[:] = 0.0
-        self.batch_b[:] = 0.0
-        self.releases += 1
-        H, b = smat(noisy[:D] / self._a), noisy[D:] / self._c
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
+        self._sums.add(arm, *self._record.weigh(float(arm @ self.public.theta), reward))
+
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
+        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
+        H, b = self._sums.release()
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        noise = self._sums.noise_std(self.releases) / self._a * math.sqrt(2 * self.dim)
+        noise = self._sums.noise(self.releases + 1)[0] * math.sqrt(2 * self.dim)
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = np.maximum(eigenvalues + self.ridge + noise, self.ridge)
-        self.theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        self.inverse = (U / eigenvalues) @ U.T
-        self._keep_release()
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"sums": self._sums.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums = BufferedToeplitz.restore(state["sums"], rng=self.rng)
+        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
+        return Estimate(theta, (U / eigenvalues) @ U.T)

@@ -40,24 +40,33 @@ public; Shariff & Sheffet (2018) for joint privacy by noisy sums; Dvijotham et a
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import ReleasingPolicy, batch_ends, checked_budget
-from dpbandits.policies._records import pair_scales
-from dpbandits.policy import Array
-from dpkit.continual import BufferedToeplitz
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpbandits.policies._sums import PairSums
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule
 
 __all__ = ["PrivateHvtUCB"]
 
 
-class PrivateHvtUCB(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ̂, a root such that θ̃ = θ̂ + root·(standard Gaussian), H_k, and Σ (H_j − H_{j−1})θ̂_j."""
+
+    theta: Array
+    root: Array
+    H: Array
+    anchor: Array
+
+
+class PrivateHvtUCB(PrivatePolicy[Estimate]):
     """Randomised optimism around a private one-pass Huber regression, E[r | x] = xᵀθ.
 
     Parameters
@@ -92,24 +101,9 @@ class PrivateHvtUCB(ReleasingPolicy):
         β ≥ 0.
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release, before anything that was released is used. After a crash,
-        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default every number), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -127,7 +121,7 @@ class PrivateHvtUCB(ReleasingPolicy):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _learned = ("theta", "spread", "released_H", "anchor", "batch_H", "batch_g", "releases")
+    _secret = ("_sums",)
 
     def __init__(
         self,
@@ -145,101 +139,71 @@ class PrivateHvtUCB(ReleasingPolicy):
         gradient_share: float = 0.75,
         exploration: float = 0.7,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] = (-math.inf, math.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
+        super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.tail = fraction("tail", tail, include_one=True)
         self.noise_scale = positive("noise_scale", noise_scale)
         self.parameters = checked_parameters(parameters)
-        self.growth = positive("growth", growth)
-        if growth < 1:
-            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
         self.first_batch = (
             min(16 * self.dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         if clip is not None:
             positive("clip", clip)
-        self._open_run(budget, ledger, label, checkpoint)
 
-        # scales a of w·x xᵀ and c·τ of (g/τ)·x that split the squared sensitivity, were they replaced independently
-        self._a, unit_c = pair_scales(1.0, 1.0, self.gradient_share)
-        self._ends = batch_ends(T, self.first_batch, self.growth)
-        self._sums = BufferedToeplitz.calibrated(
-            budget=budget,
-            horizon=max(1, len(self._ends)),
-            shape=self.dim * (self.dim + 1) // 2 + self.dim,
-            sensitivity=pair_sensitivity(self._a, 1.0, unit_c, 1.0, budget.adjacency),
-            rng=self.rng,
-            ledger=self.ledger,
-            label=self.label,
-        )
+        # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
+        releases = len(self.schedule.ends)
+        self._sums = PairSums(self.dim, 1.0, 1.0, self.gradient_share, budget=budget, releases=releases, rng=self.rng)
         if clip is not None:
             self.clip = float(clip)
         elif parameters == "practical":
             self.clip = 1.5 * self.noise_scale
         else:
-            s = self._sums.noise_std(self._sums.horizon) / unit_c
+            s = self._sums.noise(max(1, releases))[1]
             self.clip = self.noise_scale * (self.tail * T / (s * math.sqrt(self.dim))) ** (1.0 / (1.0 + self.tail))
-        self._c = unit_c / self.clip
-        self.batch_H = np.zeros((self.dim, self.dim))  # the open batch: not released
-        self.batch_g = np.zeros(self.dim)
-        self.released_H = np.zeros((self.dim, self.dim))
-        self.anchor = np.zeros(self.dim)  # Σ (H_j − H_{j−1})θ̂_j
-        self.theta = np.zeros(self.dim)
-        self.spread = np.zeros((self.dim, self.dim))  # θ̃ = θ̂ + spread·(standard Gaussian)
-        self.releases = 0
+        square = np.zeros((self.dim, self.dim))
+        self.public = Estimate(np.zeros(self.dim), square, square, np.zeros(self.dim))
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ̂ as released."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         direction = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ direction)
-        return np.asarray(arms @ (self.theta + self.spread @ direction))
+        return np.asarray(arms @ (self.public.theta + self.public.root @ direction))
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        residual = reward - float(arm @ self.theta)
-        if abs(residual) <= self.clip:
-            self.batch_H += arm[:, None] * arm
-        self.batch_g += min(max(residual, -self.clip), self.clip) * arm
+    # ----------------------------------------------------------------------------------------------- learn
 
-    def _release(self) -> None:
-        """Close the batch: release the running sums and refit on them. All that is public here is post-processing."""
-        D = self.dim * (self.dim + 1) // 2
-        noisy = self._sums.add(np.concatenate([self._a * svec(self.batch_H), self._c * self.batch_g]))
-        self.batch_H[:] = 0.0
-        self.batch_g[:] = 0.0
-        self.releases += 1
-        H, G = smat(noisy[:D] / self._a), noisy[D:] / self._c
-        self.anchor += (H - self.released_H) @ self.theta
-        self.released_H = H
-        noise = self._sums.noise_std(self.releases)
+    def _learn(self, pending: Pending, reward: float) -> None:
+        z = (reward - float(pending.arm @ self.public.theta)) / self.clip
+        self._sums.add(pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0))
+
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
+        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
+        H, scaled = self._sums.release()
+        last, G = self.public, self.clip * scaled
+        anchor = last.anchor + (H - last.H) @ last.theta
+        noise_H, noise_g = self._sums.noise(self.releases + 1)
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
         eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = np.maximum(eigenvalues + self.ridge + noise / self._a * math.sqrt(2 * self.dim), self.ridge)
-        self.theta = ball_constrained_minimizer(eigenvalues, U, self.anchor + G, self.theta_bound)
+        eigenvalues = np.maximum(eigenvalues + self.ridge + noise_H * math.sqrt(2 * self.dim), self.ridge)
+        theta = ball_constrained_minimizer(eigenvalues, U, anchor + G, self.theta_bound)
         # β(ν²H̃⁻¹ + σ²H̃⁻²)^{1/2}: the errors by the rewards' noise and by the gradients'
-        deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise / self._c) ** 2) / eigenvalues
-        self.spread = (U * (self.exploration * deviations)) @ U.T
-        self._keep_release()
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"sums": self._sums.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums = BufferedToeplitz.restore(state["sums"], rng=self.rng)
+        deviations = np.sqrt(self.noise_scale**2 * eigenvalues + (noise_g * self.clip) ** 2) / eigenvalues
+        return Estimate(theta, (U * (self.exploration * deviations)) @ U.T, H, anchor)

@@ -11,7 +11,7 @@ Source: Sawarni, Das, Barman & Sinha, "Generalized Linear Bandits with Limited A
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, CommonOptions, Pending, Policy
 
 __all__ = ["RSGLinCB"]
 
@@ -49,8 +49,8 @@ class RSGLinCB(Policy):
         Of the practical parameters. (The authors' experiments use 4.)
     failure_probability : float
         δ.
-    reward_range, on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -68,7 +68,7 @@ class RSGLinCB(Policy):
     1
     """
 
-    _learned = ("theta_o", "theta", "inverse", "matrix", "log_det")
+    _learned = ("theta_o", "theta", "inverse", "matrix", "log_det", "V", "H", "explored", "others")
 
     def __init__(
         self,
@@ -80,13 +80,10 @@ class RSGLinCB(Policy):
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
         T = integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
@@ -123,18 +120,23 @@ class RSGLinCB(Policy):
         near_o = within(theta, self.theta_o, self.V.matrix, self.gamma)
         return near_o and within(theta, self.theta, self.matrix, self.beta)
 
+    def _settle(self, arms: Array) -> None:
+        # criterion II, where criterion I does not hold
+        grown = self.H.log_det > self.log_det + self._growth
+        if grown and float(norms(arms, self.V.inverse).max()) ** 2 < self.threshold:
+            self._refit()
+
     def _score(self, arms: Array) -> Array:
         unknown = norms(arms, self.V.inverse)
         if float(unknown.max()) ** 2 >= self.threshold:  # criterion I
             return unknown
-        if self.H.log_det > self.log_det + self._growth:  # criterion II
-            self._refit()
         # keep x with UCB_o(x) ≥ max LCB_o, and play argmax xᵀθ_τ + β ‖x‖_{H_τ⁻¹} of them
         center = arms @ self.theta_o
         kept = center + self.gamma * unknown >= (center - self.gamma * unknown).max()
         return np.where(kept, arms @ self.theta + self.beta * norms(arms, self.inverse), -np.inf)
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
+        arm = pending.arm
         # without delays this tells exactly the rounds of criterion I; it never depends on rewards
         if float(arm @ self.V.inverse @ arm) >= self.threshold:
             self.explored.append([*arm, reward])
@@ -169,18 +171,3 @@ class RSGLinCB(Policy):
 
     def _loss(self, rows: Array) -> Smooth:
         return glm_loss(self.link, rows[:, :-1], rows[:, -1], ridge=self.ridge)
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {
-            "V": self.V.state(),
-            "H": self.H.state(),
-            "explored": self.explored.state(),
-            "others": self.others.state(),
-        }
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.V.restore(state["V"])
-        self.H.restore(state["H"])
-        self.explored.restore(state["explored"])
-        self.others.restore(state["others"])

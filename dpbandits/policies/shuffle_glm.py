@@ -40,9 +40,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar, Literal
+from typing import Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,16 +56,10 @@ from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import (
-    ReleasingPolicy,
-    batch_ends,
-    bounded_rewards,
-    checked_budget,
-)
 from dpbandits.policies._records import link_objective
-from dpbandits.policies._shuffled import batch_protocol, dearest, without_arms
-from dpbandits.policy import Array
-from dpkit import randomness
+from dpbandits.policies._shuffled import ShufflePolicy, batch_protocol, max_cost
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
 from dpkit.optimize import shuffle_gradient_descent
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
@@ -79,7 +74,15 @@ _Plan = tuple[SumProtocol, tuple[Budget, int, Release | None], Release]
 _PART_DELTA = 1e-6
 
 
-class ShuffleGLM(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimates:
+    """The public half: θ_k and Q_k of every batch, zero for those to come."""
+
+    thetas: Array
+    shapes: Array
+
+
+class ShuffleGLM(ShufflePolicy[Estimates]):
     """Batched elimination with shuffled design matrices and shuffled gradient descent.
 
     Parameters
@@ -109,21 +112,9 @@ class ShuffleGLM(ReleasingPolicy):
         How noise is calibrated.
     failure_probability : float
         ζ of the theory's parameters.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger, label, checkpoint
-        See :class:`~dpbandits.policies.ShuffleOnePassGLM`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -140,8 +131,7 @@ class ShuffleGLM(ReleasingPolicy):
     True
     """
 
-    trust: ClassVar[Literal["shuffle"]] = "shuffle"
-    _learned = ("thetas", "shapes", "releases")
+    _secret = ("rows",)
 
     def __init__(
         self,
@@ -157,20 +147,11 @@ class ShuffleGLM(ReleasingPolicy):
         matrix_share: float = 0.2,
         analysis: Literal["numeric", "paper"] = "numeric",
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = integer("horizon", horizon, at_least=1)
         self.parameters = checked_parameters(parameters)
@@ -180,7 +161,6 @@ class ShuffleGLM(ReleasingPolicy):
             raise ValueError(f"analysis must be 'numeric' or 'paper', got analysis={analysis!r}")
         self.analysis = analysis
         self.failure_probability = fraction("failure_probability", failure_probability)
-        books = self._open_run(budget, ledger, label, checkpoint)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
         self._R = max(1.0, self.link.self_concordance(S), abs(low), abs(high))
@@ -188,23 +168,29 @@ class ShuffleGLM(ReleasingPolicy):
         z = np.linspace(-S, S, 2001)
         self._L = max(float(np.abs(self.link.mean(z) - r).max()) for r in (low, high))
         self.batches = None if batches is None else [integer("batches", n, at_least=1) for n in batches]
-        if self.batches is not None:
-            lengths = self.batches
-        elif self.parameters == "practical":
-            lengths = np.diff([0, *batch_ends(T, min(32 * dim, -(-T // 20)), 2.0)]).tolist()
+        if self.batches is None and self.parameters == "practical":
+            self.schedule = Schedule.batches(T, min(32 * dim, -(-T // 20)), 2.0)
         else:
-            lengths = self._paper_lengths(T)
-        self._ends = [int(end) for end in np.cumsum(lengths) if end < T]
-        self._objective = link_objective(self.link, S, self._L)
-        plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *self._ends]))]
-        self._sums = [matrix for matrix, _, _ in plans]
+            lengths = self._paper_lengths(T) if self.batches is None else self.batches
+            self.schedule = Schedule(tuple(int(end) for end in np.cumsum(lengths) if end < T))
+        ends = self.schedule.ends
+        plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *ends]))]
+        self._matrices = [matrix for matrix, _, _ in plans]
         self._fits = [descent for _, descent, _ in plans]
-        cost = dearest(total for _, _, total in plans)
-        books.spend(cost, label=self.label, simulation=randomness.is_simulation(self.rng))
-        self.rows = Rows(dim + 1)  # x and r of the open batch, which users hold until it ends
-        self.thetas = np.zeros((0, dim))
-        self.shapes = np.zeros((0, dim, dim))  # Q_k, with half-width √(xᵀQ_k x)
-        self.releases = 0
+        self._objective = link_objective(self.link, S, self._L)
+        self.rows = Rows(dim + 1, bound=1.0)  # x and r of the open batch, which users hold until it ends
+        self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
+        self._open_run(max_cost(total for _, _, total in plans))
+
+    @property
+    def thetas(self) -> Array:
+        """θ_k of the batches so far, one per row."""
+        return self.public.thetas[: self.releases]
+
+    @property
+    def shapes(self) -> Array:
+        """Q_k of the batches so far, with half-width √(xᵀQ_k x)."""
+        return self.public.shapes[: self.releases]
 
     # ------------------------------------------------------------------------------------- schedule and budget
 
@@ -236,11 +222,9 @@ class ShuffleGLM(ReleasingPolicy):
             return matrix, (half, 4 * _ITERATIONS, None), 2 * part
         return _numeric_plan(d, users, weight, self._L, budget, self.matrix_share)
 
-    # --------------------------------------------------------------------------------------------- one round
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         alive = self._alive(arms)
         scores = np.full(len(arms), -np.inf)
         if len(alive) == 1:
@@ -270,19 +254,21 @@ class ShuffleGLM(ReleasingPolicy):
             weights = weights * np.exp(-self._R * np.minimum(2.0 * self.theta_bound, norms(X, self.shapes[0])))
         return np.asarray(np.clip(weights, 0.0, self._W))
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        # NaN: its batch is closed. After the last release nobody would ever see the row.
-        if not math.isnan(arm[0]) and self.releases < len(self._ends):
-            self.rows.append([*arm, reward])
+    # ----------------------------------------------------------------------------------------------- learn
 
-    # ------------------------------------------------------------------------------------------- end of batch
+    def _learn(self, pending: Pending, reward: float) -> None:
+        if not self._is_late(pending):
+            self.rows.append([*pending.arm, reward])
 
-    def _release(self) -> None:
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimates:
         """Sum the matrix and fit θ_k; what is computed from both is post-processing."""
         k, d = self.releases, self.dim
-        protocol = self._sums[k]
+        protocol = self._matrices[k]
         rows = np.zeros((protocol.users, d + 1))  # users without a reward send zeros
         rows[: self.rows.count] = self.rows.array
+        self.rows = Rows(d + 1, bound=1.0)
         X, r = rows[:, :d], rows[:, d]
         weights = self._weights(X)
         tally = Randomizer(protocol, rng=self.rng).tally(weights[:, None] * svec(X[:, :, None] * X[:, None, :]))
@@ -301,19 +287,16 @@ class ShuffleGLM(ReleasingPolicy):
             # refuses to draw anything but what was priced when the policy was made
             ledger=None if cost is None else Ledger(budget, plan=cost),
         )
-        self.rows = Rows(d + 1)
-        self._open = without_arms(self._open)
-        shape = self._shape(k, matrix, fit.noise_std * protocol.users, fit.nit, fit.step_size)
-        self.thetas = np.concatenate([self.thetas, fit.x[None]])
-        self.shapes = np.concatenate([self.shapes, shape[None]])
-        self.releases += 1
-        self._keep_release()
+        thetas, shapes = self.public.thetas.copy(), self.public.shapes.copy()
+        thetas[k] = fit.x
+        shapes[k] = self._shape(k, matrix, fit.noise_std * protocol.users, fit.nit, fit.step_size)
+        return Estimates(thetas, shapes)
 
     def _shape(self, k: int, matrix: Array, gradient_noise: float, rounds: int, step: float) -> Array:
         """Q_k, for ``gradient_noise`` the standard deviation of the noise in a coordinate of a sum of gradients."""
         d, S, R = self.dim, self.theta_bound, self._R
-        users = self._sums[k].users
-        sigma = self._sums[k].noise_std(users)
+        users = self._matrices[k].users
+        sigma = self._matrices[k].noise_std(users)
         eigenvalues, U = np.linalg.eigh(matrix)
         low, high = self.reward_range
         if self.parameters == "practical":
@@ -326,7 +309,9 @@ class ShuffleGLM(ReleasingPolicy):
             axes = self.exploration**2 * (chance / eigenvalues + noise / eigenvalues**2)
         else:
             log_T = math.log(self.horizon or 1)
-            spread = math.sqrt(math.log(2 * d * len(self._ends) * (self.horizon or 1) / self.failure_probability))
+            spread = math.sqrt(
+                math.log(2 * d * len(self.schedule.ends) * (self.horizon or 1) / self.failure_probability)
+            )
             reach = sigma * (4.0 * math.sqrt(d) + 2.0 * spread)
             lam = 20.0 * d * R * max(1.0, log_T) + reach  # so that λ_min is what the lemma asks for
             lam_min, lam_max = lam - reach, lam + reach
@@ -338,15 +323,6 @@ class ShuffleGLM(ReleasingPolicy):
             eigenvalues = np.maximum(eigenvalues + lam, lam_min)
             axes = gamma**2 / eigenvalues * (self.link.kappa(S) if k == 0 else 1.0)
         return np.asarray((U * axes) @ U.T)
-
-    # ------------------------------------------------------------------------------------------------- state
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"rows": self.rows.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self.rows.restore(state["rows"])
 
 
 @lru_cache(maxsize=256)  # the same batches come again in every run of a simulation

@@ -34,25 +34,36 @@ coordinates; O(d³) per batch; memory O(d²).
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._private import ReleasingPolicy, bounded_rewards, checked_budget, release_ends
 from dpbandits.policies._records import pair_scales
-from dpbandits.policies._shuffled import ShuffledBatches, without_arms
-from dpbandits.policy import Array
-from dpkit import randomness
+from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["ShuffleLinUCB"]
 
 
-class ShuffleLinUCB(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ, β_m²·Q, Σ x xᵀ and Σ r·x as released, and the variance of the noise in the scaled records."""
+
+    theta: Array
+    shape: Array
+    H: Array
+    b: Array
+    noise: float
+
+
+class ShuffleLinUCB(ShufflePolicy[Estimate]):
     """LinUCB on shuffled sums over batches.
 
     Parameters
@@ -82,21 +93,9 @@ class ShuffleLinUCB(ReleasingPolicy):
         β of the practical parameters.
     failure_probability : float
         ζ of the theory's.
-    reward_range : (float, float)
-        Finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger, label, checkpoint
-        See :class:`~dpbandits.policies.ShuffleOnePassGLM`.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default [0, 1]; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -113,8 +112,7 @@ class ShuffleLinUCB(ReleasingPolicy):
     True
     """
 
-    trust: ClassVar[Literal["shuffle"]] = "shuffle"
-    _learned = ("theta", "shape", "H", "b", "noise", "releases")
+    _secret = ("_sums",)
 
     def __init__(
         self,
@@ -129,36 +127,26 @@ class ShuffleLinUCB(ReleasingPolicy):
         parameters: Parameters = "practical",
         exploration: float = 1.5,
         failure_probability: float = 0.01,
-        reward_range: tuple[float, float] = (0.0, 1.0),
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, (0.0, 1.0), budget=budget, horizon=horizon, **options)
+        low, high = finite_rewards(self.reward_range)
         self.theta_bound = positive("theta_bound", theta_bound)
-        self.growth = positive("growth", growth)
         T = integer("horizon", horizon, at_least=1)
+        self.growth = growth
         self.first_batch = (
             min(8 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.reward_share = fraction("reward_share", reward_share)
         self.parameters = checked_parameters(parameters)
         self.exploration = nonnegative("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
-        books = self._open_run(budget, ledger, label, checkpoint)
 
-        # scales a, c that split the squared sensitivity, were the two parts replaced independently
         bound = max(abs(low), abs(high))
         self._a, self._c = pair_scales(1.0, bound, self.reward_share)
-        self._ends = list(release_ends(T, "scheduled", self.first_batch, self.growth))
         self._sums = ShuffledBatches(
-            self._ends,
+            self.schedule.ends,
             dim * (dim + 1) // 2 + dim,
             self._records,
             bound=math.hypot(self._a, self._c * bound),
@@ -166,44 +154,45 @@ class ShuffleLinUCB(ReleasingPolicy):
             budget=budget,
             rng=self.rng,
         )
-        books.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
-        self.theta = np.zeros(dim)
-        self.shape = np.zeros((dim, dim))  # β_m²·Q
-        # Σ x xᵀ and Σ r·x as released, and the variance of the noise in the scaled records' sum
-        self.H = np.zeros((dim, dim))
-        self.b = np.zeros(dim)
-        self.noise = 0.0
-        self.releases = 0
+        zero = np.zeros((dim, dim))
+        self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ self.rng.standard_normal(self.dim))
-        return arms @ self.theta + norms(arms, self.shape)
+        return arms @ self.public.theta + norms(arms, self.public.shape)
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        if not math.isnan(arm[0]):  # NaN: its batch is closed
-            self._sums.add(np.concatenate([arm, (reward,)]))
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        if not self._is_late(pending):
+            self._sums.add(np.concatenate([pending.arm, (reward,)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(x xᵀ), c·r·x) of every row (x, r)."""
         X, r = rows[:, :-1], rows[:, -1, None]
         return np.concatenate([svec((self._a * X)[:, :, None] * X[:, None, :]), self._c * r * X], axis=1)
 
-    def _release(self) -> None:
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        noisy = self._sums.release()
-        self._open = without_arms(self._open)
-        self.noise += self._sums.noise_std(self.releases) ** 2
-        self.releases += 1
+        scaled, last = self._sums.release(), self.public
         D = self.dim * (self.dim + 1) // 2
-        self.H += smat(noisy[:D] / self._a)
-        self.b += noisy[D:] / self._c
-        d, m, spread = self.dim, self.releases, 0.5 * (self.reward_range[1] - self.reward_range[0])
-        sigma, sigma_b = math.sqrt(self.noise) / self._a, math.sqrt(self.noise) / self._c
-        eigenvalues, U = np.linalg.eigh(self.H)
+        noise = last.noise + self._sums.noise_std(self.releases) ** 2
+        H, b = last.H + smat(scaled[:D] / self._a), last.b + scaled[D:] / self._c
+        d, m, spread = self.dim, self.releases + 1, 0.5 * (self.reward_range[1] - self.reward_range[0])
+        sigma, sigma_b = math.sqrt(noise) / self._a, math.sqrt(noise) / self._c
+        eigenvalues, U = np.linalg.eigh(H)
         if self.parameters == "practical":
             eigenvalues = np.maximum(eigenvalues + 1.0 + sigma * math.sqrt(2 * d), 1.0)
             axes = self.exploration**2 * (spread**2 / eigenvalues + (sigma_b / eigenvalues) ** 2)
@@ -213,18 +202,9 @@ class ShuffleLinUCB(ReleasingPolicy):
             failure = math.log(8.0 * m * m / self.failure_probability)
             half = max(2.0 * sigma * math.sqrt(2.0 * (d * math.log(9.0) + failure)), 0.5)
             gamma = 2.0 * sigma_b * math.sqrt(2.0 * (d * math.log(5.0) + failure))
-            growth = d * math.log(1.0 + self._ends[m - 1] / (d * half))
+            growth = d * math.log(1.0 + self.schedule.ends[m - 1] / (d * half))
             chance = math.sqrt(2.0 * math.log(3.0 / self.failure_probability) + growth)
             beta = spread * chance + math.sqrt(3.0 * half) * self.theta_bound + gamma / math.sqrt(half)
             eigenvalues = np.maximum(eigenvalues + 2.0 * half, half)
             axes = beta**2 / eigenvalues
-        self.theta = U @ ((U.T @ self.b) / eigenvalues)
-        self.shape = (U * axes) @ U.T
-        self._keep_release()
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"sums": self._sums.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums.restore(state["sums"])
+        return Estimate(U @ ((U.T @ b) / eigenvalues), (U * axes) @ U.T, H, b, noise)

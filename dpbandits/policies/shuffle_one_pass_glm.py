@@ -43,25 +43,40 @@ Cheu, Joseph, Mao & Peng (2022) for the shuffled sum; Chowdhury & Zhou (2022) fo
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._private import ReleasingPolicy, bounded_rewards, checked_budget, release_ends
 from dpbandits.policies._records import GLMRecord, pair_scales
-from dpbandits.policies._shuffled import ShuffledBatches, without_arms
-from dpbandits.policy import Array
-from dpkit import randomness
+from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.geometry import pair_sensitivity, smat, svec
 
 __all__ = ["ShuffleOnePassGLM"]
 
 
-class ShuffleOnePassGLM(ReleasingPolicy):
+@dataclass(frozen=True)
+class Estimate:
+    """The public half: θ, β²Σ, a root of ¼β²Σ, and the weighted sums that they follow from.
+
+    H = Σ ω_k H_k, b = Σ ω_k b_k, and ``noise`` = Σ (ω_k × the noise of the scaled records in batch k)².
+    """
+
+    theta: Array
+    shape: Array
+    root: Array
+    H: Array
+    b: Array
+    noise: float
+
+
+class ShuffleOnePassGLM(ShufflePolicy[Estimate]):
     """Optimism over noise-weighted sums of one-pass statistics, each shuffled batch summed once.
 
     Parameters
@@ -88,26 +103,9 @@ class ShuffleOnePassGLM(ReleasingPolicy):
         β ≥ 0.
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
-    reward_range : (float, float), optional
-        By default that of the link; it must be finite.
-    on_violation, rng
-        See :class:`dpbandits.policy.Policy`.
-    ledger : Ledger, optional
-        Charged once, here; by default a ledger of the policy's own with the same budget.
-    label : str, optional
-        Names the run in the ledger; by default a fresh one.
-    checkpoint : path, optional
-        Where the state is saved at every release, before anything that was released is used. After a crash,
-        ``Policy.load(checkpoint, ledger=ledger)`` goes on: the rewards since then are lost, the budget is not.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    AdjacencyMismatch
-        If the budget counts rows added or removed, or a unit other than a round.
-    BudgetExceeded
-        If the ledger has not enough left.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -127,8 +125,7 @@ class ShuffleOnePassGLM(ReleasingPolicy):
     ('shuffle', True)
     """
 
-    trust: ClassVar[Literal["shuffle"]] = "shuffle"
-    _learned = ("theta", "shape", "root", "H", "b", "noise", "releases")
+    _secret = ("_sums",)
 
     def __init__(
         self,
@@ -144,37 +141,26 @@ class ShuffleOnePassGLM(ReleasingPolicy):
         clip: float | None = None,
         exploration: float = 1.0,
         ridge: float = 1.0,
-        reward_range: tuple[float, float] | None = None,
-        on_violation: Literal["raise", "clip"] = "raise",
-        rng: np.random.Generator | None = None,
-        ledger: Ledger | None = None,
-        label: str | None = None,
-        checkpoint: str | None = None,
+        **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
-        reward_range = self.link.reward_range if reward_range is None else reward_range
-        super().__init__(
-            dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng, ledger=ledger
-        )
-        self.budget = checked_budget(budget)
-        low, high = bounded_rewards(self.reward_range)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.growth = positive("growth", growth)
         T = integer("horizon", horizon, at_least=1)
+        self.growth = growth
         self.first_batch = (
             min(8 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
         )
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        books = self._open_run(budget, ledger, label, checkpoint)
-
-        self._record = GLMRecord.of(self.link, S, (low, high), clip)
+        self._record = GLMRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
+
         self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
-        self._ends = list(release_ends(T, "scheduled", self.first_batch, self.growth))
         self._sums = ShuffledBatches(
-            self._ends,
+            self.schedule.ends,
             dim * (dim + 1) // 2 + dim,
             self._records,
             bound=math.hypot(self._a * self._record.W, self._c * self.clip),
@@ -182,64 +168,55 @@ class ShuffleOnePassGLM(ReleasingPolicy):
             budget=budget,
             rng=self.rng,
         )
-        books.spend(self._sums.cost, label=self.label, simulation=randomness.is_simulation(self.rng))
-        self.theta = np.zeros(dim)
-        self.shape = np.zeros((dim, dim))  # β²Σ, and a root of ¼β²Σ
-        self.root = np.zeros((dim, dim))
-        # Σ ω_k H_k and Σ ω_k b_k as released, and Σ (ω_k × the noise of the scaled records in batch k)²
-        self.H = np.zeros((dim, dim))
-        self.b = np.zeros(dim)
-        self.noise = 0.0
-        self.releases = 0
+        zero = np.zeros((dim, dim))
+        self.public = Estimate(np.zeros(dim), zero, zero, zero, np.zeros(dim), 0.0)
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
+
+    # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array:
-        if self.releases < len(self._ends) and self.decisions == self._ends[self.releases]:
-            self._release()
         xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ xi)
-        return arms @ (self.theta + self.root @ xi) + norms(arms, self.shape)
+        return arms @ (self.public.theta + self.public.root @ xi) + norms(arms, self.public.shape)
 
-    def _learn(self, arm: Array, reward: float) -> None:
-        if math.isnan(arm[0]):  # its batch is closed
-            return
-        w, g = self._record.weigh(float(arm @ self.theta), reward)
-        self._sums.add(np.concatenate([arm, (w, g)]))
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        if not self._is_late(pending):
+            arm = pending.arm
+            self._sums.add(np.concatenate([arm, self._record.weigh(float(arm @ self.public.theta), reward)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
         X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
         return np.concatenate([svec((self._a * w * X)[:, :, None] * X[:, None, :]), self._c * g * X], axis=1)
 
-    def _release(self) -> None:
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        batch = self.releases
-        noisy = self._sums.release()
-        self._open = without_arms(self._open)
-        self.releases += 1
+        noisy, last = self._sums.release(), self.public
         D = self.dim * (self.dim + 1) // 2
-        std, users = self._sums.noise_std(batch), self._sums.protocols[batch].users
+        std, users = self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
         v = 0.25 * (self.reward_range[1] - self.reward_range[0]) ** 2
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
         # rewards of half the variance v
         n_0 = (std / self._c) ** 2 * 2.0 * self.dim / v
         weight = 1.0 / (1.0 + n_0 / users)
-        self.H += weight * smat(noisy[:D] / self._a)
-        self.b += weight * noisy[D:] / self._c
-        self.noise += (weight * std) ** 2
+        H = last.H + weight * smat(noisy[:D] / self._a)
+        b = last.b + weight * noisy[D:] / self._c
+        noise = last.noise + (weight * std) ** 2
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        ridge = self.ridge + math.sqrt(2 * self.dim * self.noise) / self._a
-        eigenvalues, U = np.linalg.eigh(self.H)
+        ridge = self.ridge + math.sqrt(2 * self.dim * noise) / self._a
+        eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = np.maximum(eigenvalues + ridge, self.ridge)
-        self.theta = ball_constrained_minimizer(eigenvalues, U, self.b, self.theta_bound)
-        axes = self.exploration**2 * (v / eigenvalues + self.noise / (self._c * eigenvalues) ** 2)
-        self.shape, self.root = (U * axes) @ U.T, U * (0.5 * np.sqrt(axes))
-        self._keep_release()
-
-    def _state(self) -> dict[str, Any]:
-        return super()._state() | {"sums": self._sums.state()}
-
-    def _restore(self, state: dict[str, Any]) -> None:
-        super()._restore(state)
-        self._sums.restore(state["sums"])
+        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
+        axes = self.exploration**2 * (v / eigenvalues + noise / (self._c * eigenvalues) ** 2)
+        return Estimate(theta, (U * axes) @ U.T, U * (0.5 * np.sqrt(axes)), H, b, noise)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Unpack
 
-import numpy as np
-
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["Uniform"]
 
@@ -18,8 +16,9 @@ class Uniform(Policy):
     ----------
     dim : int
         Dimension of an arm.
-    reward_range, on_violation, horizon, rng
-        See :class:`dpbandits.policy.Policy`.
+    **options
+        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Examples
     --------
@@ -31,16 +30,12 @@ class Uniform(Policy):
     def __init__(
         self,
         dim: int,
-        *,
-        reward_range: tuple[float, float] = (-np.inf, np.inf),
-        on_violation: Literal["raise", "clip"] = "raise",
-        horizon: int | None = None,
-        rng: np.random.Generator | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__(dim, reward_range=reward_range, on_violation=on_violation, horizon=horizon, rng=rng)
+        super().__init__(dim, **options)
 
     def _score(self, arms: Array) -> Array:
         return self.rng.random(len(arms))
 
-    def _learn(self, arm: Array, reward: float) -> None:
+    def _learn(self, pending: Pending, reward: float) -> None:
         """Nothing: the choice never depends on rewards."""

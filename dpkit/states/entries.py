@@ -22,6 +22,7 @@ __all__ = [
     "generator",
     "generator_text",
     "kept",
+    "plain",
     "record_restoration",
     "resume",
     "scalar",
@@ -67,7 +68,7 @@ def conform(name: str, saved: Any, like: Any) -> Any:
 
 def kept(owner: Any, names: Iterable[str]) -> dict[str, Any]:
     """What a state keeps of these attributes: values as they are, and of parts with a state of their own that state."""
-    return {name: _plain(getattr(owner, name)) for name in names}
+    return {name: plain(getattr(owner, name)) for name in names}
 
 
 def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
@@ -86,20 +87,19 @@ def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
         setattr(owner, name, _taken(name, saved[name], getattr(owner, name)))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value as a state keeps it: arrays copied, parts and dataclasses as trees."""
     if hasattr(value, "resume"):
         return value.kept()
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _taken(name: str, saved: Any, like: Any) -> Any:
     if hasattr(like, "resume"):
-        if not isinstance(saved, Mapping):
-            raise ValueError(f"{name} must be a tree of entries, got {_short(saved)}")
         like.resume(saved)
         return like
     if is_dataclass(like):

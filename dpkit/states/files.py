@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["Hold", "digest_of", "draft", "drafts", "hold", "place", "read", "write"]
+__all__ = ["Hold", "digest_of", "draft", "drafts", "hold", "pattern", "place", "read", "sync_directory", "write"]
 
 MAGIC = b"dpkit-state 2\n"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
@@ -174,7 +174,7 @@ def draft(path: Path, tree: Mapping[str, Any]) -> tuple[Path, str]:
 
 def drafts(path: Path) -> list[Path]:
     """The drafts that were left beside ``path``, by processes that died or whose mark failed."""
-    return sorted(path.parent.glob(f".{_escaped(path.name)}.*.draft"))
+    return sorted(path.parent.glob(f".{pattern(path.name)}.*.draft"))
 
 
 def place(made: Path, path: Path) -> None:
@@ -194,7 +194,7 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _escaped(name: str) -> str:
+def pattern(name: str) -> str:
     """A file's name as a pattern that matches itself only."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 

@@ -73,8 +73,6 @@ class Run:
         The ledger that outlives the object, and takes its marks.
     simulation : bool
         The noise comes from a seeded generator.
-    checkpoint : path, optional
-        The file that holds the state after every release. One process at a time may have it.
 
     Attributes
     ----------
@@ -83,6 +81,8 @@ class Run:
     step : int
         The number of releases that were begun.
     lock : threading.RLock
+    checkpoint : Path or None
+        The file that holds the state after every release.
     """
 
     def __init__(
@@ -91,7 +91,6 @@ class Run:
         *,
         ledger: Ledger | None = None,
         simulation: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
     ) -> None:
         self.id = secrets.token_hex(16)
         self.label = label
@@ -103,8 +102,19 @@ class Run:
         self._state_is_out = False  # since then
         self._stopped: str | None = None
         self._process = os.getpid()
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._hold = None if self.checkpoint is None else files.hold(self.checkpoint)
+        self.checkpoint: Path | None = None
+        self._hold: files.Hold | None = None
+
+    def keep_in(self, checkpoint: Path, hold: files.Hold | None = None) -> None:
+        """Save the state to this file at every release; one object at a time may hold it.
+
+        Raises
+        ------
+        BlockingIOError
+            If another one does.
+        """
+        self._hold = files.hold(checkpoint) if hold is None else hold
+        self.checkpoint = checkpoint
 
     def check(self) -> None:
         """Refuse to go on where that would repeat something. Takes no lock.
@@ -151,7 +161,7 @@ class Run:
         """
         draft, digest = None, secrets.token_hex(32)
         if self.checkpoint is not None and state is not None:
-            draft, digest = files.draft(self.checkpoint, {**state(), "run": self.state()})
+            draft, digest = files.draft(self.checkpoint, {**state(), "run": self._described()})
         if self.ledger is not None and self._state_is_out:
             try:
                 self.ledger.mark(self.id, self.step, digest, label=self.label, simulation=self.simulation)
@@ -178,18 +188,15 @@ class Run:
             way_out = ": what it holds must not be noised again, so this object is at its end"
         self._stopped = f"{self.label!r} {reason}{way_out}"
 
-    def let_go(self) -> None:
-        """Let another object have the checkpoint; this one has stopped or is done."""
-        if self._hold is not None:
-            self._hold.close()
-            self._hold = None
-
     # ---------------------------------------------------------------------------------------------- states
 
     def state(self) -> dict[str, Any]:
         """What a saved state keeps of the run. Whoever calls this lets a state out."""
         self.check()
         self._state_is_out = True
+        return self._described()
+
+    def _described(self) -> dict[str, Any]:
         return {"id": self.id, "step": self.step, "anchor": self._anchor, "ledger": self.ledger is not None}
 
     def resume(

@@ -1,0 +1,187 @@
+"""The journal beside a checkpoint: decisions and rewards, so that a crash loses nothing that was acknowledged.
+
+One record per line: its CRC-32 as eight hexadecimal digits, a space, JSON.
+
+=============================================  =========================================================
+record                                         meaning
+=============================================  =========================================================
+``["d", round, index, arm, note]``             a decision; the arm as hexadecimal bytes, little-endian
+``["r", id, reward]``                          its reward
+``["f", id]``                                  nobody waits for its reward any more
+=============================================  =========================================================
+
+A checkpoint names its journal and how much of it it has seen. Records before that place only tell which decisions were
+open then; what follows is done again. So a checkpoint need not hold the open decisions, and its size does not depend on
+how many rewards are late. When most records are of no use to anybody, a new journal begins with the open decisions.
+
+Rewards are written through to the disk before they are acknowledged; a decision is, with the first reward that follows.
+A last line that is not whole is of a write that nobody was told had succeeded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpbandits.policy import Array, Pending
+from dpkit.states import files
+
+__all__ = ["Journal"]
+
+_NAME = re.compile(r"[0-9a-f]{16}")
+
+
+class Journal:
+    """An append-only file of decisions and rewards.
+
+    Attributes
+    ----------
+    records : int
+        How many it holds.
+    """
+
+    def __init__(self, checkpoint: Path, name: str, seen: int) -> None:
+        self._checkpoint = checkpoint
+        self._name = name
+        self._seen = seen
+        self.records = 0
+        self.path = _path(checkpoint, name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
+
+    @classmethod
+    def fresh(cls, checkpoint: Path, waiting: Mapping[int, Pending]) -> Journal:
+        """A new one, which begins with the open decisions."""
+        journal = cls(checkpoint, secrets.token_hex(8), 0)
+        journal._append([_decision(pending) for pending in waiting.values()])
+        journal.sync()
+        return journal
+
+    @classmethod
+    def reopened(cls, checkpoint: Path, place: Any) -> Journal:
+        """The one that a checkpoint names.
+
+        Raises
+        ------
+        ValueError
+            If it is not there, or shorter than the checkpoint says.
+        """
+        if not isinstance(place, dict) or set(place) != {"name", "bytes"}:
+            raise ValueError(f"journal must hold the entries 'name' and 'bytes', got {str(place)[:60]}")
+        name, seen = place["name"], place["bytes"]
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or type(seen) is not int or seen < 0:
+            raise ValueError(f"journal must be a name and a length, got {str(place)[:60]}")
+        path = _path(checkpoint, name)
+        if not path.is_file() or path.stat().st_size < seen:
+            raise ValueError(f"the journal {path} must be beside its checkpoint, whole, got a missing or shorter one")
+        return cls(checkpoint, name, seen)
+
+    def place(self) -> dict[str, Any]:
+        """What a checkpoint keeps: that it has seen all of this journal."""
+        return {"name": self._name, "bytes": self._file.seek(0, os.SEEK_END)}
+
+    def decided(self, pending: Pending) -> None:
+        """A decision was made."""
+        self._append([_decision(pending)])
+
+    def rewarded(self, id: int, reward: float) -> None:
+        """Its reward came; on disk when this returns."""
+        self._append([["r", id, reward]])
+        self.sync()
+
+    def forgotten(self, id: int) -> None:
+        """Nobody waits for the reward any more."""
+        self._append([["f", id]])
+
+    def sync(self) -> None:
+        """Write through to the disk."""
+        getattr(os, "fdatasync", os.fsync)(self._file.fileno())
+
+    def only_this_one(self) -> None:
+        """Delete the journals of earlier checkpoints; the raw data in them has served."""
+        for path in self._checkpoint.parent.glob(f".{files.pattern(self._checkpoint.name)}.*.journal"):
+            if path != self.path:
+                path.unlink(missing_ok=True)
+
+    def entries(
+        self, dim: int, length: Callable[[Array], Array]
+    ) -> Iterator[tuple[bool, Pending | tuple[int, float] | int]]:
+        """The records: whether the checkpoint has seen each, and a decision, (id, reward), or an id to be forgotten.
+
+        A last line that is not whole is cut off.
+
+        Raises
+        ------
+        ValueError
+            For any other line that is not a record.
+        """
+        self._file.seek(0)
+        start = 0
+        for line in self._file.read().splitlines(keepends=True):
+            record = _record(line)
+            if record is None:
+                if start + len(line) < self._file.seek(0, os.SEEK_END) or start < self._seen:
+                    raise ValueError(f"the journal {self.path} is damaged at byte {start}")
+                self._file.truncate(start)
+                return
+            self.records += 1
+            yield start < self._seen, _entry(record, dim, length)
+            start += len(line)
+
+    def _append(self, records: list[list[Any]]) -> None:
+        """Write records in one piece, or nothing: what a full disk left is cut off again."""
+        lines = []
+        for record in records:
+            text = json.dumps(record, separators=(",", ":")).encode()
+            lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+        data = b"".join(lines)
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            if data and self._file.write(data) != len(data):
+                raise OSError(f"{self.path} could not be written: is the disk full?")
+        except BaseException:
+            self._file.truncate(end)
+            raise
+        self.records += len(records)
+
+
+def _decision(pending: Pending) -> list[Any]:
+    return ["d", pending.round, pending.index, pending.arm.astype("<f8").tobytes().hex(), list(pending.note)]
+
+
+def _record(line: bytes) -> list[Any] | None:
+    """The record in a line, or None if it is not whole."""
+    try:
+        if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
+            return None
+        record = json.loads(line[9:-1])
+    except ValueError:
+        return None
+    return record if isinstance(record, list) else None
+
+
+def _entry(record: list[Any], dim: int, length: Callable[[Array], Array]) -> Pending | tuple[int, float] | int:
+    match record:
+        case ["d", int(round), int(index), str(text), list(note)] if all(type(n) is int for n in note):
+            arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
+            if len(arm) in (0, dim) and np.isfinite(arm).all() and (not len(arm) or float(length(arm)) <= 1.0):
+                arm.setflags(write=False)
+                return Pending(arm, index, round, tuple(note))
+        case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
+            return id, float(reward)
+        case ["f", int(id)]:
+            return id
+    raise ValueError(f"the journal must hold records of decisions and rewards, got {str(record)[:60]}")
+
+
+def _path(checkpoint: Path, name: str) -> Path:
+    return checkpoint.with_name(f".{checkpoint.name}.{name}.journal")

@@ -1,0 +1,100 @@
+"""The secret half of a policy whose records are pairs (w·x xᵀ, g·x): the open batch, and the sum of all batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget, Release
+from dpbandits.policies._records import pair_scales
+from dpbandits.policy import Array
+from dpkit.continual import BinaryTree, BufferedToeplitz
+from dpkit.geometry import pair_sensitivity, smat, svec
+from dpkit.states import entries
+
+__all__ = ["PairSums"]
+
+
+class PairSums:
+    """Running sums H of w·x xᵀ and b of g·x over batches, each with Gaussian noise, at the cost of ``budget`` in all.
+
+    Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
+    part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
+    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, also where it comes into another batch.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    W, B : float
+        0 ≤ w ≤ W and |g| ≤ B, always; and ‖x‖ ≤ 1.
+    share : float
+        In (0, 1).
+    budget : Budget
+    releases : int
+        How many there are at most.
+    rng : numpy.random.Generator
+        The policy's.
+    mechanism : {"buffered", "tree"}
+    """
+
+    _KEPT = ("sums", "H", "b")
+
+    def __init__(
+        self,
+        dim: int,
+        W: float,
+        B: float,
+        share: float,
+        *,
+        budget: Budget,
+        releases: int,
+        rng: np.random.Generator,
+        mechanism: str = "buffered",
+    ) -> None:
+        self.dim = dim
+        self._a, self._c = pair_scales(W, B, share)
+        kind = BufferedToeplitz if mechanism == "buffered" else BinaryTree
+        self.sums = kind.calibrated(
+            budget=budget,
+            horizon=max(1, releases),
+            shape=dim * (dim + 1) // 2 + dim,
+            sensitivity=pair_sensitivity(self._a, W, self._c, B, budget.adjacency),
+            rng=rng,
+        )
+        self._empty()
+
+    def _empty(self) -> None:
+        self.H, self.b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)  # of the open batch
+
+    @property
+    def cost(self) -> Release:
+        """What all releases together cost a round."""
+        return self.sums.cost
+
+    def add(self, x: Array, w: float, g: float) -> None:
+        """Take in one record."""
+        self.H += (w * x)[:, None] * x
+        self.b += g * x
+
+    def release(self) -> tuple[Array, Array]:
+        """Close the batch: noisy H and b of all batches so far."""
+        batch = np.concatenate([self._a * svec(self.H), self._c * self.b])
+        self._empty()
+        noisy = self.sums.add(batch)
+        D = len(noisy) - self.dim
+        return smat(noisy[:D] / self._a), noisy[D:] / self._c
+
+    def noise(self, k: int) -> tuple[float, float]:
+        """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""
+        std = self.sums.noise_std(k)
+        return std / self._a, std / self._c
+
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return entries.kept(self, self._KEPT)
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        entries.resume(self, self._KEPT, saved)

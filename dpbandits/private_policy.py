@@ -1,0 +1,426 @@
+"""What every private policy has in common: one run of releases, whose state and rewards survive a crash.
+
+A private policy has two halves. ``public`` is what it has released, and what follows from that: choices depend on
+nothing else, arms and draws aside. The attributes named in ``_secret`` are the open batch, the state of the noise and
+rows that will be used again. A subclass says
+
+* ``_score``: how arms are chosen from the public half;
+* ``_learn``: how a reward enters the secret half;
+* ``_release``: how, at the public times of ``schedule``, the secret half makes a new public one.
+
+``select`` first makes the releases that are due. Each is one transaction (:class:`dpkit.states.Run`): a policy that was
+stopped in the middle of one refuses to go on, the ledger's marks tell the newest state from all others, and nothing is
+seen of a release before it is durable.
+
+With a checkpoint no acknowledged reward is lost in a crash: decisions and rewards since the last release stand in a
+journal beside the checkpoint, written through to the disk before ``update`` returns; loading replays it. Journal and
+checkpoint hold raw data, and are as confidential as it.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from abc import abstractmethod
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from accounting import AdjacencyMismatch, Budget, Ledger, Release
+from accounting.checks import positive
+from dpbandits.journal import Journal
+from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, Violation, packed
+from dpkit import randomness
+from dpkit.states import Run, Unrepeatable, files
+from dpkit.states.entries import conform, kept, plain, resume
+
+__all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
+
+Public = TypeVar("Public")
+
+# more releases than any stream is calibrated for in a reasonable time
+_MOST_RELEASES = 2**24
+
+
+class PrivateOptions(CommonOptions, total=False):
+    """The keywords that every private policy takes besides ``budget`` and ``horizon``; see :class:`PrivatePolicy`."""
+
+    ledger: Ledger | None
+    label: str | None
+    checkpoint: str | Path | None
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """After which numbers of decisions there is a release: public, and fixed in advance.
+
+    Examples
+    --------
+    >>> Schedule.batches(100, first=10, growth=2.0).ends
+    (10, 30, 70)
+    >>> Schedule.every_round(4).ends
+    range(1, 4)
+    """
+
+    ends: Sequence[int]
+
+    @classmethod
+    def batches(cls, horizon: int, first: int, growth: float) -> Schedule:
+        """A first batch, and each further one ``growth`` times as long; no decision follows the last, so no release."""
+        if positive("growth", growth) < 1:
+            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
+        longest = horizon / first if growth == 1.0 else math.log(horizon) / math.log(growth)
+        if longest > _MOST_RELEASES:
+            raise ValueError(f"growth must be such that there are at most 2**24 releases, got growth={growth!r}")
+        ends, length = [first], float(first)
+        while ends[-1] < horizon:
+            length *= growth
+            ends.append(ends[-1] + round(length))
+        return cls(tuple(ends[:-1]))
+
+    @classmethod
+    def every_round(cls, horizon: int) -> Schedule:
+        """After every decision but the last."""
+        return cls(range(1, horizon))
+
+    @classmethod
+    def of(cls, release: str, horizon: int, first: int, growth: float) -> Schedule:
+        """The one that ``release`` names: ``"scheduled"`` or ``"every_round"``."""
+        if release not in ("scheduled", "every_round"):
+            raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
+        batches = cls.batches(horizon, first, growth)
+        return cls.every_round(horizon) if release == "every_round" else batches
+
+    def due(self, releases: int, decisions: int) -> bool:
+        """Whether the next release is to be made before the next decision."""
+        return releases < len(self.ends) and decisions >= self.ends[releases]
+
+    def start(self, releases: int) -> int:
+        """The first decision of the open batch."""
+        return self.ends[releases - 1] if releases else 0
+
+    def batch(self, decision: int) -> int:
+        """The number of the batch that a decision is in."""
+        return bisect_right(self.ends, decision)
+
+
+def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round")) -> Budget:
+    """A budget that Gaussian or binomial noise can meet, for one round (or user) replaced or zeroed out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no :class:`~accounting.Budget`, or its δ is 0.
+    AdjacencyMismatch
+        If it counts rows added or removed, or a unit that is not among ``units``.
+    """
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
+    if budget.delta == 0:
+        raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
+    if budget.adjacency == "add_remove":
+        raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
+    if budget.unit not in units:
+        raise AdjacencyMismatch(f"this policy protects one {units[-1]}, got a budget with unit={budget.unit!r}")
+    return budget
+
+
+def finite_rewards(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """``reward_range``, which must be finite: sensitivities are computed from it."""
+    low, high = reward_range
+    if math.isinf(low) or math.isinf(high):
+        raise ValueError(f"reward_range must be finite for a private policy, got reward_range={reward_range}")
+    return low, high
+
+
+class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
+    """Base of the private policies; the algorithm is in ``_score``, ``_learn`` and ``_release``.
+
+    A constructor sets ``schedule``, the first ``public`` half and the attributes of ``_secret``, and ends with
+    ``self._open_run(cost)``, which charges the ledger.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    rewards : (float, float)
+        What ``reward_range`` is if it is not given.
+    budget : Budget
+        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+    horizon : int, optional
+        T, the number of rounds that the policy will take part in.
+    reward_range, on_violation, expire_after, rng
+        See :class:`dpbandits.policy.Policy`.
+    ledger : Ledger, optional
+        Charged once, when the policy is made; by default a ledger of the policy's own with the same budget.
+    label : str, optional
+        Names the run in the ledger; by default a fresh one.
+    checkpoint : path, optional
+        A new file, in which the state is saved at every release before anything that was released is used. After a
+        crash, ``Policy.load(checkpoint, ledger=ledger)`` goes on without loss. It needs a ledger that survives, too, or
+        the word ``unattended=True``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+    AdjacencyMismatch
+        If the budget counts rows added or removed, or a unit other than a round.
+    BudgetExceeded
+        If the ledger has not enough left.
+
+    Notes
+    -----
+    ``select``, ``update``, ``forget`` and ``save`` raise :class:`dpkit.states.RunStopped` where the policy must not go
+    on: after an exception in the middle of a release or of learning, in the child of a fork, or when another process
+    has outrun this one. ``copy``, ``deepcopy`` and ``pickle`` refuse.
+    """
+
+    # the attributes of the secret half, like ``_learned``
+    _secret: ClassVar[tuple[str, ...]] = ()
+
+    schedule: Schedule
+    public: Public
+    ledger: Ledger
+
+    def __init__(
+        self,
+        dim: int,
+        rewards: tuple[float, float],
+        *,
+        budget: Budget,
+        horizon: int | None,
+        reward_range: tuple[float, float] | None = None,
+        on_violation: Violation = "raise",
+        expire_after: int | None = None,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        label: str | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        super().__init__(
+            dim,
+            rewards,
+            reward_range=reward_range,
+            on_violation=on_violation,
+            horizon=horizon,
+            expire_after=expire_after,
+            rng=rng,
+        )
+        self.budget = checked_budget(budget)
+        self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        self.ledger = Ledger(budget) if ledger is None else ledger
+        self.releases = 0
+        simulation = randomness.is_simulation(self.rng)
+        self._run = Run(self.label, ledger=ledger, simulation=simulation)
+        self._lock = self._run.lock
+        self._journal: Journal | None = None
+        self._unseen: Public | None = None  # released, and not yet durable
+        self._new_checkpoint = None if checkpoint is None else Path(checkpoint)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where the state is saved at every release."""
+        return self._run.checkpoint
+
+    def _open_run(self, cost: Release, scope: str | None = None) -> None:
+        """Charge the whole run, before any noise is drawn, and make the checkpoint."""
+        checkpoint = self._new_checkpoint
+        if checkpoint is not None and checkpoint.exists():
+            raise ValueError(f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it")
+        self._charge(cost, scope)
+        if checkpoint is not None:
+            self._keep_in(checkpoint)
+
+    def _charge(self, cost: Release, scope: str | None = None) -> None:
+        """Record a cost under the run's label, or the scope's: once, also if a crash follows at once."""
+        label = scope or self.label
+        if scope is None or not any((row.label, row.release) == (label, cost) for row in self.ledger.rows()):
+            simulation = randomness.is_simulation(self.rng)
+            self.ledger.spend(cost, label=label, scope=scope, simulation=simulation)
+
+    # ------------------------------------------------------------------------------------------- releases
+
+    @abstractmethod
+    def _release(self) -> Public:
+        """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
+
+    def _due(self) -> bool:
+        """Whether a release is to be made before the next decision."""
+        return self.schedule.due(self.releases, self.decisions)
+
+    def _settle(self, arms: Array) -> None:
+        while self._due():
+            self._run.begin()
+            self._advance()
+            self._keep()
+            self._expose()
+            self._run.end()
+
+    def _advance(self) -> None:
+        """Release; nobody sees it yet."""
+        self._unseen = self._release()
+        self.releases += 1
+
+    def _keep(self) -> None:
+        """Make durable what was released, before it is seen."""
+        journal = self._journal
+        # leave records behind that no state needs any more, as soon as they are the most
+        if journal is not None and self.checkpoint is not None and journal.records > 2 * len(self._open):
+            self._journal = Journal.fresh(self.checkpoint, self._open)
+        elif journal is not None:
+            journal.sync()
+        self._run.commit(self._tree)
+        if self._journal is not None:
+            self._journal.only_this_one()
+
+    def _expose(self) -> None:
+        """Choose by what was released from now on."""
+        if self._unseen is not None:
+            self.public, self._unseen = self._unseen, None
+
+    def _check(self) -> None:
+        self._run.check()
+
+    # ---------------------------------------------------------------------------------- learning, durably
+
+    def _admit(self, pending: Pending) -> None:
+        if self._journal is not None:
+            self._journal.decided(pending)
+        self._wait_for(pending)
+
+    def _wait_for(self, pending: Pending) -> None:
+        """Count the decision, which is in the journal."""
+        super()._admit(pending)
+
+    def _take_in(self, key: int, pending: Pending, reward: float) -> None:
+        if self._journal is not None:
+            self._journal.rewarded(key, reward)
+        # a record that was half learned must not be learned again
+        self._run.stop("was interrupted while it learned")
+        super()._take_in(key, pending, reward)
+        self._run.end()
+
+    def forget(self, decision: Decision | int) -> None:
+        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
+        self._check()
+        with self._lock:
+            self._check()
+            if self._journal is not None:
+                self._journal.forgotten(self._key(decision))
+            super().forget(decision)
+
+    # ---------------------------------------------------------------------------------------------- state
+
+    def _kept(self) -> dict[str, Any]:
+        public = self.public if self._unseen is None else self._unseen
+        return {"public": plain(public), "secret": kept(self, self._secret)}
+
+    def _resume(self, saved: Any) -> None:
+        if not isinstance(saved, Mapping) or set(saved) != {"public", "secret"}:
+            raise ValueError(f"learned must hold the entries 'public' and 'secret', got {str(saved)[:60]}")
+        resume(self, ("public",), {"public": saved["public"]})
+        resume(self, self._secret, saved["secret"])
+
+    def _tree(self) -> dict[str, Any]:
+        tree = super()._tree() | {"releases": self.releases}
+        return tree if self._journal is None else tree | {"journal": self._journal.place()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state to a file that only its owner can read; not to the checkpoint, which keeps itself.
+
+        The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an older one
+        atomically. Of a secure generator nothing is written, so noise is never drawn twice.
+        """
+        if self.checkpoint is not None and Path(path).absolute() == self.checkpoint.absolute():
+            raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
+        with self._lock:
+            run = self._run.state()
+            tree = self._tree()
+            tree.pop("journal", None)
+            files.write(path, {**tree, "open": packed(self._open), "run": run})
+
+    @classmethod
+    def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
+        if "journal" not in tree:
+            return cls._continued(tree, digest, loader, None)
+        # a checkpoint: nobody else may touch it from here on
+        if loader.checkpoint is not None:
+            raise ValueError(f"checkpoint must be None for a file that is one, got {str(loader.checkpoint)!r}")
+        hold = files.hold(loader.path)
+        try:
+            return cls._continued(*_newest(loader.path, loader.ledger), loader, hold)
+        except BaseException:
+            hold.close()
+            raise
+
+    @classmethod
+    def _continued(cls, tree: dict[str, Any], digest: str, loader: Loader, hold: files.Hold | None) -> Policy:
+        policy = cls._built(tree, loader.link)
+        if not isinstance(policy, PrivatePolicy):
+            raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
+        policy.releases = conform("releases", tree["releases"], 0)
+        if policy.releases > len(policy.schedule.ends):
+            raise ValueError(f"releases must be at most {len(policy.schedule.ends)}, got releases={policy.releases}")
+        if loader.ledger is not None:
+            policy._attach(loader.ledger)
+        policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)
+        if hold is not None:
+            policy._run.keep_in(loader.path, hold)
+            policy._journal = Journal.reopened(loader.path, tree["journal"])
+            policy._replay(policy._journal)
+            policy._journal.only_this_one()
+            return policy
+        policy._open = policy._unpacked(tree["open"])
+        if loader.checkpoint is not None:
+            policy._keep_in(loader.checkpoint)
+        return policy
+
+    def _keep_in(self, checkpoint: Path) -> None:
+        self._run.keep_in(checkpoint)
+        self._journal = Journal.fresh(checkpoint, self._open)
+        files.write(checkpoint, {**self._tree(), "run": self._run.state()})
+
+    def _replay(self, journal: Journal) -> None:
+        """Do again what was done since the checkpoint was saved, but for the choices themselves."""
+        decided = self.decisions
+        for known, entry in journal.entries(self.dim, self._length):
+            match entry:
+                case Pending():
+                    if entry.round >= (decided if known else self.decisions + 1):
+                        raise ValueError(f"the journal must hold decision {self.decisions} next, got {entry.round}")
+                    if entry.round == self.decisions:
+                        self._wait_for(entry)
+                    else:  # known, or a choice that was made again after an interrupt
+                        self._open[entry.round] = entry
+                case (int(key), float(reward)):
+                    if (pending := self._open.pop(key, None)) is not None and not known:
+                        self._learn(pending, self._checked_reward(reward))
+                case int(key):
+                    self._open.pop(key, None)
+
+    def _attach(self, ledger: Ledger) -> None:
+        """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
+        recorded = {(row.label, row.release) for row in ledger.rows()}
+        for row in self.ledger.rows():
+            if (row.label, row.release) not in recorded:
+                raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
+        self.ledger = ledger
+
+
+def _newest(path: Path, ledger: Ledger | None) -> tuple[dict[str, Any], str]:
+    """The checkpoint, or the draft of it that was marked and not yet moved into place; other drafts are deleted."""
+    tree, digest = files.read(path)
+    run = tree.get("run")
+    mark = None if ledger is None or not isinstance(run, dict) else ledger.newest_mark(str(run.get("id")))
+    for draft in files.drafts(path):
+        if mark is not None and digest != mark.digest and files.digest_of(draft.read_bytes()) == mark.digest:
+            files.place(draft, path)
+            tree, digest = files.read(path)
+        else:
+            draft.unlink()
+    return tree, digest
