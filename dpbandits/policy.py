@@ -216,6 +216,14 @@ class Policy(ABC):
         self._id = secrets.token_hex(16)
         self._lock = threading.RLock()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy is used by other threads than the original
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.RLock()
+
     # ------------------------------------------------------------------------------------------ one round
 
     def select(self, arms: ArrayLike) -> Decision:
@@ -234,7 +242,7 @@ class Policy(ABC):
         X = self._checked_arms(arms)
         self._check()
         with self._lock:
-            self._check()
+            self._check_open()
             if self.horizon is not None and self.decisions >= self.horizon:
                 raise ValueError(
                     f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}"
@@ -259,7 +267,7 @@ class Policy(ABC):
         key = self._key(decision)
         self._check()
         with self._lock:
-            self._check()
+            self._check_open()
             pending = self._open.get(key)
             if pending is None:
                 raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
@@ -278,7 +286,10 @@ class Policy(ABC):
             return list(self._open)
 
     def _check(self) -> None:  # noqa: B027
-        """Refuse to go on, where a policy has a reason to; asked before the lock is taken, and again behind it."""
+        """Refuse to go on in the child of a fork, where a policy has a reason to; before the lock is taken."""
+
+    def _check_open(self) -> None:  # noqa: B027
+        """Refuse to go on after an interrupt, where a policy has a reason to; behind the lock."""
 
     def _settle(self, arms: Array) -> None:  # noqa: B027
         """Do what is due before one of ``arms`` is chosen."""
@@ -422,7 +433,7 @@ class Policy(ABC):
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
         with self._lock:
-            files.write(path, {**self._tree(), "open": packed(self._open)})
+            files.write(path, {**self._tree(), "open": packed(self._open, self.dim)})
 
     @classmethod
     def load(
@@ -462,7 +473,7 @@ class Policy(ABC):
         tree, digest = files.read(path)
         kind = Policy._kinds.get(str(tree.get("policy")))
         if kind is None or not issubclass(kind, cls):
-            raise ValueError(f"path must hold the state of a {cls.__name__}, got a {tree.get('policy')} in {path}")
+            raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
         loader = Loader(Path(path), ledger, link, unattended, None if checkpoint is None else Path(checkpoint))
         try:
             return kind._revived(tree, digest, loader)
@@ -557,9 +568,8 @@ def _number(reward: Any) -> float:
     return float(found)
 
 
-def packed(waiting: Mapping[int, Pending]) -> dict[str, Any]:
+def packed(waiting: Mapping[int, Pending], dim: int) -> dict[str, Any]:
     """Open decisions as arrays."""
-    dim = max((len(pending.arm) for pending in waiting.values()), default=0)
     arms = np.zeros((len(waiting), dim))
     for row, pending in zip(arms, waiting.values(), strict=True):
         row[: len(pending.arm)] = pending.arm
@@ -590,6 +600,10 @@ def _count(tree: Any) -> int:
     if isinstance(tree, list):
         return sum(map(_count, tree))
     return tree.size if isinstance(tree, np.ndarray) else 0
+
+
+def _class_name(tree: Mapping[str, Any]) -> str:
+    return str(tree.get("policy")).rpartition(":")[-1][:80]
 
 
 def _kind(cls: type) -> str:

@@ -249,6 +249,9 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     def _release(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
 
+    def _most_releases(self) -> int:
+        return len(self.schedule.ends)
+
     def _due(self) -> bool:
         """Whether a release is to be made before the next decision."""
         return self.schedule.due(self.releases, self.decisions)
@@ -284,6 +287,9 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self.public, self._unseen = self._unseen, None
 
     def _check(self) -> None:
+        self._run.check_process()
+
+    def _check_open(self) -> None:
         self._run.check()
 
     # ---------------------------------------------------------------------------------- learning, durably
@@ -309,7 +315,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
         self._check()
         with self._lock:
-            self._check()
+            self._check_open()
             if self._journal is not None:
                 self._journal.forgotten(self._key(decision))
             super().forget(decision)
@@ -342,7 +348,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             run = self._run.state()
             tree = self._tree()
             tree.pop("journal", None)
-            files.write(path, {**tree, "open": packed(self._open), "run": run})
+            files.write(path, {**tree, "open": packed(self._open, self.dim), "run": run})
 
     @classmethod
     def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
@@ -364,8 +370,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         if not isinstance(policy, PrivatePolicy):
             raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
         policy.releases = conform("releases", tree["releases"], 0)
-        if policy.releases > len(policy.schedule.ends):
-            raise ValueError(f"releases must be at most {len(policy.schedule.ends)}, got releases={policy.releases}")
+        if policy.releases > policy._most_releases():
+            raise ValueError(f"releases must be at most {policy._most_releases()}, got releases={policy.releases}")
         if loader.ledger is not None:
             policy._attach(loader.ledger)
         policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)

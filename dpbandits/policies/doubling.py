@@ -26,6 +26,7 @@ geometric trick with restarts. The budget per epoch and what is carried over bel
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
@@ -192,6 +193,9 @@ class Doubling(PrivatePolicy[None]):
 
     def _due(self) -> bool:
         return self.policy._due()
+
+    def _most_releases(self) -> int:
+        return sys.maxsize
 
     def _release(self) -> None:
         self.policy._advance()

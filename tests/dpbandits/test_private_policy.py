@@ -1,0 +1,532 @@
+"""The promises of every private policy: one release of a batch, whatever happens; and no acknowledged reward lost."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import errno
+import gc
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from private_policies import BUDGET, SMALL, offered, play, small
+
+import accounting
+from accounting import Ledger
+from dpbandits import Policy, PrivatePolicy
+from dpbandits.policies import OnePassPrivateGLM
+from dpkit.states import RunStopped, files
+
+ROOT = str(Path(accounting.__file__).parent.parent)
+OURS = tuple(os.path.join(ROOT, package) for package in ("accounting", "dpkit", "dpbandits"))
+
+
+@pytest.fixture(params=sorted(SMALL))
+def name(request):
+    return request.param
+
+
+# ---------------------------------------------------------------------------------------------- interrupts
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt at the n-th line of this project's code that is run inside the block."""
+
+    def __init__(self, n: int) -> None:
+        self.left = n
+
+    def __enter__(self) -> Interrupter:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame, event, argument):
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        if event == "line":
+            self.left -= 1
+            if self.left == 0:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self._trace
+
+
+def interrupted(name: str, most: int) -> int:
+    """Interrupt a release at so many of its lines, evenly spread; what happened is checked each time."""
+    with Interrupter(sys.maxsize) as whole:
+        pass
+    policy = small(name)
+    play(policy, 4)
+    with whole:
+        policy.select(offered(policy))
+    lines = sys.maxsize - whole.left
+    points = np.unique(np.linspace(1, lines, most).astype(int)).tolist()
+    for n in points:
+        policy = small(name)
+        play(policy, 4)
+        inner = policy.policy if name == "Doubling" else policy
+        released, entered = type(inner)._release, Counter[int]()
+
+        def counted(self, released=released, entered=entered):
+            entered[self.releases] += 1
+            return released(self)
+
+        type(inner)._release = counted
+        try:
+            with contextlib.suppress(KeyboardInterrupt), Interrupter(n):
+                policy.select(offered(policy))
+            with contextlib.suppress(RunStopped):
+                policy.select(offered(policy))
+                # it goes on right: the batch was released once, before or after the interrupt
+                assert inner.releases == sum(entered.values()) == 1
+        finally:
+            type(inner)._release = released
+        assert max(entered.values(), default=0) <= 1, f"a batch was released twice after an interrupt at line {n}"
+    return len(points)
+
+
+def test_an_interrupted_release_is_never_made_twice(name):
+    assert interrupted(name, 12) >= 10
+
+
+@pytest.mark.slow
+def test_interrupts_all_over_a_release(name):
+    assert interrupted(name, 400) >= 60
+
+
+def test_an_interrupted_update_learns_once_or_stops(name):
+    n = 1
+    while True:
+        policy = small(name, rng=np.random.default_rng(0))
+        play(policy, 2)
+        decision = policy.select(offered(policy))
+        learned, real = [], type(policy)._learn
+        type(policy)._learn = lambda self, *told: (learned.append(told), real(self, *told))  # noqa: B023
+        try:
+            with Interrupter(n):
+                policy.update(decision, 1.0)
+            break
+        except KeyboardInterrupt:
+            with contextlib.suppress(RunStopped, ValueError):
+                policy.update(decision, 1.0)
+            assert len(learned) <= 1
+        finally:
+            type(policy)._learn = real
+        n += 3
+    assert n > 3
+
+
+def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, tmp_path, monkeypatch):
+    if name == "LDPGLM":
+        pytest.skip("it releases messages one by one; refits are post-processing")
+    for place in ("draft", "place", "mark"):
+        with Ledger.open(tmp_path / f"{place}.ledger", BUDGET) as ledger:
+            policy = small(name, ledger=ledger, checkpoint=tmp_path / place)
+            play(policy, 4)
+            held = (tmp_path / place).read_bytes()
+
+            def full(*_: object, **__: object):
+                raise OSError(errno.ENOSPC, "no space left on device")
+
+            with monkeypatch.context() as patch:
+                patch.setattr(*((ledger, place) if place == "mark" else (files, place)), full)
+                with pytest.raises(OSError, match="no space left"):
+                    policy.select(offered(policy))
+            for again in range(2):
+                with pytest.raises(RunStopped, match=rf"stopped at release .*: load the newest checkpoint, .*{place}"):
+                    _ = policy.save(tmp_path / "by hand") if again else policy.select(offered(policy))
+            assert (tmp_path / place).read_bytes() == held
+            del policy
+            gc.collect()
+            again = Policy.load(tmp_path / place, ledger=ledger)
+            assert again.decisions == 4
+            assert again.releases == (1 if place == "place" else 0)  # it was marked: the draft is found and used
+            play(again, 10)
+            assert list(tmp_path.glob("*.draft")) == []
+        for leftover in list(tmp_path.iterdir()):
+            leftover.unlink()
+
+
+# ------------------------------------------------------------------------------- threads, forks and copies
+
+
+def test_threads_share_a_policy(name):
+    policy = small(name, horizon=400, **({"first_epoch": 100} if name == "Doubling" else {}))
+    ids, errors = [], []
+    switch = sys.getswitchinterval()
+
+    def work() -> None:
+        try:
+            for _ in range(50):
+                decision = policy.select(offered(policy))
+                ids.append(decision.id)
+                policy.update(decision, 1.0)
+        except BaseException as error:
+            errors.append(error)
+
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert errors == []
+    assert sorted(ids) == list(range(400))
+    assert policy.open_decisions == []
+    if name != "Doubling":
+        assert policy.releases == sum(end < 400 for end in policy.schedule.ends)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_the_child_of_a_fork_refuses_at_once(name):
+    policy = small(name)
+    play(policy, 4)
+    policy._lock.acquire()  # another thread holds it at the moment of the fork
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            policy.select(offered(policy))
+            os.write(write, b"went on")
+        except RunStopped as error:
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    policy._lock.release()
+    os.waitpid(child, 0)
+    assert f"belongs to process {os.getpid()}".encode() in os.read(read, 1000)
+    os.close(read)
+    os.close(write)
+    play(policy, 1)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_copies_are_refused(name, way):
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        way(small(name))
+
+
+def test_a_signal_handler_may_call_in(name):
+    """The lock is reentrant: a handler that selects in the middle of a release is refused, and nothing waits."""
+    policy = small(name)
+    play(policy, 4)
+    inner = policy.policy if name == "Doubling" else policy
+    released, refused = type(inner)._release, []
+
+    def with_a_handler(self):
+        try:
+            policy.select(offered(policy))
+        except RunStopped as error:
+            refused.append(error)
+        return released(self)
+
+    type(inner)._release = with_a_handler
+    try:
+        play(policy, 1)
+    finally:
+        type(inner)._release = released
+    assert len(refused) == 1
+    play(policy, 3)
+
+
+# --------------------------------------------------------------------------------------- marks and states
+
+
+def test_states_made_with_a_ledger_need_it_and_others_need_a_word(name, tmp_path):
+    small(name).save(tmp_path / "alone")
+    with pytest.raises(ValueError, match="goes on only where unattended=True says"):
+        Policy.load(tmp_path / "alone")
+    play(Policy.load(tmp_path / "alone", unattended=True), 6)
+    ledger = Ledger(BUDGET)
+    small(name, ledger=ledger).save(tmp_path / "with")
+    with pytest.raises(ValueError, match="ledger must be given for a state that was made with one"):
+        Policy.load(tmp_path / "with", unattended=True)
+    play(Policy.load(tmp_path / "with", ledger=ledger), 6)
+
+
+def test_an_older_state_is_refused_and_the_newest_goes_on(name, tmp_path):
+    ledger = Ledger(BUDGET)
+    policy = small(name, ledger=ledger)
+    play(policy, 2)
+    policy.save(tmp_path / "older")
+    play(policy, 4)
+    policy.save(tmp_path / "newer")
+    assert policy.releases == 1
+    with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release 1"):
+        Policy.load(tmp_path / "older", ledger=ledger)
+    again = Policy.load(tmp_path / "newer", ledger=ledger)
+    play(again, again.horizon - again.decisions)
+    # and the one that was outrun stops before its next release
+    with pytest.raises(RunStopped, match="another process goes on with this run"):
+        play(policy, 30)
+    with pytest.raises(RunStopped):
+        policy.select(offered(policy))
+
+
+def test_of_two_that_continue_one_state_one_is_stopped(name, tmp_path):
+    ledger = Ledger(BUDGET)
+    one = small(name, ledger=ledger)
+    play(one, 3)
+    one.save(tmp_path / "start")
+    other = Policy.load(tmp_path / "start", ledger=ledger)
+    play(one, 4)
+    assert one.releases == 1
+    with pytest.raises(RunStopped, match="another process goes on with this run"):
+        play(other, 4)
+    play(one, 8)
+
+
+def test_a_checkpoint_is_held_by_one_object(name, tmp_path):
+    policy = small(name, checkpoint=tmp_path / "c")
+    with pytest.raises(BlockingIOError, match="must be used by one object at a time"):
+        Policy.load(tmp_path / "c", unattended=True)
+    with pytest.raises(ValueError, match="path must not be the checkpoint"):
+        policy.save(tmp_path / "c")
+    with pytest.raises(ValueError, match=r"checkpoint must be a new file, got .*, which exists"):
+        small(name, checkpoint=tmp_path / "c")
+
+
+def test_the_journal_brings_everything_back(name, tmp_path):
+    """Rewards since the last release, late ones, open and forgotten decisions; twice over, to the same sums."""
+    policy = small(name, checkpoint=tmp_path / "c")
+    late = [policy.select(offered(policy)) for _ in range(3)]
+    play(policy, 4)
+    policy.forget(late[2])
+    policy.update(late[0], 1.0)
+    play(policy, 1)
+    known = (policy.decisions, policy.releases, policy.open_decisions)
+    learned = repr(policy._kept())
+    del policy
+    gc.collect()
+    for _ in range(2):
+        again = Policy.load(tmp_path / "c", unattended=True)
+        assert isinstance(again, PrivatePolicy)
+        assert (again.decisions, again.releases, again.open_decisions) == known
+        if again.trust == "joint":  # the other two draw noise when a reward comes
+            assert repr(again._kept()) == learned
+        assert again.checkpoint == tmp_path / "c"
+        del again
+        gc.collect()
+    again = Policy.load(tmp_path / "c", unattended=True)
+    again.update(late[1].id, 1.0)
+    play(again, 12)
+    assert again.open_decisions == []
+    assert len(list(tmp_path.glob(".c.*.journal"))) == 1
+
+
+def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_damaged(tmp_path):
+    policy = small("OnePassPrivateGLM", checkpoint=tmp_path / "c")
+    play(policy, 3)
+    learned = repr(policy._kept())
+    del policy
+    gc.collect()
+    (journal,) = tmp_path.glob(".c.*.journal")
+    whole = journal.read_bytes()
+    for torn in (whole + b"1234", whole + whole[:40]):
+        journal.write_bytes(torn)
+        again = Policy.load(tmp_path / "c", unattended=True)
+        assert repr(again._kept()) == learned
+        del again
+        gc.collect()
+        assert journal.read_bytes() == whole
+    for at in range(0, len(whole) - 60, 7):
+        journal.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match="journal"):
+            Policy.load(tmp_path / "c", unattended=True)
+    journal.unlink()
+    with pytest.raises(ValueError, match=r"the journal .* must be beside its checkpoint"):
+        Policy.load(tmp_path / "c", unattended=True)
+
+
+def test_a_checkpoint_does_not_grow_with_the_rewards_that_are_late(tmp_path):
+    policy = OnePassPrivateGLM(2, budget=BUDGET, horizon=4000, first_batch=4, checkpoint=tmp_path / "c")
+    sizes = []
+    for _ in range(4000):
+        policy.select(np.eye(2))
+        sizes.append((tmp_path / "c").stat().st_size)
+    assert max(sizes) < 1.2 * sizes[0]
+    (journal,) = tmp_path.glob(".c.*.journal")
+    assert journal.stat().st_size < 4000 * 120
+
+
+# -------------------------------------------------------------------------------------- crashes of processes
+
+
+def in_a_child(work) -> int:
+    """Run ``work`` in a fork, which is a process of its own; its pid."""
+    if (child := os.fork()) == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return child
+
+
+def rounds_that_are_told(folder: Path, told: int) -> None:
+    """Load or make the policy, and play: every acknowledged reward is told to the parent."""
+    with Ledger.open(folder / "ledger", BUDGET) as ledger:
+        if (folder / "c").exists():
+            policy = Policy.load(folder / "c", ledger=ledger)
+        else:
+            policy = OnePassPrivateGLM(
+                2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
+                ledger=ledger, checkpoint=folder / "c",
+            )  # fmt: skip
+        os.write(told, b"s")
+        while True:
+            policy.update(policy.select([[1.0, 0.0]]), 1.0)
+            os.write(told, b".")
+
+
+def check_after_a_crash(folder: Path, acknowledged: int) -> int:
+    """Every acknowledged reward is in the sums, and every release was marked; how many rewards there are."""
+    with Ledger.open(folder / "ledger") as ledger:
+        policy = Policy.load(folder / "c", ledger=ledger)
+        mark = ledger.newest_mark(policy._run.id)
+        assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
+        # w = 1: every reward adds one to the first entry of the open batch's matrix
+        learned = policy.schedule.start(policy.releases) + round(policy._sums.H[0, 0])
+        assert acknowledged <= learned <= acknowledged + 1
+        assert policy.decisions - learned in (0, 1)
+        if policy.decisions > learned:  # chosen, and killed before its reward was acknowledged
+            policy.update(policy.open_decisions[0], 1.0)
+        assert len(ledger.rows()) == 1
+        return policy.decisions
+
+
+def kills(folder: Path, count: int) -> None:
+    rng, acknowledged = np.random.default_rng(0), 0
+    for _ in range(count):
+        read, write = os.pipe()
+        child = in_a_child(lambda: rounds_that_are_told(folder, write))  # noqa: B023
+        os.close(write)
+        assert os.read(read, 1) == b"s"
+        time.sleep(float(rng.uniform(0.0, 0.1)))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        told = b""
+        while chunk := os.read(read, 1 << 16):
+            told += chunk
+        os.close(read)
+        acknowledged = check_after_a_crash(folder, acknowledged + len(told))
+        gc.collect()
+    assert acknowledged > count
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_kills_lose_no_acknowledged_reward_and_repeat_no_release(tmp_path):
+    kills(tmp_path, 15)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_five_hundred_kills(tmp_path):
+    kills(tmp_path, 500)
+
+
+def dies_at(n: int) -> None:
+    """End the process at its n-th call that changes a file."""
+    left = [n]
+
+    def counting(function):
+        def wrapped(*arguments, **more):
+            left[0] -= 1
+            if left[0] == 0:
+                os._exit(9)
+            return function(*arguments, **more)
+
+        return wrapped
+
+    for call in ("open", "fsync", "fdatasync", "replace", "unlink", "link"):
+        setattr(os, call, counting(getattr(os, call)))
+    files.encode = counting(files.encode)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
+    """The eighth reward, and the release that is due at the next choice."""
+    points = 0
+    for n in range(1, 60):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+
+        def until_the_release(folder=folder):
+            with Ledger.open(folder / "ledger", BUDGET) as ledger:
+                policy = OnePassPrivateGLM(
+                    2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
+                    ledger=ledger, checkpoint=folder / "c",
+                )  # fmt: skip
+                for _ in range(7):
+                    policy.update(policy.select([[1.0, 0.0]]), 1.0)
+                dies_at(n)  # noqa: B023
+                policy.update(policy.select([[1.0, 0.0]]), 1.0)
+                policy.select([[1.0, 0.0]])
+
+        _, status = os.waitpid(in_a_child(until_the_release), 0)
+        with Ledger.open(folder / "ledger") as ledger:
+            policy = Policy.load(folder / "c", ledger=ledger)
+            mark = ledger.newest_mark(policy._run.id)
+            assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
+            learned = policy.schedule.start(policy.releases) + round(policy._sums.H[0, 0])
+            assert learned in (7, 8)
+            assert list(folder.glob(".c.*.draft")) == []
+        del policy
+        gc.collect()
+        if os.waitstatus_to_exitcode(status) == 0:
+            assert learned == 8
+            break
+        points += 1
+    assert points >= 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("races", [8, pytest.param(200, marks=pytest.mark.slow)])
+def test_two_processes_at_the_same_release(tmp_path, races):
+    """With a copy of the checkpoint each: one wins, and its checkpoint is the one with the newest mark."""
+    for race in range(races):
+        folder = tmp_path / str(race)
+        folder.mkdir()
+        with Ledger.open(folder / "ledger", BUDGET) as ledger:
+            policy = small("OnePassPrivateGLM", ledger=ledger)
+            play(policy, 4)
+            policy.save(folder / "start")
+            run = policy._run.id
+        start = time.monotonic() + 0.05
+
+        def continues(which: str, folder=folder, start=start):
+            with Ledger.open(folder / "ledger") as ledger:
+                policy = Policy.load(folder / "start", ledger=ledger, checkpoint=folder / which)
+                time.sleep(max(0.0, start - time.monotonic()))
+                try:
+                    policy.select(np.eye(2))
+                    os._exit(0)
+                except RunStopped:
+                    os._exit(1)
+
+        children = {which: in_a_child(lambda which=which: continues(which)) for which in "ab"}
+        ended = {which: os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for which, child in children.items()}
+        assert sorted(ended.values()) == [0, 1]
+        (winner,) = (which for which, code in ended.items() if code == 0)
+        with Ledger.open(folder / "ledger") as ledger:
+            mark = ledger.newest_mark(run)
+            assert mark is not None
+            assert files.read(folder / winner)[1] == mark.digest
+            loser = "ab".replace(winner, "")
+            with pytest.raises(ValueError, match="must be the newest of its run"):
+                Policy.load(folder / loser, ledger=ledger)
+            again = Policy.load(folder / winner, ledger=ledger)
+            assert again.releases == 1
+        del again
+        gc.collect()

@@ -1,0 +1,39 @@
+"""The private policies, small enough to be made a thousand times, and what they are offered."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from accounting import Budget
+from dpbandits import PrivatePolicy, policies
+
+BUDGET = Budget(4.0, 1e-5)
+# their first release is due after four decisions
+SMALL = {
+    "OnePassPrivateGLM": {"first_batch": 4},
+    "PrivateHvtUCB": {"first_batch": 4},
+    "DPLinUCB": {"first_batch": 4},
+    "JointDPGLM": {"first_batch": 4},
+    "DPHDB": {"n_arms": 2, "forced": 2, "reward_range": (0.0, 1.0)},
+    "LDPGLM": {"first_batch": 4},
+    "ShuffleOnePassGLM": {"first_batch": 4},
+    "ShuffleLinUCB": {"first_batch": 4},
+    "ShuffleGLM": {"batches": (4, 8, 16, 100)},
+    "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
+}
+
+
+def small(name: str, **more) -> PrivatePolicy:
+    """A policy of two dimensions for forty rounds."""
+    return getattr(policies, name)(2, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
+
+
+def offered(policy: PrivatePolicy) -> np.ndarray:
+    """Two arms, or a context."""
+    return np.array([0.6, -0.8]) if policy.takes == "context" else np.eye(2)
+
+
+def play(policy: PrivatePolicy, rounds: int) -> None:
+    """Rounds with a reward of one."""
+    for _ in range(rounds):
+        policy.update(policy.select(offered(policy)), 1.0)
