@@ -422,7 +422,7 @@ class Policy(ABC):
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
         with self._lock:
-            files.write(path, {**self._tree(), "open": packed(self._open)})
+            files.write(path, {**self._tree(), "open": packed(self._open, self.dim)})
 
     @classmethod
     def load(
@@ -557,9 +557,8 @@ def _number(reward: Any) -> float:
     return float(found)
 
 
-def packed(waiting: Mapping[int, Pending]) -> dict[str, Any]:
+def packed(waiting: Mapping[int, Pending], dim: int) -> dict[str, Any]:
     """Open decisions as arrays."""
-    dim = max((len(pending.arm) for pending in waiting.values()), default=0)
     arms = np.zeros((len(waiting), dim))
     for row, pending in zip(arms, waiting.values(), strict=True):
         row[: len(pending.arm)] = pending.arm

@@ -232,22 +232,32 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         checkpoint = self._new_checkpoint
         if checkpoint is not None and checkpoint.exists():
             raise ValueError(f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it")
-        self._charge(cost, scope)
+        # of two runs that share a label, the second would find its later scopes charged already
+        self._charge(cost, scope, unique=scope is not None)
         if checkpoint is not None:
             self._keep_in(checkpoint)
 
-    def _charge(self, cost: Release, scope: str | None = None) -> None:
-        """Record a cost under the run's label, or the scope's: once, also if a crash follows at once."""
-        label = scope or self.label
-        if scope is None or not any((row.label, row.release) == (label, cost) for row in self.ledger.rows()):
-            simulation = randomness.is_simulation(self.rng)
-            self.ledger.spend(cost, label=label, scope=scope, simulation=simulation)
+    def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
+        """Record a cost under the run's label, or the scope's."""
+        simulation = randomness.is_simulation(self.rng)
+        self.ledger.spend(cost, label=scope or self.label, scope=scope, simulation=simulation, unique=unique)
+
+    def _charge_once(self, cost: Release, scope: str) -> None:
+        """Record the cost of a scope of this run, unless it was recorded before a crash."""
+        if not any((row.label, row.scope, row.release) == (scope, scope, cost) for row in self.ledger.rows()):
+            self._charge(cost, scope)
 
     # ------------------------------------------------------------------------------------------- releases
 
     @abstractmethod
     def _release(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
+
+    def _check_releases(self) -> None:
+        """Refuse a state with more releases than are scheduled."""
+        most = len(self.schedule.ends)
+        if self.releases > most:
+            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
 
     def _due(self) -> bool:
         """Whether a release is to be made before the next decision."""
@@ -342,7 +352,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             run = self._run.state()
             tree = self._tree()
             tree.pop("journal", None)
-            files.write(path, {**tree, "open": packed(self._open), "run": run})
+            files.write(path, {**tree, "open": packed(self._open, self.dim), "run": run})
 
     @classmethod
     def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
@@ -364,8 +374,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         if not isinstance(policy, PrivatePolicy):
             raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
         policy.releases = conform("releases", tree["releases"], 0)
-        if policy.releases > len(policy.schedule.ends):
-            raise ValueError(f"releases must be at most {len(policy.schedule.ends)}, got releases={policy.releases}")
+        policy._check_releases()
         if loader.ledger is not None:
             policy._attach(loader.ledger)
         policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)

@@ -12,8 +12,8 @@ Guarantee
   the ledger every epoch is a scope of its own, charged before its first round.
 * What an epoch knows from earlier ones is what they have released: post-processing. With ``OnePassPrivateGLM`` and
   ``PrivateHvtUCB`` an epoch's policy starts from the parameter last released, and in the first half of the epoch, in
-  which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, its scores
-  are a function of its releases, of the arms and of fresh draws only. That is not so for all policies.)
+  which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, it
+  releases no more: its scores are a function of its releases, of the arms and of fresh draws only.)
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
 
 Cost per round: that of the policy, twice where two choose and learn. Regret, if every epoch starts afresh: where that
@@ -147,7 +147,7 @@ class Doubling(PrivatePolicy[None]):
         """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
         epoch, last = self.epoch + 1, self.policy
         fresh = self._fresh(epoch, self.reward_range)
-        self._charge(fresh.ledger.total, self._scope(epoch))
+        self._charge_once(fresh.ledger.total, self._scope(epoch))
         self._run.begin()
         self._start(epoch, fresh)
         if self.algorithm in _CONTINUED and last.releases:
@@ -190,6 +190,11 @@ class Doubling(PrivatePolicy[None]):
 
     # --------------------------------------------------------------------------------------------- release
 
+    def _check_releases(self) -> None:
+        for policy in (self.policy, self.previous):
+            if policy is not None:
+                policy._check_releases()
+
     def _due(self) -> bool:
         return self.policy._due()
 
@@ -228,7 +233,7 @@ class Doubling(PrivatePolicy[None]):
             raise ValueError(f"epoch must be at most 60, got epoch={epochs}")
         for epoch in range(1, epochs + 1):
             last, fresh = self.policy, self._fresh(epoch, self.reward_range)
-            self._charge(fresh.ledger.total, self._scope(epoch))
+            self._charge_once(fresh.ledger.total, self._scope(epoch))
             self._start(epoch, fresh)
         _resume_half(self.policy, saved["policy"])
         if saved["previous"] is not None and epochs:
