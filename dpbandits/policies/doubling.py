@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.checks import integer
 from dpbandits.mathematics.links import Link
+from dpbandits.policies._shuffled import ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy
 from dpkit.states.entries import conform, resume
@@ -152,14 +153,18 @@ class Doubling(PrivatePolicy[None]):
         self._start(epoch, fresh)
         if self.algorithm in _CONTINUED and last.releases:
             fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
-        # rewards of closed epochs count for nothing
-        for key, pending in self._open.items():
-            self._open[key] = replace(pending, arm=np.empty(0))
+        self._drop_arms(0)
         self._keep()
         self._run.end()
 
     def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy, self.previous = epoch, fresh, None
+
+    def _drop_arms(self, start: int) -> None:
+        """Rewards of closed epochs, and of this epoch's rounds before ``start``, count for nothing."""
+        for key, pending in self._open.items():
+            if pending.note[:2] < (self.epoch, start) and len(pending.arm):
+                self._open[key] = replace(pending, arm=np.empty(0))
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -203,6 +208,8 @@ class Doubling(PrivatePolicy[None]):
 
     def _expose(self) -> None:
         self.policy._expose()
+        if isinstance(self.policy, ShufflePolicy):  # as it does with open decisions of its own
+            self._drop_arms(self.policy.schedule.start(self.policy.releases))
 
     # ------------------------------------------------------------------------------------- input and state
 

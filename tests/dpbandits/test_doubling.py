@@ -141,6 +141,19 @@ def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
     assert play(told, np.random.default_rng(2), 80) == play(other, np.random.default_rng(2), 80)
 
 
+def test_no_arm_is_kept_whose_reward_would_count_for_nothing():
+    """Of closed epochs, and in the shuffle model of closed batches."""
+    for algorithm, epoch, first in (
+        ("OnePassPrivateGLM", 20, 20),
+        ("OnePassPrivateGLM", 40, 0),
+        ("ShuffleLinUCB", 40, 10),
+    ):
+        policy = doubling(algorithm, first_epoch=epoch, parameters={"first_batch": 10, "growth": 2.0})
+        for _ in range(25):
+            policy.select(np.eye(3))
+        assert [key for key, pending in policy._open.items() if len(pending.arm)] == list(range(first, 25))
+
+
 def test_a_bad_reward_of_an_earlier_epoch_is_refused():
     policy = doubling()
     policy.select(np.eye(3))
