@@ -21,6 +21,7 @@ import argparse
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,11 +128,9 @@ def slope(chosen: list[str], seeds: int) -> None:
 class Plain(policies.OnePassPrivateGLM):
     """The same selection and the same record, added up without noise: the twin that gives no privacy."""
 
-    def _release(self) -> None:
-        H, b = self.batch_H + self.ridge * np.eye(self.dim), self.batch_b
-        self.releases += 1
-        self.theta = np.linalg.solve(H, b)
-        self.inverse = np.linalg.inv(H)
+    def _release(self) -> Any:
+        H, b = self._sums.H + self.ridge * np.eye(self.dim), self._sums.b
+        return replace(self.public, theta=np.linalg.solve(H, b), inverse=np.linalg.inv(H))
 
 
 def speed(chosen: list[str]) -> None:

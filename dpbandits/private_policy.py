@@ -232,16 +232,20 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         checkpoint = self._new_checkpoint
         if checkpoint is not None and checkpoint.exists():
             raise ValueError(f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it")
-        self._charge(cost, scope)
+        # of two runs that share a label, the second would find its later scopes charged already
+        self._charge(cost, scope, unique=scope is not None)
         if checkpoint is not None:
             self._keep_in(checkpoint)
 
-    def _charge(self, cost: Release, scope: str | None = None) -> None:
-        """Record a cost under the run's label, or the scope's: once, also if a crash follows at once."""
-        label = scope or self.label
-        if scope is None or not any((row.label, row.release) == (label, cost) for row in self.ledger.rows()):
-            simulation = randomness.is_simulation(self.rng)
-            self.ledger.spend(cost, label=label, scope=scope, simulation=simulation)
+    def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
+        """Record a cost under the run's label, or the scope's."""
+        simulation = randomness.is_simulation(self.rng)
+        self.ledger.spend(cost, label=scope or self.label, scope=scope, simulation=simulation, unique=unique)
+
+    def _charge_once(self, cost: Release, scope: str) -> None:
+        """Record the cost of a scope of this run, unless it was recorded before a crash."""
+        if not any((row.label, row.scope, row.release) == (scope, scope, cost) for row in self.ledger.rows()):
+            self._charge(cost, scope)
 
     # ------------------------------------------------------------------------------------------- releases
 
@@ -249,8 +253,11 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     def _release(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
 
-    def _most_releases(self) -> int:
-        return len(self.schedule.ends)
+    def _check_releases(self) -> None:
+        """Refuse a state with more releases than are scheduled."""
+        most = len(self.schedule.ends)
+        if self.releases > most:
+            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
 
     def _due(self) -> bool:
         """Whether a release is to be made before the next decision."""
@@ -370,8 +377,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         if not isinstance(policy, PrivatePolicy):
             raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
         policy.releases = conform("releases", tree["releases"], 0)
-        if policy.releases > policy._most_releases():
-            raise ValueError(f"releases must be at most {policy._most_releases()}, got releases={policy.releases}")
+        policy._check_releases()
         if loader.ledger is not None:
             policy._attach(loader.ledger)
         policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)

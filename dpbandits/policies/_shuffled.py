@@ -136,7 +136,7 @@ class ShuffledBatches:
         released, users, ones = (conform(name, saved[name], value) for name, value in like.items())
         if released > len(self.protocols) or (users and released == len(self.protocols)):
             raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")
-        self.released = released
+        self.released, self._waiting = released, []
         self._tally = Tally(self.protocols[released], users, ones) if users else None
 
 

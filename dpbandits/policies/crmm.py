@@ -25,7 +25,7 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
@@ -132,18 +132,26 @@ class CRMM(Policy):
 
     def _settle(self, arms: Array) -> None:
         """An epoch ends where its arm is not offered any more; the next one begins with another arm."""
-        if self.running and not (arms == self.arm).all(axis=1).any():
+        if self.running and not self._same(arms).any():
             self._close()
-        if not self.running:
-            # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
-            scores = arms @ self.theta + self.width() * norms(arms, self.V.inverse)
-            self.arm, self.running = arms[int(scores.argmax())].copy(), True
 
     def _score(self, arms: Array) -> Array:
-        return np.asarray((arms == self.arm).all(axis=1), dtype=np.float64)
+        if self.running:
+            return np.asarray(self._same(arms), dtype=np.float64)
+        # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
+        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
+
+    def _same(self, arms: Array) -> NDArray[np.bool_]:
+        """Which arms are the epoch's: what was chosen may be a rounding shorter than what was offered."""
+        return np.asarray((np.abs(arms - self.arm) <= 2.0**-48).all(axis=-1))
+
+    def _admit(self, pending: Pending) -> None:
+        if not self.running:
+            self.arm, self.running = pending.arm.copy(), True
+        super()._admit(pending)
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self.running or not np.array_equal(pending.arm, self.arm):
+        if not self.running or not self._same(pending.arm).all():
             return
         self.rewards.append([reward])
         if self.rewards.count >= self.plays:

@@ -12,8 +12,8 @@ Guarantee
   the ledger every epoch is a scope of its own, charged before its first round.
 * What an epoch knows from earlier ones is what they have released: post-processing. With ``OnePassPrivateGLM`` and
   ``PrivateHvtUCB`` an epoch's policy starts from the parameter last released, and in the first half of the epoch, in
-  which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, its scores
-  are a function of its releases, of the arms and of fresh draws only. That is not so for all policies.)
+  which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, it
+  releases no more: its scores are a function of its releases, of the arms and of fresh draws only.)
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
 
 Cost per round: that of the policy, twice where two choose and learn. Regret, if every epoch starts afresh: where that
@@ -26,7 +26,6 @@ geometric trick with restarts. The budget per epoch and what is carried over bel
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Unpack
@@ -37,6 +36,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.checks import integer
 from dpbandits.mathematics.links import Link
+from dpbandits.policies._shuffled import ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy
 from dpkit.states.entries import conform, resume
@@ -148,19 +148,23 @@ class Doubling(PrivatePolicy[None]):
         """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
         epoch, last = self.epoch + 1, self.policy
         fresh = self._fresh(epoch, self.reward_range)
-        self._charge(fresh.ledger.total, self._scope(epoch))
+        self._charge_once(fresh.ledger.total, self._scope(epoch))
         self._run.begin()
         self._start(epoch, fresh)
         if self.algorithm in _CONTINUED and last.releases:
             fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
-        # rewards of closed epochs count for nothing
-        for key, pending in self._open.items():
-            self._open[key] = replace(pending, arm=np.empty(0))
+        self._drop_arms(0)
         self._keep()
         self._run.end()
 
     def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy, self.previous = epoch, fresh, None
+
+    def _drop_arms(self, start: int) -> None:
+        """Rewards of closed epochs, and of this epoch's rounds before ``start``, count for nothing."""
+        for key, pending in self._open.items():
+            if pending.note[:2] < (self.epoch, start) and len(pending.arm):
+                self._open[key] = replace(pending, arm=np.empty(0))
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -191,17 +195,21 @@ class Doubling(PrivatePolicy[None]):
 
     # --------------------------------------------------------------------------------------------- release
 
+    def _check_releases(self) -> None:
+        for policy in (self.policy, self.previous):
+            if policy is not None:
+                policy._check_releases()
+
     def _due(self) -> bool:
         return self.policy._due()
-
-    def _most_releases(self) -> int:
-        return sys.maxsize
 
     def _release(self) -> None:
         self.policy._advance()
 
     def _expose(self) -> None:
         self.policy._expose()
+        if isinstance(self.policy, ShufflePolicy):  # as it does with open decisions of its own
+            self._drop_arms(self.policy.schedule.start(self.policy.releases))
 
     # ------------------------------------------------------------------------------------- input and state
 
@@ -232,7 +240,7 @@ class Doubling(PrivatePolicy[None]):
             raise ValueError(f"epoch must be at most 60, got epoch={epochs}")
         for epoch in range(1, epochs + 1):
             last, fresh = self.policy, self._fresh(epoch, self.reward_range)
-            self._charge(fresh.ledger.total, self._scope(epoch))
+            self._charge_once(fresh.ledger.total, self._scope(epoch))
             self._start(epoch, fresh)
         _resume_half(self.policy, saved["policy"])
         if saved["previous"] is not None and epochs:

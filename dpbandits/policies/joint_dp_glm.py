@@ -36,8 +36,10 @@ Guarantee
 * A gradient, clipped to L, moves a sum over one of the two sets by L if the round enters or leaves the set, and by 2L
   if it changes in it. The calls of one optimizer together cost μ_o² if every one of them is moved by 2L (zero_out: L).
   A round that stays in its set moves one optimizer's sums, and costs μ_o²; one that changes sets moves both by L, and
-  costs μ_o²/4 + μ_o²/4. Which of these it is, is fixed when the round is played, by what was released before and the
-  round's own arms in the two runs; so all later releases cost at most μ_s² + μ_o².
+  costs μ_o²/4 + μ_o²/4. Which of these it is, and in which order calls and streams are released, follows from
+  the round's own arms in the two runs and from what was released before. But always do the squares of all shifts, over
+  that of the noise, total at most μ_s² + μ_o², and fully adaptive composition asks for no more (Smith & Thakurta 2022;
+  Koskela, Tobaben & Honkela 2023).
 * The numbers of calls are capped in public, and the whole cost is recorded when the policy is made. The k-th call costs
   a fixed share, so that only its time depends on what was released; calls that are never made count as spent.
 * Sums are divided by public numbers: of decisions, or of what the released V says about the exploration set's size.

@@ -49,13 +49,13 @@ def test_late_rewards_of_an_open_epoch_count_and_of_a_closed_one_do_not():
     late = policy.select(ARMS)
     for _ in range(policy.plays - 1):
         policy.update(policy.select(ARMS), 0.3)
-    assert len(policy.rewards) == policy.plays - 1
+    assert policy.rewards.count == policy.plays - 1
     stray = policy.select(ARMS)
     policy.update(late, 0.3)
-    assert policy.rewards == []
+    assert policy.rewards.count == 0
     assert policy.V.updates == 1
     policy.update(stray, 0.3)
-    assert policy.rewards == []
+    assert policy.rewards.count == 0
 
 
 def test_an_epoch_ends_when_its_arm_is_not_offered():
@@ -67,6 +67,17 @@ def test_an_epoch_ends_when_its_arm_is_not_offered():
     assert policy.arm.tolist() == second.arm.tolist()
     policy.select([[0.5, 0.5]])  # no reward came: nothing is learned
     assert policy.V.updates == 1
+
+
+def test_arms_of_length_one_up_to_rounding_are_recognized():
+    """What is chosen is scaled to at most 1, which may make it differ from what is offered in the last digits."""
+    for seed in range(50):
+        arms = np.random.default_rng(seed).standard_normal((3, 7))
+        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+        policy = CRMM(7, horizon=1000)
+        for _ in range(policy.plays):
+            policy.update(policy.select(arms), 0.3)
+        assert policy.V.updates == 1
 
 
 @pytest.mark.parametrize("tail", [0.0, 1.5])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import gc
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy
 from dpbandits.mathematics.links import get_link
 from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB
+from dpkit.states import files
 
 BUDGET = Budget(1.0, 1e-5)
 
@@ -33,8 +34,7 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
 
 
 def fingerprint(policy: Doubling) -> str:
-    learned = re.sub(r"'nonce': '\w+'", "", repr(policy._state()))
-    return repr((learned, policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+    return repr((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ---------------------------------------------------------------------------------------------- epochs and cost
@@ -78,6 +78,37 @@ def test_every_epoch_is_charged_before_its_first_round():
     assert policy.epoch == 0
 
 
+def test_no_two_runs_share_a_label():
+    """Else the second would find its epochs paid."""
+    ledger = Ledger(Budget(10.0, 1e-5))
+    doubling(ledger=ledger, label="mine")
+    with pytest.raises(ValueError, match="label must be new, got label='mine: epoch 0'"):
+        doubling(ledger=ledger, label="mine")
+    assert len(ledger.rows()) == 1
+
+
+def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(tmp_path, monkeypatch):
+    path, newest = tmp_path / "ledger", tmp_path / "newest"
+    with Ledger.open(path, BUDGET) as ledger:
+        policy = doubling(ledger=ledger, rng=None, first_epoch=10, checkpoint=newest)
+        play(policy, np.random.default_rng(1), 10)
+        scope = f"{policy.label}: epoch 1"
+        with monkeypatch.context() as crash:
+            crash.setattr(Doubling, "_start", lambda self, epoch, fresh: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                policy.select(np.eye(3))
+    assert [row.label for row in policy.ledger.rows()].count(scope) == 1
+    del policy  # one object at a time holds a checkpoint
+    gc.collect()
+    with Ledger.open(path) as ledger:
+        restored = Policy.load(newest, ledger=ledger)
+        assert restored.decisions == 10  # the last ones are in the journal
+        play(restored, np.random.default_rng(2), 5)
+        assert restored.epoch == 1
+        assert [row.label for row in ledger.rows()].count(scope) == 1
+        assert ledger.epsilon() <= BUDGET.epsilon
+
+
 def test_bad_arms_at_the_end_of_an_epoch_open_no_new_one():
     ledger = Ledger(BUDGET)
     policy = doubling(ledger=ledger, first_epoch=10)
@@ -108,6 +139,19 @@ def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
     with pytest.raises(ValueError, match="got decision id 10"):
         told.update(10, reward)
     assert play(told, np.random.default_rng(2), 80) == play(other, np.random.default_rng(2), 80)
+
+
+def test_no_arm_is_kept_whose_reward_would_count_for_nothing():
+    """Of closed epochs, and in the shuffle model of closed batches."""
+    for algorithm, epoch, first in (
+        ("OnePassPrivateGLM", 20, 20),
+        ("OnePassPrivateGLM", 40, 0),
+        ("ShuffleLinUCB", 40, 10),
+    ):
+        policy = doubling(algorithm, first_epoch=epoch, parameters={"first_batch": 10, "growth": 2.0})
+        for _ in range(25):
+            policy.select(np.eye(3))
+        assert [key for key, pending in policy._open.items() if len(pending.arm)] == list(range(first, 25))
 
 
 def test_a_bad_reward_of_an_earlier_epoch_is_refused():
@@ -157,7 +201,7 @@ def test_what_is_carried_over_is_a_function_of_releases():
     for policy, reward in zip(policies, (0.0, 1.0), strict=True):
         play(policy, np.random.default_rng(1), 19)
         policy.update(policy.select(np.eye(3)), reward)  # the last round of the epoch: no release follows it
-    assert [policy.policy.batch_b.tolist() for policy in policies] != [policies[0].policy.batch_b.tolist()] * 2
+    assert not np.array_equal(*(policy.policy._sums.b for policy in policies))
     a, b = (play(policy, np.random.default_rng(2), 300) for policy in policies)
     assert a == b
     assert np.array_equal(policies[0].policy.theta, policies[1].policy.theta)
@@ -201,16 +245,29 @@ def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_
         play(policy, np.random.default_rng(1), 5)
         policy.save(tmp_path / "older")
         play(policy, np.random.default_rng(2), 60)  # into the third epoch
+    theta = policy.policy.theta
+    del policy  # one object at a time holds a checkpoint
+    gc.collect()
     with Ledger.open(path) as ledger:
-        with pytest.raises(ValueError, match="path must hold the newest state"):
+        with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release"):
             Policy.load(tmp_path / "older", ledger=ledger)
         restored = Policy.load(tmp_path / "newest", ledger=ledger)
         assert isinstance(restored, Doubling)
         assert restored.epoch == 2
-        assert np.array_equal(restored.policy.theta, policy.policy.theta)
+        assert np.array_equal(restored.policy.theta, theta)
         play(restored, np.random.default_rng(3), 200)
         assert restored.epoch == 3
         assert ledger.epsilon() <= BUDGET.epsilon
+
+
+def test_a_state_with_more_releases_than_its_epoch_has_is_refused(tmp_path):
+    policy = doubling()
+    policy.save(tmp_path / "p")
+    tree, _ = files.read(tmp_path / "p")
+    tree["learned"]["policy"]["releases"] = len(policy.policy.schedule.ends) + 1
+    files.write(tmp_path / "p", tree)
+    with pytest.raises(ValueError, match="releases must be at most"):
+        Policy.load(tmp_path / "p")
 
 
 def test_a_named_link_is_kept_whichever_way_it_was_given(tmp_path):

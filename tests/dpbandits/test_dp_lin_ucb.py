@@ -46,16 +46,18 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
         before = len(inputs)
         decision = policy.select(ball(rng, 4, 3))
         if len(inputs) > before:  # this decision closed a batch
-            np.testing.assert_allclose(inputs[-1], np.concatenate([policy._a * svec(batch_V), policy._c * batch_u]))
+            np.testing.assert_allclose(
+                inputs[-1], np.concatenate([policy._sums._a * svec(batch_V), policy._sums._c * batch_u])
+            )
             V, u, batch_V, batch_u = V + batch_V, u + batch_u, np.zeros((3, 3)), np.zeros(3)
-            level = policy._sums.noise_std(policy.releases) / policy._a * math.sqrt(6)
-            np.testing.assert_allclose(policy.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-9)
-            np.testing.assert_allclose(policy.theta, policy.inverse @ u, rtol=1e-9, atol=1e-12)
+            level = policy._sums.sums.noise_std(policy.releases) / policy._sums._a * math.sqrt(6)
+            np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-9)
+            np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-9, atol=1e-12)
         r = float(rng.uniform(-0.5, 1.0))
         batch_V += np.outer(decision.arm, decision.arm)
         batch_u += r * decision.arm
         policy.update(decision, r)
-    assert len(inputs) == policy.releases == len(policy._ends)
+    assert len(inputs) == policy.releases == len(policy.schedule.ends)
 
 
 def test_a_round_plays_the_largest_upper_bound():
@@ -64,8 +66,8 @@ def test_a_round_plays_the_largest_upper_bound():
     for _ in range(100):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
     arms = ball(rng, 50, 3)
-    s = policy._sums.noise_std(policy.releases) / policy._c
-    covariance = policy.inverse + 0.25 * s**2 * policy.inverse @ policy.inverse
+    s = policy._sums.sums.noise_std(policy.releases) / policy._sums._c
+    covariance = policy.public.inverse + 0.25 * s**2 * policy.public.inverse @ policy.public.inverse
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, covariance, arms))
     # the part of the scores that changes from round to round, as a parameter
     shifts = np.array([policy._score(arms) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
@@ -83,25 +85,25 @@ def test_the_theorys_rounds_play_its_upper_bound():
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
     arms = ball(rng, 50, 3)
     scores = policy.select(arms).scores  # after the last release
-    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.inverse, arms))
-    np.testing.assert_allclose(scores, arms @ policy.theta + policy.beta * widths)
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.public.inverse, arms))
+    np.testing.assert_allclose(scores, arms @ policy.theta + policy.public.beta * widths)
 
 
 def test_the_theorys_shift_and_width_hold_for_the_noise_that_is_there():
     """‖noise of V‖ ≤ Υ in every release, and |xᵀ(θ − θ*)| ≤ β‖x‖_{V⁻¹} for every x, but for a chance of α = 10⁻⁹."""
     policy = policy_with(parameters="theory", failure_probability=1e-9, theta_bound=0.6, horizon=300)
-    assert isinstance(policy._sums, BinaryTree)
-    assert len(policy._ends) == 299
+    assert isinstance(policy._sums.sums, BinaryTree)
+    assert len(policy.schedule.ends) == 299
     truth, rng = np.array([0.3, -0.4, 0.2]), np.random.default_rng(1)
     V = np.zeros((3, 3))
     largest = 0.0
     for t in range(300):
         decision = policy.select(ball(rng, 4, 3))
         if t:
-            noise = np.linalg.inv(policy.inverse) - 2 * policy._upsilon * np.eye(3) - V
+            noise = np.linalg.inv(policy.public.inverse) - 2 * policy._upsilon * np.eye(3) - V
             largest = max(largest, float(np.abs(np.linalg.eigvalsh(noise)).max()))
             gap = policy.theta - truth
-            assert math.sqrt(gap @ np.linalg.inv(policy.inverse) @ gap) <= policy.beta
+            assert math.sqrt(gap @ np.linalg.inv(policy.public.inverse) @ gap) <= policy.public.beta
         V += np.outer(decision.arm, decision.arm)
         policy.update(decision, float(np.clip(decision.arm @ truth + rng.uniform(-0.4, 0.4), -0.5, 1.0)))
     # Υ is no wild guess either: it is within a factor of 12 of what was seen
@@ -114,9 +116,9 @@ def test_theory_follows_the_papers_width():
         policy.update(policy.select(np.eye(3)), 0.5)
     policy.select(np.eye(3))
     low, high = policy._upsilon, 3 * policy._upsilon
-    log_det = -np.linalg.slogdet(policy.inverse)[1]
+    log_det = -np.linalg.slogdet(policy.public.inverse)[1]
     spread = 0.7 * math.sqrt(2 * math.log(2 / 0.05) + log_det - 3 * math.log(low))
-    assert policy.beta == pytest.approx(spread + 2.0 * math.sqrt(high) + policy._gamma)
+    assert policy.public.beta == pytest.approx(spread + 2.0 * math.sqrt(high) + policy._gamma)
 
 
 @settings(deadline=None, max_examples=50)
@@ -160,8 +162,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
             streams.append(np.array(inputs))
     finally:
         BufferedToeplitz.add = original
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"parameters": "theory"}, {"sums": "tree"}, {"release": "every_round"}])

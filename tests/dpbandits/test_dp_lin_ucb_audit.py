@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from again import rewinder
 from factors import toeplitz_factor
 
 from accounting import Budget, audit
@@ -46,24 +47,15 @@ class Observed:
             reward_range=(0.0, 1.0),
             rng=np.random.default_rng(20),
         )
-        self.multiplier = noise * self.policy._sums.noise_multiplier
+        self.policy._sums.sums._sigma *= noise
+        self.start_again = rewinder(self.policy)
 
     def runs(self, first, trials: int) -> np.ndarray:
         """The released sums of runs whose first round shows one arm; the others never get a reward."""
-        policy, mechanism = self.policy, self.policy._sums
+        policy = self.policy
         self.sums.clear()
         for _ in range(trials):
-            policy._sums = BufferedToeplitz(
-                horizon=mechanism.horizon,
-                shape=mechanism.shape,
-                sensitivity=mechanism.sensitivity,
-                noise_multiplier=self.multiplier,
-                rng=policy.rng,
-            )
-            policy.releases = policy.decisions = 0
-            policy._open.clear()
-            policy.batch_V[:] = 0.0
-            policy.batch_u[:] = 0.0
+            self.start_again()
             policy.update(policy.select([first[0]]), first[1])
             for _ in range(ROUNDS - 1):
                 policy.select([[0.0, 1.0]])
@@ -71,11 +63,9 @@ class Observed:
 
     def score(self, one, two):
         """The log-likelihood ratio, up to a constant and a positive factor."""
-        policy, m = self.policy, ROUNDS - 1
-        records = [
-            np.concatenate([policy._a * svec(np.outer(x, x)), policy._c * r * np.array(x)]) for x, r in (one, two)
-        ]
-        C = toeplitz_factor(policy._sums.coefficients)
+        sums, m = self.policy._sums, ROUNDS - 1
+        records = [np.concatenate([sums._a * svec(np.outer(x, x)), sums._c * r * np.array(x)]) for x, r in (one, two)]
+        C = toeplitz_factor(sums.sums.coefficients)
         decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
         direction = C[:, 0][:, None] * (records[0] - records[1])
         return lambda outputs: np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), m, -1), direction)

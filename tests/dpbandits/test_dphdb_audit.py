@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from again import rewinder
 
 from accounting import Budget, audit
 from dpbandits.policies import DPHDB, dphdb
@@ -25,16 +26,6 @@ def made() -> DPHDB:
     )  # fmt: skip
 
 
-def start_again(policy: DPHDB) -> None:
-    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
-    policy.decisions = policy.releases = policy.steps_taken = 0
-    policy._open.clear()
-    for array in (policy.theta, policy.before, policy.forced_theta, policy.sums):
-        array[:] = 0.0
-    for rows in policy.rows:
-        rows.restore(rows.array[:0])
-
-
 def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
     """``runs(context, trials)``: arm of the changed round, then all corners in order, of ``trials`` runs.
 
@@ -42,6 +33,7 @@ def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
     every ε_i: more than one is an under-noised mechanism.
     """
     policy, corners = made(), []
+    start_again = rewinder(policy)
     original = dphdb.report_noisy_max
 
     def noisy(scores, sensitivity, epsilon, noise, **parameters):
@@ -53,7 +45,7 @@ def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
     def runs(context: float, trials: int) -> np.ndarray:
         found = []
         for _ in range(trials):
-            start_again(policy)
+            start_again()
             corners.clear()
             for t in range(ROUNDS):
                 decision = policy.select([context if t == changed else 1.0])
@@ -67,13 +59,13 @@ def released_corners(monkeypatch, *, changed: int, distort: float = 1.0):
 
 def exact_score(policy: DPHDB, changed: int):
     """ln p(corners | context 1) − ln p(corners | context −1)."""
-    releases = len(policy._ends)
+    releases = len(policy.schedule.ends)
     epsilon = np.array([policy.epsilon(i) for i in range(1, releases * STEPS + 1)])
 
     def score(outputs: np.ndarray) -> np.ndarray:
         named = 1.0 - 2.0 * outputs.reshape(len(outputs), releases * STEPS, 2)  # +1 for the corner +S, −1 for −S
         # θ of both arms at the changed round, which decides its arm; a tie goes to arm 0
-        seen = int(np.searchsorted(list(policy._ends), changed, side="right"))
+        seen = int(np.searchsorted(list(policy.schedule.ends), changed, side="right"))
         theta = np.zeros((len(outputs), 2))
         for i in range(seen * STEPS):
             theta += 2.0 / (i + 3) * (named[:, i] - theta)
@@ -140,7 +132,7 @@ def test_both_touched_arms_are_within_the_budget_and_would_not_be_if_one_were_co
     policy = DPHDB(1, 2, "linear", budget=budget, horizon=3, forced=1, steps=steps, clip=CLIP)
     e = policy.epsilon(1)
     assert policy.epsilon(steps) == e
-    assert len(policy._ends) * policy.steps == steps
+    assert len(policy.schedule.ends) * policy.steps == steps
     replaced = exact_delta((e / 2, 0.0), (-e / 2, 0.0), steps, budget.epsilon)
     moved = exact_delta((e / 2, 0.0), (0.0, -e / 2), steps, budget.epsilon)
     assert 0 < moved < replaced <= budget.delta
@@ -154,11 +146,12 @@ def test_both_touched_arms_are_within_the_budget_and_would_not_be_if_one_were_co
 def test_later_choices_show_no_more_than_the_budget():
     """Black box: which arms the later rounds play, in contexts of both signs, seen by a trained classifier."""
     policy = made()
+    start_again = rewinder(policy)
 
     def choices(context: float, trials: int) -> np.ndarray:
         chosen = np.zeros((trials, ROUNDS - 1))
         for i in range(trials):
-            start_again(policy)
+            start_again()
             policy.update(policy.select([context]), 10.0)
             for t in range(1, ROUNDS):
                 chosen[i, t - 1] = policy.select([(-1.0) ** t]).index

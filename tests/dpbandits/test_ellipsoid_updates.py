@@ -19,7 +19,7 @@ def test_the_determinant_follows_the_matrix(d, seed, refresh):
         H.add(rng.standard_normal(d), rng.random())
     assert H.log_det == pytest.approx(np.linalg.slogdet(H.matrix)[1] - d * np.log(0.5), rel=1e-10)
     twin = RankOneInverse(d, ridge=1.0)
-    twin.restore(H.state())
+    twin.resume(H.kept())
     assert twin.log_det == H.log_det
 
 

@@ -34,13 +34,13 @@ def test_rows_grow_and_are_restored():
         rows.append(row)
     assert np.array_equal(rows.array, table)
     twin = Rows(3)
-    twin.restore(rows.state())
+    twin.resume(rows.kept())
     assert np.array_equal(twin.array, table)
     twin.append([1.0, 2.0, 3.0])
     assert twin.count == 201
     assert rows.count == 200
     empty = Rows(2)
-    empty.restore(Rows(2).state())
+    empty.resume(Rows(2).kept())
     assert empty.array.shape == (0, 2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -69,17 +70,18 @@ def test_every_round_follows_its_criterion_and_leaves_one_record(spied, link):
         if len(inputs) > before:  # this decision closed a batch
             np.testing.assert_allclose(inputs[-1], np.concatenate([svec(V), svec(H) / policy._W]), atol=1e-12)
             V, H = np.zeros((3, 3)), np.zeros((3, 3))
-        x, unknown = decision.arm, np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.V_inverse, arms))
+        known = policy.public
+        x, unknown = decision.arm, np.sqrt(np.einsum("ij,jk,ik->i", arms, known.V_inverse, arms))
         explores = t < policy.first_batch or unknown.max() ** 2 >= policy._threshold
         if explores:
             assert decision.index == unknown.argmax()
             V += np.outer(x, x)
         else:
-            low = (arms @ policy.theta_o - policy.gamma * unknown).max()
-            kept = arms @ policy.theta_o + policy.gamma * unknown >= low
-            bounds = arms @ policy.theta + policy.beta * np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.H_inverse, arms))
+            low = (arms @ known.theta_o - policy.gamma * unknown).max()
+            kept = arms @ known.theta_o + policy.gamma * unknown >= low
+            bounds = arms @ known.theta + policy.beta * np.sqrt(np.einsum("ij,jk,ik->i", arms, known.H_inverse, arms))
             assert decision.index == np.where(kept, bounds, -np.inf).argmax()
-            H += min(float(L.derivative(x @ policy.theta_o)) / math.e, policy._W) * np.outer(x, x)
+            H += min(float(L.derivative(x @ known.theta_o)) / math.e, policy._W) * np.outer(x, x)
         sets[int(explores)] += 1
         policy.update(decision, float(rng.random() < 0.5))
     assert (policy.others.count, policy.explored.count) == tuple(sets)
@@ -115,7 +117,7 @@ def test_what_a_round_shows_changes_nothing_later_unless_its_reward_comes(seed, 
         assert decisions[0].index == decisions[1].index
         for policy, decision in zip(twins, decisions, strict=True):
             policy.update(decision, reward)
-    a, b = twins
+    a, b = (policy.public for policy in twins)
     assert np.array_equal(a.theta_o, b.theta_o)
     assert np.array_equal(a.theta, b.theta)
     assert np.array_equal(a.V, b.V)
@@ -125,29 +127,29 @@ def test_what_a_round_shows_changes_nothing_later_unless_its_reward_comes(seed, 
 def test_estimates_change_at_public_times_and_only_where_a_matrix_has_outgrown():
     policy, rng = policy_with(horizon=2000), np.random.default_rng(3)
     for t in range(2000):
-        was = (policy.releases, policy.calls_o, policy.calls, policy.theta_o.copy(), policy.theta.copy())
-        root, V_root = policy.H_root.copy(), policy.V_root.copy()
+        was = policy.public
         decision = policy.select(ball(rng, 5, 3))
-        if policy.calls > was[2]:
-            H = np.linalg.inv(policy.H_inverse)
-            assert np.linalg.eigvalsh(root.T @ H @ root)[-1] > 2
+        known = policy.public
+        if known.calls > was.calls:
+            H = np.linalg.inv(known.H_inverse)
+            assert np.linalg.eigvalsh(was.H_root.T @ H @ was.H_root)[-1] > 2
         else:
-            assert np.array_equal(policy.theta, was[4])
-        if policy.calls_o > was[1]:
-            assert np.linalg.eigvalsh(V_root.T @ policy.V @ V_root)[-1] > 2
+            assert np.array_equal(known.theta, was.theta)
+        if known.calls_o > was.calls_o:
+            assert np.linalg.eigvalsh(was.V_root.T @ known.V @ was.V_root)[-1] > 2
         else:
-            assert np.array_equal(policy.theta_o, was[3])
-        if (policy.calls_o, policy.calls) != was[1:3]:
-            assert t in policy._ends
+            assert np.array_equal(known.theta_o, was.theta_o)
+        if (known.calls_o, known.calls) != (was.calls_o, was.calls):
+            assert t in policy.schedule.ends
         policy.update(decision, float(rng.random() < 0.5))
-    assert policy.calls_o >= 1
-    assert policy.calls >= 3
+    assert policy.public.calls_o >= 1
+    assert policy.public.calls >= 3
 
 
 def test_estimates_stay_in_their_sets():
     policy = policy_with(horizon=1500, theta_bound=1.5)
     play(policy, 1500)
-    assert np.linalg.norm(policy.theta_o) <= 1.5 * (1 + 1e-9)
+    assert np.linalg.norm(policy.public.theta_o) <= 1.5 * (1 + 1e-9)
     assert np.linalg.norm(policy.theta) <= 1.5 * (1 + 1e-9)
 
 
@@ -160,10 +162,9 @@ def stream(policy: JointDPGLM, inputs: list[np.ndarray], arms, inverses, arrival
     waiting: dict[int, list] = {}
     for t in range(len(arms)):
         policy.select([arms[t]])
-        policy.V_inverse, policy.theta_o = inverses[t], theta
-        policy._exploring.discard(t)
-        if arms[t] @ inverses[t] @ arms[t] >= policy._threshold:
-            policy._exploring.add(t)
+        policy.public = replace(policy.public, theta_o=theta)
+        explores = arms[t] @ inverses[t] @ arms[t] >= policy._threshold
+        policy._open[t] = replace(policy._open[t], note=(int(explores),))
         if arrival[t] is not None:
             waiting.setdefault(t + arrival[t], []).append(t)
         for each in waiting.pop(t, []):
@@ -235,7 +236,7 @@ def test_the_streams_and_every_call_spend_what_was_recorded(spied, adjacency):
         kind = "ball" if "LpBall" in repr(parameters["constraint"]) else "both"
         by_call[kind] += gdp(cost) ** 2
         assert cost.adjacency == adjacency
-    assert policy.calls == 4  # all of them
+    assert policy.public.calls == 4  # all of them
     assert by_call["both"] == pytest.approx(policy._z**-2, rel=1e-6)
     assert max(by_call.values()) <= policy._z**-2
     assert gdp(policy._sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3)
@@ -249,7 +250,8 @@ def test_extreme_budgets_are_met_call_by_call(spied, monkeypatch, budget):
     monkeypatch.setattr(joint_dp_glm, "_outgrown", lambda matrix, root: True)
     policy = policy_with(budget=budget, horizon=200)
     play(policy, 200)
-    assert (policy.calls_o, policy.calls) == (policy.exploration_calls, min(policy.policy_calls, policy.releases))
+    known, most = policy.public, min(policy.policy_calls, policy.releases)
+    assert (known.calls_o, known.calls) == (policy.exploration_calls, most)
     in_ball = [gdp(cost) ** 2 for cost, known in costs if known["constraint"].__class__.__name__ == "LpBall"]
     assert sum(in_ball) <= policy._z**-2
     assert sum(in_ball) == pytest.approx(policy._z**-2, rel=1e-6)
@@ -261,8 +263,8 @@ def test_past_its_cap_an_estimate_stays():
     rng = np.random.default_rng(1)
     for _ in range(3000):
         policy.update(policy.select(ball(rng, 5, 3)), 1.0)
-        seen.add((policy.theta_o.tobytes(), policy.theta.tobytes()))
-    assert (policy.calls_o, policy.calls) == (1, 1)
+        seen.add((policy.public.theta_o.tobytes(), policy.theta.tobytes()))
+    assert (policy.public.calls_o, policy.public.calls) == (1, 1)
     assert len(seen) <= 3
 
 

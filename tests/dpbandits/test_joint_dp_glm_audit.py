@@ -12,10 +12,12 @@ Estimates are made anew at every release, which is a public schedule like any ot
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 import pytest
+from again import rewinder
 from factors import toeplitz_factor
 
 from accounting import Budget, audit, calibrate
@@ -30,6 +32,12 @@ ROUNDS = 3
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 EXPLORED, EXPLOITED = (0.0, 1.0), (1.0, 0.0)
+
+
+def after_a_batch(policy: JointDPGLM, decisions: int) -> None:
+    """As after a first release, in which the direction (1, 0) is known and (0, 1) is not."""
+    policy.releases, policy.decisions = 1, decisions
+    policy.public = replace(policy.public, V_inverse=np.diag([0.1, 1.0]) / policy._shift)
 
 
 class Observed:
@@ -49,12 +57,17 @@ class Observed:
         )
         monkeypatch.setattr(joint_dp_glm, "delta_of", lru_cache(joint_dp_glm.delta_of))
         add, release, at = BufferedToeplitz.add, GaussianMechanism.release, GradientSums.at
+        estimate = JointDPGLM._estimate
         self.sums: list[np.ndarray] = []
         self.gradients: list[tuple[np.ndarray, np.ndarray, float, int]] = []
 
         def spying_add(stream, x):
             self.sums.append(add(stream, x))
             return self.sums[-1]
+
+        def spying_estimate(policy, data, *arguments):
+            self.which = 0 if data is policy.explored else 1
+            return estimate(policy, data, *arguments)
 
         def spying_at(rows, theta, which=slice(None)):
             self.theta = theta.copy()
@@ -63,11 +76,11 @@ class Observed:
         def spying_release(mechanism, value):
             noisy = value + gradient_noise * (release(mechanism, value) - value)
             std = gradient_noise * mechanism.noise_multiplier * mechanism.sensitivity
-            which = self.policy.calls_o  # θ_o first, then θ_τ
-            self.gradients.append((noisy, self.theta, std, which))
+            self.gradients.append((noisy, self.theta, std, self.which))
             return noisy
 
         monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
+        monkeypatch.setattr(JointDPGLM, "_estimate", spying_estimate)
         monkeypatch.setattr(GradientSums, "at", spying_at)
         monkeypatch.setattr(GaussianMechanism, "release", spying_release)
         self.policy = policy = JointDPGLM(
@@ -82,29 +95,18 @@ class Observed:
             policy_calls=1,
             rng=np.random.default_rng(20),
         )
-        self.multiplier = stream_noise * policy._sums.noise_multiplier
+        policy._sums._sigma *= stream_noise
+        after_a_batch(policy, decisions=1)
+        if not self.estimates:
+            policy.public = replace(policy.public, calls_o=1, calls=1)
+        self.start_again = rewinder(policy)
 
     def run(self, arm: tuple[float, float]) -> None:
         """One run in which the first round shows this arm alone, with reward 1."""
         policy = self.policy
         self.sums.clear()
         self.gradients.clear()
-        mechanism = policy._sums
-        policy._sums = BufferedToeplitz(
-            horizon=mechanism.horizon,
-            shape=mechanism.shape,
-            sensitivity=mechanism.sensitivity,
-            noise_multiplier=self.multiplier,
-            rng=policy.rng,
-        )
-        for array in (policy.batch_V, policy.batch_H, policy.theta_o, policy.theta):
-            array[:] = 0.0
-        policy._open.clear()
-        policy._exploring.clear()
-        policy.explored.count = policy.others.count = 0
-        policy.calls_o = policy.calls = 0 if self.estimates else 1
-        policy.releases, policy.decisions = 1, 1
-        policy.V_inverse = np.diag([0.1, 1.0]) / policy._shift
+        self.start_again()
         policy.select([arm])
         policy.update(1, 1.0)
         for _ in range(ROUNDS - 1):
@@ -128,7 +130,7 @@ def log_ratio(seen: Observed, arm, other) -> float:
     C, A = C[:m, :m], np.tril(np.ones((m, m)))
     decoded = C @ np.linalg.solve(A, np.array(seen.sums))
     means = [np.outer(C[:, 0], each) for each in (x, y)]
-    sigma = seen.multiplier * policy._sums.sensitivity
+    sigma = policy._sums._sigma
     ratio = (np.sum((decoded - means[1]) ** 2) - np.sum((decoded - means[0]) ** 2)) / (2 * sigma**2)
     for noisy, theta, std, which in seen.gradients:
         expected = [
@@ -173,7 +175,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair):
     seen = Observed(monkeypatch, stream_share=share)
     bound = audited(seen, arm, other)
     claim = float(seen.policy.privacy().epsilon)
-    assert (seen.policy.calls_o, seen.policy.calls) == (1, 1)
+    assert (seen.policy.public.calls_o, seen.policy.public.calls) == (1, 1)
     bound.check(claim)
     assert bound.epsilon >= 0.1 * claim  # and the audit is not blind
 
@@ -227,11 +229,12 @@ def test_a_private_size_as_divisor_is_caught(monkeypatch):
 class EstimatesWhenItExplores(JointDPGLM):
     """Algorithm 2 as printed: θ_o is estimated anew in the very rounds of criterion I."""
 
-    def _score(self, arms):
-        scores = super()._score(arms)
-        if self.decisions in self._exploring:
-            self.theta_o = self.rng.standard_normal(self.dim)  # whatever comes out, it is another one
-        return scores
+    def _note(self, arm, index):
+        note = super()._note(arm, index)
+        if note == (1,):
+            # whatever comes out, it is another one
+            self.public = replace(self.public, theta_o=self.rng.standard_normal(self.dim))
+        return note
 
 
 @pytest.mark.parametrize(("kind", "sound"), [(JointDPGLM, True), (EstimatesWhenItExplores, False)])
@@ -241,12 +244,13 @@ def test_when_an_estimate_changes_shows_nothing(kind, sound):
     def changed(arm, trials: int) -> np.ndarray:
         found = np.zeros(trials)
         policy = kind(2, budget=BUDGET, horizon=100, first_batch=50, rng=np.random.default_rng(1))
+        after_a_batch(policy, decisions=51)  # far from the second release
+        start_again = rewinder(policy)
         for i in range(trials):
-            policy.releases, policy.decisions = 1, 51  # after the first release, far from the second
-            policy.V_inverse = np.diag([0.1, 1.0]) / policy._shift
-            before = policy.theta_o.copy()
+            start_again()
+            before = policy.public.theta_o.copy()
             policy.select([arm])
-            found[i] = float(not np.array_equal(policy.theta_o, before))
+            found[i] = float(not np.array_equal(policy.public.theta_o, before))
         return found
 
     bound = audit.lower_bound(

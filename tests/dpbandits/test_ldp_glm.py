@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_a_message_is_unbiased_and_as_noisy_as_stated(randomizer, length):
     """
     policy, n = policy_with(dim=2, randomizer=randomizer), 40_000
     record = np.array([0.5, -0.3, 0.2, 0.6, -0.5])
-    record *= length * policy._length / np.linalg.norm(record)
+    record *= length * policy._longest / np.linalg.norm(record)
     messages = np.array([policy._randomize(record) for _ in range(n)])
     size = len(record)
     if randomizer == "sphere":
@@ -67,10 +68,11 @@ def test_records_keep_the_bounds_that_messages_are_made_for(link, seed, share, c
     x = rng.standard_normal(3)
     x /= np.linalg.norm(x)
     for arm in (x, -x, rng.standard_normal(3) / 9, *ball(rng, 3, 3)):
-        policy.theta = rng.standard_normal(3) * rng.choice([0.0, 1.0, 9.0])
+        theta = rng.standard_normal(3) * rng.choice([0.0, 1.0, 9.0])
+        policy.public = replace(policy.public, theta=theta)
         policy.update(policy.select([arm * min(1.0, 1 / np.linalg.norm(arm))]), float(rng.choice([0.0, 1.0])))
     records = np.array([*records, np.zeros_like(records[0])])
-    assert np.linalg.norm(records, axis=1).max() <= policy._length * (1 + 1e-9)
+    assert np.linalg.norm(records, axis=1).max() <= policy._longest * (1 + 1e-9)
     distances = np.linalg.norm(records[:, None] - records, axis=-1)
     (row,) = policy.ledger.rows()
     assert distances.max() <= policy._noise / row.release.noise_multiplier * (1 + 1e-9)
@@ -101,14 +103,14 @@ def test_the_spheres_radius_makes_it_unbiased_exactly(dim):
     pure, n = policy.ledger.rows()[0].release.epsilon, len(policy.sums)
     weight = (lambda a: np.sin(a) ** (n - 2)), 0.0, np.pi / 2
     mean = quad(lambda a: np.cos(a) * weight[0](a), 0.0, np.pi / 2)[0] / quad(*weight)[0]
-    assert policy._radius * math.tanh(pure / 2) * mean == pytest.approx(policy._length, rel=1e-9)
+    assert policy._radius * math.tanh(pure / 2) * mean == pytest.approx(policy._longest, rel=1e-9)
 
 
 def test_the_spheres_density_has_two_values():
     """Both halves hold e^ε/(1 + e^ε) and the rest: 40,000 messages, false-alarm rate below 1e-10 (6.5 deviations)."""
     policy, n = policy_with(dim=2, randomizer="sphere"), 40_000
     pure = policy.ledger.rows()[0].release.epsilon
-    record = np.array([0.0, 0.0, 0.0, policy._length, 0.0])
+    record = np.array([0.0, 0.0, 0.0, policy._longest, 0.0])
     share = np.mean([policy._randomize(record)[3] > 0 for _ in range(n)])
     expected = math.exp(pure) / (1 + math.exp(pure))
     assert abs(share - expected) <= 6.5 * math.sqrt(expected * (1 - expected) / n)
@@ -132,11 +134,10 @@ def test_the_server_sees_messages_alone(link):
             spread = math.sqrt(t) * policy._noise
             level = spread / policy._a * math.sqrt(6)
             repaired = H + (1 + level) * np.eye(3)
-            np.testing.assert_allclose(np.linalg.inv(policy.inverse), repaired, rtol=1e-8)
             np.testing.assert_allclose(policy.theta, np.linalg.solve(repaired, b), rtol=1e-8)
-            inverse = policy.inverse
+            inverse = np.linalg.inv(repaired)
             wide = inverse @ (repaired + (spread / policy._c) ** 2 * np.eye(3)) @ inverse
-            np.testing.assert_allclose(policy.uncertainty, wide, rtol=1e-8, atol=1e-15)
+            np.testing.assert_allclose(policy.public.uncertainty, wide, rtol=1e-8, atol=1e-15)
         x, r = decision.arm, float(rng.random())
         e = float(x @ policy.theta)
         w = np.clip(L.derivative(e), 0.2 * W, W)
@@ -144,9 +145,9 @@ def test_the_server_sees_messages_alone(link):
         b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
         policy.update(decision, r)
         np.testing.assert_allclose(policy.sums, np.concatenate([policy._a * svec(H), policy._c * b]), atol=1e-12)
-    assert refits == [end for end in policy._ends if end < 150]
+    assert refits == [end for end in policy.schedule.ends if end < 150]
     arms = ball(rng, 20, 3)
-    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.uncertainty, arms))
+    widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, policy.public.uncertainty, arms))
     np.testing.assert_allclose(policy.select(arms).scores, arms @ policy.theta + policy.exploration * widths)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from again import rewinder
 
 from accounting import Budget, audit
 from dpbandits.policies import LDPGLM
@@ -29,12 +30,11 @@ def make(randomizer: str, seed: int = 5) -> LDPGLM:
     return LDPGLM(2, budget=BUDGET, horizon=100, randomizer=randomizer, rng=np.random.default_rng(seed))
 
 
-def messages(policy: LDPGLM, first, trials: int) -> np.ndarray:
+def messages(policy: LDPGLM, start_again, first, trials: int) -> np.ndarray:
     """The messages of ``trials`` users who each saw this arm and reward, in the policy's first batch."""
     found = np.empty((trials, len(policy.sums)))
     for i in range(trials):
-        policy.decisions = 0
-        policy.sums[:] = 0.0
+        start_again()
         policy.update(policy.select([first[0]]), first[1])
         found[i] = policy.sums
     return found
@@ -54,8 +54,8 @@ def ratio(policy: LDPGLM, one, two, outputs: np.ndarray) -> np.ndarray:
         return outputs @ (u - v)
 
     def log_density(w: np.ndarray) -> np.ndarray:
-        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy._length
-        p = policy._toward
+        sign = 0.5 + 0.5 * np.linalg.norm(w) / policy._longest
+        p = 1 - policy._away
         ahead = outputs @ w > 0
         return np.log(np.where(ahead, sign * p + (1 - sign) * (1 - p), sign * (1 - p) + (1 - sign) * p))
 
@@ -63,9 +63,9 @@ def ratio(policy: LDPGLM, one, two, outputs: np.ndarray) -> np.ndarray:
 
 
 def audited(policy: LDPGLM, pair: str, trials: int = TRIALS) -> audit.LowerBound:
-    one, two = PAIRS[pair]
+    (one, two), start_again = PAIRS[pair], rewinder(policy)
     return audit.lower_bound(
-        lambda first, n: messages(policy, first, n),
+        lambda first, n: messages(policy, start_again, first, n),
         one,
         two,
         trials=trials,
@@ -91,7 +91,7 @@ def test_half_the_noise_is_caught(randomizer):
     """For the sphere: the sides' odds e^(2ε), at the radius that goes with them."""
     policy = make(randomizer)
     policy._noise *= 0.5
-    policy._toward = 1 / (1 + np.exp(-2 * BUDGET.epsilon))
+    policy._away = 1 / (1 + np.exp(2 * BUDGET.epsilon))
     with pytest.raises(audit.PrivacyViolation):
         audited(policy, "opposite arms").check(BUDGET.epsilon)
 
@@ -105,15 +105,14 @@ def test_later_choices_show_no_more_than_the_budget(randomizer):
         2, budget=BUDGET, horizon=2, first_batch=1, growth=1.0, randomizer=randomizer, rng=np.random.default_rng(3)
     )
 
+    start_again = rewinder(policy)
+
     def choices(first, trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 12))
         for i in range(trials):
-            policy.decisions = policy.refits = policy.messages = 0
-            policy.sums[:] = 0.0
-            policy.theta[:] = 0.0
+            start_again()
             policy.update(policy.select([first[0]]), first[1])
             chosen[i, policy.select(fan).index] = 1.0
-            policy.forget(1)
         return chosen
 
     one, two = PAIRS["opposite arms"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -53,7 +54,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
         before = len(spied)
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
-            expected = np.concatenate([policy._a * svec(H), policy._c * b])
+            expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * b])
             np.testing.assert_allclose(spied[-1], expected, atol=1e-12)
             H, b = np.zeros((3, 3)), np.zeros(3)
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
@@ -61,7 +62,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
         H += w * np.outer(x, x)
         b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
         policy.update(decision, r)
-    assert len(spied) == policy.releases == len(policy._ends)
+    assert len(spied) == policy.releases == len(policy.schedule.ends)
 
 
 def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
@@ -76,9 +77,9 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
         H += 0.25 * np.outer(decision.arm, decision.arm)
         b += (r - 0.5) * decision.arm
     policy.select(ball(rng, 4, 3))
-    level = policy._sums.noise_std(1) / policy._a * math.sqrt(6)
+    level = policy._sums.sums.noise_std(1) / policy._sums._a * math.sqrt(6)
     np.testing.assert_allclose(policy.theta, np.linalg.solve(H + (1 + level) * np.eye(3), b), rtol=1e-9)
-    np.testing.assert_allclose(policy.inverse, np.linalg.inv(H + (1 + level) * np.eye(3)), rtol=1e-9)
+    np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(H + (1 + level) * np.eye(3)), rtol=1e-9)
 
 
 # ------------------------------------------------------------------------------------------------- schedule
@@ -86,7 +87,7 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
 
 @given(T=st.integers(1, 5000), first=st.integers(1, 100), growth=st.floats(1.0, 3.0))
 def test_batches_grow_and_end_before_the_horizon(T, first, growth):
-    ends = policy_with(horizon=T, first_batch=first, growth=growth)._ends
+    ends = policy_with(horizon=T, first_batch=first, growth=growth).schedule.ends
     assert all(a < b for a, b in pairwise([0, *ends]))
     assert all(end < T for end in ends)
     assert not ends or ends[0] == first
@@ -103,7 +104,7 @@ def test_release_times_do_not_depend_on_which_rewards_came(answered):
             times.append(t)
         if answered[t]:
             policy.update(decision, 1.0)
-    assert times == list(policy._ends)
+    assert times == list(policy.schedule.ends)
 
 
 def test_every_round_releases_every_round(spied):
@@ -135,7 +136,7 @@ def stream(policy: OnePassPrivateGLM, inputs: list[np.ndarray], arms, rewards, a
     waiting: dict[int, list] = {}
     for t in range(len(arms)):
         decision = policy.select(arms[t])
-        policy.theta = theta
+        policy.public = replace(policy.public, theta=theta)
         if arrival[t] is not None:
             waiting.setdefault(t + arrival[t], []).append((decision, rewards[t]))
         for each, r in waiting.pop(t, []):
@@ -175,15 +176,15 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             streams.append(stream(policy, inputs, A, r, arrival, theta))
     finally:
         BufferedToeplitz.add = original
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 
 
 def test_zeroed_out_rounds_cost_half_the_noise():
     budget = Budget(1.0, 1e-5, adjacency="zero_out")
     replaced, zeroed = policy_with(), policy_with(budget=budget)
-    assert zeroed._sums.sensitivity < replaced._sums.sensitivity
-    assert zeroed._sums.cost == Gaussian(replaced._sums.noise_multiplier, adjacency="zero_out")
+    assert zeroed._sums.sums.sensitivity < replaced._sums.sums.sensitivity
+    assert zeroed._sums.cost == Gaussian(replaced._sums.sums.noise_multiplier, adjacency="zero_out")
 
 
 # ------------------------------------------------------------------------------------------------- regret

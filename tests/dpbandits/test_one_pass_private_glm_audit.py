@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from again import rewinder
 from factors import toeplitz_factor
 
 from accounting import Budget, audit
@@ -21,22 +22,6 @@ TRIALS = 2000
 ROUNDS = 5
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
-
-
-def start_again(policy: OnePassPrivateGLM, noise: float = 1.0) -> None:
-    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
-    sums = policy._sums
-    policy._sums = BufferedToeplitz(
-        horizon=sums.horizon,
-        shape=sums.shape,
-        sensitivity=sums.sensitivity,
-        noise_multiplier=noise * policy.ledger.rows()[0].release.noise_multiplier,
-        rng=policy.rng,
-    )
-    policy.releases = policy.decisions = 0
-    policy._open.clear()
-    for array in (policy.batch_H, policy.batch_b, policy.theta):
-        array[:] = 0.0
 
 
 def released_sums(monkeypatch, noise: float):
@@ -55,6 +40,8 @@ def released_sums(monkeypatch, noise: float):
         gradient_share=0.75,
         rng=np.random.default_rng(20),
     )
+    policy._sums.sums._sigma *= noise
+    start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = BufferedToeplitz.add
 
@@ -68,7 +55,7 @@ def released_sums(monkeypatch, noise: float):
     def runs(first: tuple[list[float], float], trials: int) -> np.ndarray:
         collected.clear()
         for _ in range(trials):
-            start_again(policy, noise)
+            start_again()
             policy.update(policy.select([first[0]]), first[1])
             for _ in range(ROUNDS - 1):
                 policy.select([[0.0, 1.0]])
@@ -81,9 +68,9 @@ def exact_score(policy: OnePassPrivateGLM, arm: list[float], other: list[float])
     """ln p(outputs | arm) − ln p(outputs | other), both with reward 1, up to a constant and a positive factor."""
     x, y = np.array(arm), np.array(other)
     half = len(x) * (len(x) + 1) // 2
-    first = np.concatenate([np.zeros(half), policy._c * 0.5 * (x - y)])  # w·x xᵀ is the same for x and −x
+    first = np.concatenate([np.zeros(half), policy._sums._c * 0.5 * (x - y)])  # w·x xᵀ is the same for x and −x
     m = ROUNDS - 1
-    C = toeplitz_factor(policy._sums.coefficients)
+    C = toeplitz_factor(policy._sums.sums.coefficients)
     decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
     direction = C[:, 0][:, None] * first  # the shift of C·x
 
@@ -120,8 +107,8 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound):
 
 def test_the_pair_is_nearly_the_worst_one():
     policy = OnePassPrivateGLM(2, budget=BUDGET, horizon=ROUNDS, clip=0.5, gradient_share=0.75)
-    distance = 2 * policy._c * 0.5
-    assert 0.9 * policy._sums.sensitivity <= distance <= policy._sums.sensitivity
+    distance, sensitivity = 2 * policy._sums._c * 0.5, policy._sums.sums.sensitivity
+    assert 0.9 * sensitivity <= distance <= sensitivity
 
 
 def test_later_choices_show_no_more_than_the_budget(monkeypatch):
@@ -131,11 +118,12 @@ def test_later_choices_show_no_more_than_the_budget(monkeypatch):
     policy = OnePassPrivateGLM(
         2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, clip=0.5, ridge=0.1, rng=np.random.default_rng(3)
     )
+    start_again = rewinder(policy)
 
     def choices(arm: list[float], trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 3, 12))
         for i in range(trials):
-            start_again(policy)
+            start_again()
             policy.update(policy.select([arm]), 1.0)
             for t in range(3):
                 chosen[i, t, policy.select(fan).index] = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -48,7 +49,7 @@ def test_what_is_summed_is_hubers_gradient_and_hessian(spied):
         before = len(spied)
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
-            expected = np.concatenate([policy._a * svec(H), policy._c * g])
+            expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * g / 0.8])
             np.testing.assert_allclose(spied[-1], expected, atol=1e-12)
             H, g = np.zeros((3, 3)), np.zeros(3)
         r, x = float(rng.standard_t(1.5)), decision.arm
@@ -56,7 +57,7 @@ def test_what_is_summed_is_hubers_gradient_and_hessian(spied):
         H += (abs(z) <= 0.8) * np.outer(x, x)
         g += np.clip(z, -0.8, 0.8) * x
         policy.update(decision, r)
-    assert len(spied) == policy.releases == len(policy._ends)
+    assert len(spied) == policy.releases == len(policy.schedule.ends)
 
 
 def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monkeypatch):
@@ -77,10 +78,10 @@ def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monk
             policy.update(decision, float(rng.standard_t(2.1)))
             if t % 20 == 0:
                 used.append(policy.theta.copy())
-    H = [smat(s[:6] / policy._a) for s in sums]
-    G = sums[-1][6:] / policy._c
+    H = [smat(s[:6] / policy._sums._a) for s in sums]
+    G = sums[-1][6:] / policy._sums._c * policy.clip
     increments = np.diff(np.array([np.zeros((3, 3)), *H]), axis=0)
-    level = policy._sums.noise_std(4) / policy._a * math.sqrt(6)
+    level = policy._sums.sums.noise_std(4) / policy._sums._a * math.sqrt(6)
     values, U = np.linalg.eigh(H[-1])
     repaired = (U * np.maximum(values + level + 1, 1)) @ U.T
     b = sum(h @ theta for h, theta in zip(increments, used, strict=True)) + G
@@ -93,9 +94,9 @@ def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monk
     ).x
     np.testing.assert_allclose(policy.theta, best, atol=1e-6)
     inverse = np.linalg.inv(repaired)
-    noise = policy._sums.noise_std(4) / policy._c
+    noise = policy._sums.sums.noise_std(4) / policy._sums._c * policy.clip
     covariance = policy.exploration**2 * (inverse + noise**2 * inverse @ inverse)
-    np.testing.assert_allclose(policy.spread @ policy.spread.T, covariance, rtol=1e-9)
+    np.testing.assert_allclose(policy.public.root @ policy.public.root.T, covariance, rtol=1e-9)
 
 
 def test_every_round_draws_its_own_parameter():
@@ -127,7 +128,7 @@ def test_the_theorys_clip_balances_the_largest_bias_with_the_noise():
     """argmin over τ of T ν^{1+ε}/τ^ε + τ s √d."""
     for tail, epsilon in ((1.0, 1.0), (0.4, 4.0)):
         policy = policy_with(2, 10_000, tail=tail, noise_scale=1.3, parameters="theory", budget=Budget(epsilon, 1e-5))
-        s = policy._sums.noise_std(policy._sums.horizon) / policy._c / policy.clip
+        s = policy._sums.sums.noise_std(policy._sums.sums.horizon) / policy._sums._c
         grid = policy.clip * np.geomspace(0.2, 5, 2001)
         costs = 10_000 * 1.3 ** (1 + tail) / grid**tail + grid * s * math.sqrt(2)
         assert grid[costs.argmin()] == pytest.approx(policy.clip, rel=2e-3)
@@ -148,7 +149,7 @@ def test_release_times_do_not_depend_on_which_rewards_came(answered):
             times.append(t)
         if answered[t]:
             policy.update(decision, 1.0)
-    assert times == list(policy._ends)
+    assert times == list(policy.schedule.ends)
 
 
 def batches(policy: PrivateHvtUCB, inputs: list[np.ndarray], arms, rewards, delays, theta) -> np.ndarray:
@@ -157,7 +158,7 @@ def batches(policy: PrivateHvtUCB, inputs: list[np.ndarray], arms, rewards, dela
     waiting: dict[int, list] = {}
     for t, (arm, reward, delay) in enumerate(zip(arms, rewards, delays, strict=True)):
         decision = policy.select([arm])
-        policy.theta = theta
+        policy.public = replace(policy.public, theta=theta)
         if delay is not None:
             waiting.setdefault(t + delay, []).append((decision, reward))
         for each, r in waiting.pop(t, []):
@@ -194,15 +195,15 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
             streams.append(batches(policy, inputs, A, r, late, theta))
     finally:
         BufferedToeplitz.add = original
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 
 
 def test_zeroed_out_rounds_cost_half_the_noise():
     budget = Budget(1.0, 1e-5, adjacency="zero_out")
     replaced, zeroed = policy_with(), policy_with(budget=budget)
-    assert zeroed._sums.sensitivity < replaced._sums.sensitivity
-    assert zeroed._sums.cost == Gaussian(replaced._sums.noise_multiplier, adjacency="zero_out")
+    assert zeroed._sums.sums.sensitivity < replaced._sums.sums.sensitivity
+    assert zeroed._sums.cost == Gaussian(replaced._sums.sums.noise_multiplier, adjacency="zero_out")
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_an_older_state_is_refused(tmp_path):
     for _ in range(30):
         policy.update(policy.select(np.eye(3)), 1.0)
     policy.save(tmp_path / "newest")
-    with pytest.raises(ValueError, match="path must hold the newest state"):
+    with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release"):
         PrivateHvtUCB.load(tmp_path / "older", ledger=ledger)
     restored = PrivateHvtUCB.load(tmp_path / "newest", ledger=ledger)
     assert restored.privacy().epsilon <= BUDGET.epsilon

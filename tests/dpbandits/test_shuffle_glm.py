@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 
 import numpy as np
@@ -42,9 +43,9 @@ def play(policy: ShuffleGLM, rounds: int, rng: np.random.Generator) -> tuple[np.
 
 def with_estimates(policy: ShuffleGLM, thetas, shapes) -> ShuffleGLM:
     """As after some releases."""
-    policy.thetas, policy.shapes = np.array(thetas, dtype=float), np.array(shapes, dtype=float)
-    policy.releases = len(thetas)
-    policy.decisions = policy._ends[len(thetas) - 1]
+    known, policy.releases = policy.public, len(thetas)
+    known.thetas[: len(thetas)], known.shapes[: len(thetas)] = thetas, shapes
+    policy.decisions = policy.schedule.ends[len(thetas) - 1]
     return policy
 
 
@@ -93,7 +94,7 @@ def test_weights_never_pass_the_bound_of_the_matrix_sum(link, parameters, size, 
     X = ball(rng, 20, 3)
     weights = policy._weights(X)
     assert weights.min() >= 0
-    assert weights.max() <= policy._sums[1].bound
+    assert weights.max() <= policy._matrices[1].bound
     if parameters == "theory":
         L = get_link(link)
         beta = np.exp(policy._R * np.minimum(4.0, norms(X, policy.shapes[0])))
@@ -147,7 +148,7 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
         assert known["ledger"].total == result.cost
         np.testing.assert_array_equal(policy.thetas[k], result.x)
         V = (weights[:, None] * sent).T @ sent
-        sigma, S, R, d, T = policy._sums[k].noise_std(users), 2.0, 1.0, 3, 121
+        sigma, S, R, d, T = policy._matrices[k].noise_std(users), 2.0, 1.0, 3, 121
         if parameters == "practical":
             H = V + (1 + sigma * math.sqrt(2 * d)) * np.eye(3)
             H *= (2 / (1 + math.exp(-S)) - 1) / (2 * S) if k == 0 else 1.0
@@ -171,9 +172,9 @@ def test_a_reward_after_the_end_of_its_batch_counts_for_nothing():
     policy = policy_with()
     for _ in range(41):
         policy.select(np.eye(3))
-    before = repr(policy._state())
+    before = repr(policy._kept())
     policy.update(7, 1.0)
-    assert repr(policy._state()) == before
+    assert repr(policy._kept()) == before
     assert 7 not in policy.open_decisions
 
 
@@ -195,14 +196,14 @@ def test_the_theorys_batches_are_those_of_equations_6_and_7():
     gamma = 0.1 * math.sqrt(lam) + math.sqrt(4 * 0.1 * nu)
     alpha = 1000 ** (2 / 3)
     first = math.ceil((math.exp(0.3) * gamma**2 * alpha / 0.1) ** (2 / 3))
-    assert policy._ends == [first, first + math.ceil(alpha)]
+    assert policy.schedule.ends == (first, first + math.ceil(alpha))
 
 
 def test_default_batches_double_and_the_theorys_explore_all_the_time():
     policy = policy_with(horizon=5000, batches=None)
-    assert policy._ends == [96, 288, 672, 1440, 2976]
+    assert policy.schedule.ends == (96, 288, 672, 1440, 2976)
     theory = policy_with(horizon=5000, batches=None, parameters="theory")
-    assert theory._ends == []
+    assert theory.schedule.ends == ()
     assert theory.privacy().epsilon == 0
 
 
@@ -215,7 +216,7 @@ def test_matrix_and_descent_are_composed_and_use_up_the_budget(adjacency):
     ledger = Ledger(budget)
     policy = policy_with(budget=budget, ledger=ledger, link="probit", theta_bound=2.0)
     (row,) = ledger.rows()
-    totals = [matrix.cost + descent for matrix, (_, _, descent) in zip(policy._sums, policy._fits, strict=True)]
+    totals = [matrix.cost + descent for matrix, (_, _, descent) in zip(policy._matrices, policy._fits, strict=True)]
     assert row.release == parallel(*totals)
     for total in totals:
         assert 0.97 <= epsilon(total, 0.02) <= 1.0
@@ -230,7 +231,7 @@ def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
     paper = policy_with(dim=2, analysis="paper", batches=[12], horizon=13)
     assert 0.99 * BUDGET.epsilon <= paper.privacy().epsilon <= BUDGET.epsilon
     numeric = policy_with(dim=2, batches=[12], horizon=13)
-    assert paper._sums[0].noise_std(12) > 50 * numeric._sums[0].noise_std(12)
+    assert paper._matrices[0].noise_std(12) > 50 * numeric._matrices[0].noise_std(12)
     play(paper, 13, np.random.default_rng(1))
     assert paper.releases == 1
 
@@ -295,10 +296,13 @@ def test_an_older_state_is_refused(tmp_path):
     play(policy, 20, np.random.default_rng(0))
     policy.save(tmp_path / "older")
     play(policy, 30, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="path must hold the newest state"):
+    with pytest.raises(ValueError, match="the state must be the newest of its run: the ledger has marked release"):
         Policy.load(tmp_path / "older", ledger=ledger)
+    thetas = policy.thetas
+    del policy  # one object at a time holds a checkpoint
+    gc.collect()
     restored = Policy.load(tmp_path / "newest", ledger=ledger)
-    assert np.array_equal(restored.thetas, policy.thetas)
+    assert np.array_equal(restored.thetas, thetas)
     play(restored, 121 - restored.decisions, np.random.default_rng(1))
     assert restored.releases == 2
 

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from again import rewinder
 from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
@@ -52,15 +53,6 @@ def policy(monkeypatch):
     shuffle_glm._numeric_plan.cache_clear()
 
 
-def start_again(policy: ShuffleGLM) -> None:
-    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
-    policy._restore(
-        {"thetas": np.zeros((0, 2)), "shapes": np.zeros((0, 2, 2)), "releases": 0, "rows": np.zeros((0, 3))}
-    )
-    policy._open.clear()
-    policy.decisions = 0
-
-
 def descent_protocol(policy: ShuffleGLM, mutation: str | None):
     """What the descent sends with: as calibrated, or with a slip."""
     budget, rounds, _ = policy._fits[0]
@@ -73,12 +65,13 @@ def descent_protocol(policy: ShuffleGLM, mutation: str | None):
 
 
 def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) -> tuple[audit.LowerBound, float]:
-    protocol, matrix = descent_protocol(policy, mutation), policy._sums[0]
+    protocol, matrix = descent_protocol(policy, mutation), policy._matrices[0]
     if mutation == "bits":
         matrix = replace(matrix, noise_bits=matrix.noise_bits // 4)
     elif mutation is not None:
         matrix = VectorSum(3, USERS, 1.0, budget=BUDGET, distance=math.sqrt(2)).protocol
-    policy._sums[0] = matrix
+    policy._matrices[0] = matrix
+    start_again = rewinder(policy)
     # the descent calibrates its protocol anew in every run; here it is handed the one above
     module = sys.modules["dpkit.optimize.shuffle_gradient_descent"]
     monkeypatch.setattr(module, "VectorSum", lambda *a, **k: SimpleNamespace(protocol=protocol))
@@ -103,7 +96,7 @@ def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) ->
         for i in range(trials):
             decoded.clear()
             iterates.clear()
-            start_again(policy)
+            start_again()
             policy.update(policy.select([first[0]]), first[1])
             for _ in range(USERS):
                 policy.select([[0.0, 1.0]])
@@ -168,11 +161,12 @@ def test_later_choices_show_no_more_than_the_budget(monkeypatch, policy, trials)
     policy.exploration = 1e-3  # what is released then shows in what is played
     angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
     fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
+    start_again = rewinder(policy)
 
     def choices(arm: list[float], trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 12))
         for i in range(trials):
-            start_again(policy)
+            start_again()
             policy.update(policy.select([arm]), 1.0)
             for _ in range(USERS - 1):
                 policy.select([[0.0, 1.0]])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
-from dpbandits import Policy
+from dpbandits import Pending, Policy
 from dpbandits.environments import LinearBernoulli
 from dpbandits.mathematics.links import get_link
 from dpbandits.policies import ShuffleOnePassGLM
@@ -78,7 +80,7 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
 def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, records):
     exact_sums(monkeypatch, records)
     policy, rng = policy_with(horizon=91, first_batch=30, growth=2.0, theta_bound=50.0), np.random.default_rng(2)
-    assert policy._ends == [30, 90]
+    assert policy.schedule.ends == (30, 90)
     for _ in range(91):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.random() < 0.5))
     H, b, noise = np.zeros((3, 3)), np.zeros(3), 0.0
@@ -91,8 +93,8 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
     inverse = np.linalg.inv(H)
     np.testing.assert_allclose(policy.theta, inverse @ b, rtol=1e-9)
     covariance = 0.25 * inverse + noise / policy._c**2 * inverse @ inverse
-    np.testing.assert_allclose(policy.shape, covariance, rtol=1e-9)
-    np.testing.assert_allclose(4 * policy.root @ policy.root.T, covariance, rtol=1e-9)
+    np.testing.assert_allclose(policy.public.shape, covariance, rtol=1e-9)
+    np.testing.assert_allclose(4 * policy.public.root @ policy.public.root.T, covariance, rtol=1e-9)
 
 
 def test_released_sums_are_unbiased_with_the_stated_noise():
@@ -104,10 +106,10 @@ def test_released_sums_are_unbiased_with_the_stated_noise():
     """
     batches = ShuffledBatches([20], 9, np.asarray, bound=1.0, distance=1.0, budget=BUDGET, rng=np.random.default_rng(5))
     rng, std = np.random.default_rng(6), batches.noise_std(0)
-    errors = np.empty((400, 9))
+    errors, empty = np.empty((400, 9)), batches.kept()
     for i in range(400):
         sent = ball(rng, 15, 9)  # five users never answer
-        batches.restore({"released": 0, "users": 0, "ones": []})
+        batches.resume(empty)
         for record in sent:
             batches.add(record)
         errors[i] = batches.release() - sent.sum(axis=0)
@@ -122,10 +124,10 @@ def test_released_sums_are_unbiased_with_the_stated_noise():
 @settings(deadline=None, max_examples=6)
 def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     policy = policy_with(dim=1, horizon=T, first_batch=first, growth=growth)
-    assert all(a < b for a, b in pairwise([0, *policy._ends]))
-    assert all(end < T for end in policy._ends)
+    assert all(a < b for a, b in pairwise([0, *policy.schedule.ends]))
+    assert all(end < T for end in policy.schedule.ends)
     users = [protocol.users for protocol in policy._sums.protocols]
-    assert np.cumsum(users).tolist() == policy._ends
+    assert tuple(np.cumsum(users).tolist()) == policy.schedule.ends
 
 
 @settings(deadline=None, max_examples=15)
@@ -165,7 +167,7 @@ def test_a_reward_after_the_end_of_its_batch_counts_for_nothing(records):
     twin.forget(0)
     assert len(records) == before
     assert policy.open_decisions == twin.open_decisions
-    assert repr(policy._state()) == repr(twin._state())
+    assert repr(policy._kept()) == repr(twin._kept())
     with pytest.raises(ValueError, match="got decision id 0"):
         policy.update(0, 1.0)
 
@@ -174,7 +176,7 @@ def test_an_unanswered_batch_is_released_like_any_other():
     policy = policy_with(horizon=30, first_batch=10)
     for _ in range(30):
         policy.select(np.eye(3))
-    assert policy.releases == len(policy._ends) > 0
+    assert policy.releases == len(policy.schedule.ends) > 0
 
 
 def test_a_saved_state_holds_randomized_counts_and_no_arms_of_closed_batches(tmp_path):
@@ -183,15 +185,16 @@ def test_a_saved_state_holds_randomized_counts_and_no_arms_of_closed_batches(tmp
     for decision in waiting[10:]:
         policy.update(decision, 1.0)
     policy.save(tmp_path / "p")
-    state = policy._sums.state()
+    state = policy._sums.kept()
     assert state["users"] == 2
     assert state["ones"].dtype == np.int64
     # noise far beyond what two records can be
     assert policy._sums.protocols[1].noise_bits > 10
     assert policy._sums._waiting == []
     tree, _ = files.read(tmp_path / "p")
-    assert len(tree["open_arms"]) == 10
-    assert np.isnan(tree["open_arms"]).all()
+    assert len(tree["open"]["arms"]) == 10
+    assert tree["open"]["closed"].all()
+    assert not tree["open"]["arms"].any()
 
 
 # ------------------------------------------------------------------------------------------------- privacy
@@ -212,12 +215,12 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(link, seed, ex
     budget = Budget(1.0, 1e-5, adjacency=adjacency)
     policy = policy_with(link, dim=d, horizon=3, first_batch=2, gradient_share=share, budget=budget)
     (protocol,) = policy._sums.protocols
-    policy.theta = rng.standard_normal(d) * rng.choice([0.0, 1.0, 3.0])
+    policy.public = replace(policy.public, theta=rng.standard_normal(d) * rng.choice([0.0, 1.0, 3.0]))
     sent: list[np.ndarray] = []
     policy._sums.add = lambda row: sent.append(policy._sums.form(row[None])[0])
     x = rng.standard_normal(d)
     for y in (x, -x if extreme else rng.standard_normal(d)):
-        policy._learn(y / max(1.0, np.linalg.norm(y)), float(rng.choice([0.0, 1.0])))
+        policy._learn(Pending(y / max(1.0, np.linalg.norm(y)), 0, 0), float(rng.choice([0.0, 1.0])))
     assert max(map(np.linalg.norm, sent)) <= protocol.bound * (1 + 1e-9)
     apart = protocol.cost.shift_norm * protocol.step
     if adjacency == "replace":
@@ -284,14 +287,17 @@ def test_after_a_crash_the_checkpoint_goes_on_and_an_older_state_is_refused(tmp_
             if t == 5:
                 policy.save(tmp_path / "older")
         assert policy.releases >= 2
+    theta = policy.theta
+    del policy  # one object at a time holds a checkpoint
+    gc.collect()
     with Ledger.open(path) as ledger:
-        with pytest.raises(ValueError, match=r"path must hold the newest state: .* got a state at release 0"):
+        with pytest.raises(ValueError, match=r"the newest of its run: .*, got another state, at release 0"):
             Policy.load(tmp_path / "older", ledger=ledger)
         restored = Policy.load(tmp_path / "newest", ledger=ledger)
-        assert np.array_equal(restored.theta, policy.theta)
+        assert np.array_equal(restored.theta, theta)
         while restored.decisions < 200:
             restored.update(restored.select(np.eye(3)), 1.0)
-        assert restored.releases == len(restored._ends)
+        assert restored.releases == len(restored.schedule.ends)
         assert ledger.epsilon() <= BUDGET.epsilon
 
 

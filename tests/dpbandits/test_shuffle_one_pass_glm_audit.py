@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from again import rewinder
 from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
@@ -32,21 +33,12 @@ def policy_with(horizon: int, **parameters) -> ShuffleOnePassGLM:
     )
 
 
-def start_again(policy: ShuffleOnePassGLM) -> None:
-    """As if newly made, but for the generator, which goes on: every run draws fresh noise."""
-    policy._sums.restore({"released": 0, "users": 0, "ones": []})
-    policy._open.clear()
-    policy.releases = policy.decisions = 0
-    policy.noise = 0.0
-    for array in (policy.theta, policy.shape, policy.root, policy.H, policy.b):
-        array[:] = 0.0
-
-
 def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.LowerBound, float]:
     """From the sums of the first batch; the other users of it never get a reward. Also the claim."""
     policy = policy_with(USERS + 1, first_batch=USERS)
     (protocol,) = policy._sums.protocols
     policy._sums.protocols[0] = protocol = replace(protocol, noise_bits=math.ceil(bits * protocol.noise_bits))
+    start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = Analyzer.decode
 
@@ -59,7 +51,7 @@ def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.Lowe
     def runs(first, trials: int) -> np.ndarray:
         collected.clear()
         for _ in range(trials):
-            start_again(policy)
+            start_again()
             policy.update(policy.select([first[0]]), first[1])
             for _ in range(USERS):
                 policy.select([[0.0, 1.0]])
@@ -117,11 +109,12 @@ def test_later_choices_show_no_more_than_the_budget(trials):
     angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
     fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
     policy = policy_with(4, first_batch=1, ridge=0.1)
+    start_again = rewinder(policy)
 
     def choices(arm: list[float], trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 3, 12))
         for i in range(trials):
-            start_again(policy)
+            start_again()
             policy.update(policy.select([arm]), 1.0)
             for t in range(3):
                 chosen[i, t, policy.select(fan).index] = 1.0

@@ -166,7 +166,7 @@ class Endless(Uniform):
 played = pathlib.Path(sys.argv[1])
 
 class Fast(Uniform):
-    def _learn(self, arm, reward):
+    def _learn(self, pending, reward):
         if self.decisions == 300:
             played.touch()
 

@@ -1,0 +1,20 @@
+"""Many runs of one policy, for audits: calibrating a fresh one for every run would take most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dpbandits.private_policy import PrivatePolicy
+
+
+def rewinder(policy: PrivatePolicy[Any]) -> Callable[[], None]:
+    """What takes ``policy`` back to where it is now. The generator goes on, so that every run has fresh noise."""
+    saved, decisions, releases = policy._kept(), policy.decisions, policy.releases
+
+    def rewind() -> None:
+        policy._resume(saved)
+        policy.decisions, policy.releases = decisions, releases
+        policy._open.clear()
+
+    return rewind
