@@ -233,7 +233,7 @@ class ShuffledRandomizedResponse(Unrepeatable):
         BudgetExceeded
             If the ledger refuses.
         """
-        self._rounds.check()
+        self._rounds.check_process()
         with self._rounds.lock:
             number = self._rounds.open()
             inbox = Inbox(self.fingerprint, number, 1, self._width, self.categories - 1)
@@ -257,7 +257,7 @@ class ShuffledRandomizedResponse(Unrepeatable):
         BudgetExceeded
             If the ledger refuses.
         """
-        self._rounds.check()
+        self._rounds.check_process()
         with self._rounds.lock:
             number = self._rounds.open()
             counts, users = np.zeros(self.categories, dtype=np.int64), 0

@@ -58,9 +58,9 @@ class Rounds:
         """Releases that are left."""
         return max(0, self.rounds - self._run.step)
 
-    def check(self) -> None:
-        """Refuse in a fork, and after an interrupt: before the lock, which nobody may open there."""
-        self._run.check()
+    def check_process(self) -> None:
+        """Refuse in a fork: before the lock, which nobody may open there."""
+        self._run.check_process()
 
     @property
     def lock(self) -> threading.RLock:

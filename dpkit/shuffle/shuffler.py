@@ -95,7 +95,7 @@ class Shuffler(Unrepeatable):
             If the ledger refuses.
         """
         protocol = self.protocol
-        self._rounds.check()
+        self._rounds.check_process()
         with self._rounds.lock:
             number = self._rounds.open()
             most = protocol.messages_per_coordinate
@@ -128,7 +128,7 @@ class Shuffler(Unrepeatable):
         BudgetExceeded
             If the ledger refuses.
         """
-        self._rounds.check()
+        self._rounds.check_process()
         with self._rounds.lock:
             number = self._rounds.open()
             parts = [

@@ -4,7 +4,7 @@ What a release costs is paid once. It is worth that price only if the same sums 
 two threads, not by a copy, a fork or an older state, and not by whoever goes on after an interrupt, a full disk or a
 crash. A :class:`Run` is the part of an object that sees to it. A method that releases reads
 
-    run.check()                      # before the lock: a forked child must not wait for a lock that nobody will open
+    run.check_process()              # before the lock: a forked child must not wait for a lock that nobody will open
     with run.lock:
         ...                          # refuse bad input: nothing has changed so far
         run.begin()                  # from here on, any exception leaves an object that refuses to go on
@@ -106,8 +106,8 @@ class Run:
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._hold = None if self.checkpoint is None else files.hold(self.checkpoint)
 
-    def check(self) -> None:
-        """Refuse to go on where that would repeat something. Takes no lock.
+    def check_process(self) -> None:
+        """Refuse the child of a fork; before the lock is taken.
 
         Raises
         ------
@@ -118,6 +118,15 @@ class Run:
                 f"{self.label!r} belongs to process {self._process}, got a call from its fork {os.getpid()}: both "
                 f"would draw noise for the same sums; make or load it in the process that uses it"
             )
+
+    def check(self) -> None:
+        """Refuse to go on where that would repeat something; behind the lock, whose holder may have closed the run.
+
+        Raises
+        ------
+        RunStopped
+        """
+        self.check_process()
         if self._stopped is not None:
             raise RunStopped(self._stopped)
 
