@@ -1,7 +1,7 @@
 """Sums of vectors in the shuffle model: calibration, and randomizer, shuffler and analyzer under one roof.
 
 For anyone who wants a sum over users without trusting whoever computes it: each user randomizes its own vector, a
-shuffler permutes the messages of all users, and the analyzer sees only the permuted ones. Users, shuffler and analyzer
+shuffler mixes the messages of all users, and the analyzer sees only what is left of them. Users, shuffler and analyzer
 are separate objects (:class:`Randomizer`, :class:`Shuffler`, :class:`Analyzer`) that share the public constants of a
 :class:`SumProtocol` and exchange messages; :class:`VectorSum` finds the constants for a budget and holds one of each.
 

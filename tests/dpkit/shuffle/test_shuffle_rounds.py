@@ -182,6 +182,34 @@ def test_an_interrupt_leaves_it_right_or_stopped(kind):
     assert min(stopped, lost, again) > 0
 
 
+@pytest.mark.parametrize("make", [partial(ShuffledRandomizedResponse, 2), ScalarMean])
+@pytest.mark.parametrize("call", ["shuffle", "shuffle_tallies"])
+def test_an_interrupt_leaves_the_one_release_right_or_stopped(make, call):
+    kind = make(3, budget=BUDGET)
+    response = getattr(kind, "_response", kind)
+    sent = [kind.encode(1) for _ in range(3)] if call == "shuffle" else kind.tally([1, 1, 1])
+    seen = set()
+    for number in range(1, 10_000):
+        ledger = Ledger(Budget(9.0, 1e-2))
+        # as a new one; calibration would take most of the time
+        response._rounds = type(response._rounds)(1, kind.cost, 3, "interrupts", ledger, False)
+        tracer, count = at_line(number, interrupt)
+        try:
+            traced(tracer, lambda: getattr(kind, call)(sent))
+        except Interrupt:
+            pass
+        else:
+            assert count[0] < number
+            break
+        begun = response.released
+        got = in_another_thread(lambda: getattr(kind, call)(sent))
+        # released again only if it was not, and never again after that
+        assert not (begun and isinstance(got, bytes))
+        assert ledger.rows() or not begun
+        seen.add(type(got))
+    assert seen == {bytes, ValueError, RunStopped}
+
+
 def test_a_signal_handler_may_release_too():
     """A handler that shuffles at any line of a release: no round comes out twice, nor more than there are."""
     for number in range(1, 10_000):
