@@ -63,22 +63,27 @@ def main() -> None:
         rates = [X.size / best(job) / 1e6 for job in (floor, partial(randomizer.tally, X), partial(randomizer.ones, X))]
         print(f"{name:34}{rates[0]:8.1f}{rates[1]:8.1f}{rates[2]:8.1f}{rates[1] / rates[0]:13.2f}")
 
-    small = VectorSum(6, 1666, 1.0, budget=Budget(2.0, 0.01))
-    x = np.full(6, 0.3)
-    message = small.encode(x)
-    sent = [message] * 1666
-    encode = best(lambda: small.encode(x))
-    shuffle = best(lambda: VectorSum(6, 1666, 1.0, budget=Budget(2.0, 0.01)).shuffle(sent), 2)
-    print(
-        f"\nlabelled bits: {small.messages_per_user} per user in {len(message)} bytes; one user {encode * 1e6:.0f} µs; "
-    )
-    print(f"1666 users shuffled in {shuffle:.2f} s")
+    # what devices send, against permuting the g + b bits of every user and coordinate themselves
+    n, D = 1000, 100
+    many = VectorSum(D, n, 1.0, budget=BUDGET, rounds=10)
+    x = np.full(D, 0.05)
+    encode = best(lambda: many.encode(x)) * 1e6
+    sent = [many.encode(x) for _ in range(n)]
+    start = time.process_time()
+    many.shuffle(sent)
+    shuffle = (time.process_time() - start) * 1e6 / n
+    bits = np.zeros(n * many.messages_per_user, dtype=np.uint8)
+    start = time.process_time()
+    np.random.default_rng(0).permutation(bits)
+    permute = (time.process_time() - start) * 1e6 / n
+    print(f"\nmessages of {n} users × {D}: {len(sent[0])} bytes each; per user {encode:.0f} µs on its device and")
+    print(f"{shuffle:.1f} µs in the shuffler; permuting its {many.messages_per_user} bits would take {permute:.0f} µs")
 
     jobs = min(2, os.cpu_count() or 1)
     start = time.perf_counter()
     with ProcessPoolExecutor(jobs) as pool:
         done = list(pool.map(partial(chunk, sums.randomizer), range(USERS // CHUNK)))
-    estimate = sums.decode(sums.shuffle(tally for tally, _, _ in done), USERS)
+    estimate = sums.decode(sums.shuffle_tallies(tally for tally, _, _ in done), USERS)
     wall, cpu = time.perf_counter() - start, sum(seconds for _, seconds, _ in done)
     truth = sum(inputs(CHUNK, seed).sum(axis=0) for seed in range(USERS // CHUNK))
     print(f"\n{USERS} users × {COORDINATES}: {USERS * COORDINATES / cpu / 1e6:.1f}·10⁶ coordinates per CPU second")

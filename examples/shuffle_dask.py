@@ -3,8 +3,9 @@
     python -m pip install -e ".[sweep]" && python examples/shuffle_dask.py
 
 Each partition is randomized where it lies (``Randomizer.tally``), the tallies are added up in any order, and the
-shuffler releases their sum. The engine sees tallies, so it is part of the trusted shuffler; whoever reads the result
-is not. Any engine with a map and a reduction does: a tally is a few integers, and ``+`` merges two.
+shuffler releases their sum. The engine sees tallies, so it is part of the trusted shuffler, and ``shuffle_tallies`` is
+where we vouch for it; whoever reads the result is not. Any engine with a map and a reduction does: a tally is a few
+integers, and ``+`` merges two.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def private_covariance(sums: VectorSum, scheduler: str) -> NDArray[np.float64]:
     tallies = dask.bag.range(PARTITIONS, npartitions=PARTITIONS).map(measurements).map(outer_products)
     # only the randomizer travels to the workers, where it draws from their own secure source
     whole = tallies.map(sums.randomizer.tally).fold(operator.add).compute(scheduler=scheduler)
-    return sums.decode(sums.shuffle(whole), USERS) / USERS
+    return sums.decode(sums.shuffle_tallies(whole), USERS) / USERS
 
 
 def main() -> None:

@@ -33,6 +33,9 @@ def replay(
     reward: Annotated[str, typer.Option(help="Column of the reward of the row's arm (long).")] = "reward",
     arm: Annotated[str, typer.Option(help="Column that names the arm, if there is one (long); not a feature.")] = "arm",
     label: Annotated[str, typer.Option(help="Column of the right arm (labels).")] = "label",
+    person: Annotated[
+        str | None, typer.Option(help="Column that says whose round it is; not a feature, and the same in a round.")
+    ] = None,
     feature: Annotated[
         list[str] | None, typer.Option(help="A column that describes an arm. Repeat it. Default: all other columns.")
     ] = None,
@@ -79,6 +82,7 @@ def replay(
         reward_column=reward,
         arm_column=arm,
         label_column=label,
+        person_column=person,
         features=feature or None,
         reward_range=reward_range,
         feature_bound=feature_bound,

@@ -26,6 +26,10 @@ _WORLD = "World"
 
 
 def run(
+    world: Annotated[
+        str | None,
+        typer.Option(help="A world of the gallery, with its own link and sizes; see below.", rich_help_panel=_WORLD),
+    ] = None,
     link: Annotated[
         str, typer.Option(help="logistic, probit, linear or poisson.", rich_help_panel=_WORLD)
     ] = "logistic",
@@ -34,7 +38,7 @@ def run(
     arm_law: Annotated[
         str,
         typer.Option(
-            help="ball, sphere or cube: new arms in every round; fixed, fixed_sphere or fixed_cube: one set.",
+            help="ball, sphere or cube: new arms in every round; fixed, fixed_sphere, fixed_cube or one_hot: one set.",
             rich_help_panel=_WORLD,
         ),
     ] = "ball",
@@ -60,8 +64,11 @@ def run(
     ] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_WORLD)] = 0.0,
     rounds: Annotated[
-        int, typer.Option("--rounds", "-t", help="T, the number of rounds.", rich_help_panel=_WORLD)
-    ] = 5000,
+        int | None,
+        typer.Option(
+            "--rounds", "-t", help="T, the number of rounds: 5000, or what the gallery has.", rich_help_panel=_WORLD
+        ),
+    ] = None,
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
@@ -77,20 +84,29 @@ def run(
     of every round. Where rewards are unbounded, private policies clip them to a fixed range: three standard
     deviations beyond the extreme means for the links linear and poisson, the middle 99 % of the noise for --noise.
 
+    --world takes the place of all options that describe the model: logit-shift, advertising, unit-linear, one-hot,
+    sphere, digits, diamonds, disjoint, disjoint-50, counts, flip, still, late, overtaking, sorted, quadratic, people,
+    regulars or films. Their laws are in the documentation of dpbandits.environments.
+
     Prints a table with standard errors over seeds, and writes run.png and run.json. Ctrl-C keeps what is done.
     """
     from dpbandits.cli.policies import factories
     from dpbandits.cli.report import play
     from dpbandits.environments import GLM, Delayed, Linear
+    from dpbandits.environments import world as gallery
 
     known: dict[str, Any] = {"arms": arms, "theta_norm": theta_norm, "arm_law": arm_law}
     environment: Any
-    if noise is None:
+    if world is not None:
+        environment = gallery(world).make()
+    elif noise is None:
         environment = GLM(dim, link=link, **known)
     else:
         environment = Linear(dim, noise=noise, df=tail_index, tail_index=tail_index, **known)  # type: ignore[arg-type]
     if delay or missing:
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
+    if rounds is None:
+        rounds = 5000 if world is None else gallery(world).rounds
     policies = factories(policy, epsilon, delta, environment, rounds)
     play(
         policies,

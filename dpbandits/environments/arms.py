@@ -9,6 +9,7 @@ cube            every round K new ones, uniform in the cube [−1, 1]^d, divided
 fixed           one set of K arms for the whole episode, uniform in the ball
 fixed_sphere    one set, uniform on the sphere
 fixed_cube      one set, uniform in the cube, divided by √d
+one_hot         one set: the first K ≤ d vectors of the standard basis
 ==============  =======================================================================
 """
 
@@ -22,9 +23,9 @@ import numpy as np
 
 from dpbandits.policy import Array
 
-__all__ = ["ArmLaw", "arm_blocks", "checked_arm_law", "random_parameter"]
+__all__ = ["ArmLaw", "arm_blocks", "block_vectors", "checked_arm_law", "random_parameter"]
 
-ArmLaw = Literal["ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube"]
+ArmLaw = Literal["ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"]
 
 # name: the shape in which arms are uniform, and whether they stay
 _LAWS = {
@@ -34,6 +35,7 @@ _LAWS = {
     "fixed": ("ball", True),
     "fixed_sphere": ("sphere", True),
     "fixed_cube": ("cube", True),
+    "one_hot": ("basis", True),
 }
 # numbers per block in which arms are drawn: large enough for numpy, small enough for the cache
 _BLOCK = 2**16
@@ -41,10 +43,12 @@ _BLOCK = 2**16
 _INSIDE = 1 - 1e-12
 
 
-def checked_arm_law(law: ArmLaw) -> ArmLaw:
-    """The name of a law."""
+def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
+    """The name of a law, by which ``arms`` arms of dimension ``dim`` can be drawn."""
     if law not in _LAWS:
         raise ValueError(f"arm_law must be one of {', '.join(map(repr, _LAWS))}, got arm_law={law!r}")
+    if law == "one_hot" and arms > dim:
+        raise ValueError(f"arms must be at most dim={dim} for arm_law='one_hot', got arms={arms}")
     return law
 
 
@@ -60,6 +64,19 @@ def arm_blocks(law: ArmLaw, rng: np.random.Generator, arms: int, dim: int) -> It
         yield _draw(shape, rng, size, arms, dim)
 
 
+def block_vectors(z: Array, arms: int) -> tuple[Array, Array]:
+    """For rows z (n, m) of norm at most 1 and x = (1, z)/√2: K vectors each that hold x in block k and zeros else; x.
+
+    Of shapes (n, K, K·(m + 1)) and (n, m + 1).
+    """
+    n, m = z.shape
+    x = np.concatenate([np.ones((n, 1)), z], axis=1) * (_INSIDE * math.sqrt(0.5))
+    blocks = np.zeros((n, arms, arms, m + 1))
+    own = np.arange(arms)
+    blocks[:, own, own] = x[:, None]
+    return blocks.reshape(n, arms, -1), x
+
+
 def random_parameter(rng: np.random.Generator, dim: int, norm: float) -> Array:
     """A vector of shape (dim,) of that norm, in a uniform direction."""
     direction = rng.standard_normal(dim)
@@ -67,6 +84,8 @@ def random_parameter(rng: np.random.Generator, dim: int, norm: float) -> Array:
 
 
 def _draw(shape: str, rng: np.random.Generator, rounds: int, arms: int, dim: int) -> Array:
+    if shape == "basis":
+        return np.repeat(_INSIDE * np.eye(arms, dim)[None], rounds, axis=0)
     if shape == "cube":
         return rng.uniform(-1.0, 1.0, (rounds, arms, dim)) * (_INSIDE / math.sqrt(dim))
     X = rng.standard_normal((rounds, arms, dim))

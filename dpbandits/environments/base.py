@@ -36,6 +36,8 @@ class Round:
         rows of the other fields are the same K arms in every round. See :mod:`dpbandits.per_arm`.
     delay : int or None
         How many further rounds are played before the reward is told: 0 is at once; None is never.
+    person : int or str, optional
+        Who comes, where persons come back.
     """
 
     arms: Array
@@ -43,6 +45,7 @@ class Round:
     means: Array | None = None
     context: Array | None = None
     delay: int | None = 0
+    person: int | str | None = None
 
     def reward(self, index: int) -> float:
         """The reward of the arm in row ``index``."""

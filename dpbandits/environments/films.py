@@ -16,8 +16,8 @@ The public facts about a film (genres, year) and the profile of the *same* user 
 differential privacy allows that: it protects a round from what is shown in all *other* rounds, and a recommendation
 may depend on the person who asks for it. Nothing is averaged over users. Scales are constants, not data.
 
-The unit that is protected is one round. A user takes part in many rounds (here up to 159), and all of them together
-are protected less.
+A round says whose it is (``Round.person``, the number of the user). A policy whose unit is one round protects a user,
+who takes part in up to 159 of them, less than a round.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Films:
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """All rounds, with slates and order shuffled by ``rng``."""
         for slate in self._slates(rng):
-            yield Round(self._features[slate], self._liked[slate])
+            yield Round(self._features[slate], self._liked[slate], person=int(self._user[slate[0]]))
 
     def _slates(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Numbers of ratings, of shape (rounds, 10): each row from one user."""

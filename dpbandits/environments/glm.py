@@ -70,7 +70,7 @@ class GLM:
         μ.
     theta_norm : float
         S = ‖θ*‖; the direction of θ* is uniform.
-    arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube"}
+    arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"}
         See :mod:`dpbandits.environments.arms`.
 
     Attributes
@@ -103,7 +103,7 @@ class GLM:
         self.arms = integer("arms", arms, at_least=1)
         self.link = checked_rewards(link)
         self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        self.arm_law = checked_arm_law(arm_law)
+        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
         self.reward_range = REWARDS[link].range(self.theta_norm)
         self.noise_scale = REWARDS[link].deviation(self.theta_norm)
         self.rounds = None

@@ -56,7 +56,7 @@ class Linear:
         Factor on η.
     theta_norm : float
         S = ‖θ*‖; the direction of θ* is uniform.
-    arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube"}
+    arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"}
         See :mod:`dpbandits.environments.arms`.
 
     Attributes
@@ -111,7 +111,7 @@ class Linear:
             name = "df" if noise == "student_t" else "tail_index"
             raise ValueError(f"{name} must be above 1, or the noise has no mean, got {name}={self._order:g}")
         self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        self.arm_law = checked_arm_law(arm_law)
+        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
         self.link = "linear"
         self.noise_tail = 1.0 if self._order > 2.0 else (self._order - 1.0) / 2.0
         self.noise_scale = self.moment(self.noise_tail)

@@ -26,7 +26,8 @@ bound must be a number that you know without looking at the data: a maximum that
 away the largest of them, and the privacy guarantee would not cover that. Then comes an intercept: the vector of an
 arm is (1, features)/√2. Rewards are mapped from ``reward_range`` to [0, 1]; a reward outside of it is refused.
 
-What stays public: the number of rounds and of arms, the names of the columns and the set of labels.
+What stays public: the number of rounds and of arms, the names of the columns and the set of labels; and, with
+``person_column``, which rounds are of one person.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class LogReplay:
         stands twice in a round.
     label_column : str
         Layout ``labels``: the right arm.
+    person_column : str, optional
+        Who came: the same in all rows of a round. It is no feature; rounds have it as ``person``, as text.
     features : sequence of str, optional
         The columns that describe an arm; by default all other columns.
     reward_range : (float, float)
@@ -85,7 +88,7 @@ class LogReplay:
     ------
     ValueError
         Naming row and column of the first bad value: empty, not a number, infinite, a reward out of its range, an arm
-        twice in a round, a round in two places.
+        twice in a round, a round in two places or of two persons.
 
     Examples
     --------
@@ -106,6 +109,7 @@ class LogReplay:
         reward_column: str = "reward",
         arm_column: str = "arm",
         label_column: str = "label",
+        person_column: str | None = None,
         features: Sequence[str] | None = None,
         reward_range: tuple[float, float] = (0.0, 1.0),
         feature_bound: float = 1.0,
@@ -124,6 +128,8 @@ class LogReplay:
             special = [label_column]
         else:
             special = [round_column, reward_column] + ([arm_column] if arm_column in table.columns else [])
+        if person_column is not None:
+            special.append(person_column)
         if features is None:
             features = [column for column in table.columns if column not in special]
         table.require([*special, *features])
@@ -135,6 +141,7 @@ class LogReplay:
 
         if layout == "labels":
             self._label, names = table.codes(label_column)
+            self._persons = None if person_column is None else table.persons(person_column)
             X = table.numbers(features)
             table.complain()
             if len(names) < 2:
@@ -151,6 +158,7 @@ class LogReplay:
                 arms, names = table.codes(arm_column)
                 again = np.flatnonzero(_repeats(np.cumsum(new) * len(names) + arms))
                 table.check(arm_column, again, "stands twice in its round")
+            self._persons = None if person_column is None else table.persons(person_column, starts)
             rewards = table.numbers([reward_column])[:, 0]
             outside = np.flatnonzero((rewards < low) | (rewards > high))
             table.check(reward_column, outside, f"must lie in [{low:g}, {high:g}]")
@@ -180,7 +188,7 @@ class LogReplay:
         if self.labels is None:
             for t in order:
                 rows = slice(self._starts[t], self._starts[t + 1])
-                yield Round(self._features[rows], self._rewards[rows])
+                yield Round(self._features[rows], self._rewards[rows], person=self._person(t))
             return
         K, m = len(self.labels), self._features.shape[1]
         for t in order:
@@ -188,7 +196,10 @@ class LogReplay:
             arms[np.arange(K), np.arange(K)] = self._features[t]
             rewards = np.zeros(K)
             rewards[self._label[t]] = 1.0
-            yield Round(arms.reshape(K, K * m), rewards)
+            yield Round(arms.reshape(K, K * m), rewards, person=self._person(t))
+
+    def _person(self, t: int) -> str | None:
+        return None if self._persons is None else self._persons[t]
 
 
 def _repeats(values: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -263,6 +274,15 @@ class _Table:
         self.check(column, np.flatnonzero((values.isna() | (texts == "")).to_numpy(dtype=bool)), "")
         codes, names = texts.factorize(sort=True, use_na_sentinel=False)
         return np.asarray(codes, dtype=np.int64), list(map(str, names))
+
+    def persons(self, column: str, starts: NDArray[np.int64] | None = None) -> list[str]:
+        """The person of every round, whose rows begin at ``starts`` (by default every row is a round)."""
+        codes, names = self.codes(column)
+        if starts is not None:
+            firsts = np.repeat(codes[starts], np.diff(np.append(starts, len(codes))))
+            self.check(column, np.flatnonzero(codes != firsts), "is another person than in the round's first row")
+            codes = codes[starts]
+        return [names[code] for code in codes]
 
 
 def _read_csv(pandas: Any, path: Path) -> Any:

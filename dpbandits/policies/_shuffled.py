@@ -108,7 +108,7 @@ class ShuffledBatches:
         absent = protocol.users - (0 if self._tally is None else self._tally.users)
         if absent > 0:
             self._send(np.zeros((absent, protocol.dimension)))
-        shuffled = Shuffler(protocol, rng=self.rng).shuffle(self._tally or ())
+        shuffled = Shuffler(protocol, rng=self.rng).shuffle_tallies(self._tally or ())
         self._tally = None
         self.released += 1
         return Analyzer(protocol).decode(shuffled, protocol.users)

@@ -272,7 +272,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         X, r = rows[:, :d], rows[:, d]
         weights = self._weights(X)
         tally = Randomizer(protocol, rng=self.rng).tally(weights[:, None] * svec(X[:, :, None] * X[:, None, :]))
-        matrix = smat(Analyzer(protocol).decode(Shuffler(protocol, rng=self.rng).shuffle(tally)))
+        matrix = smat(Analyzer(protocol).decode(Shuffler(protocol, rng=self.rng).shuffle_tallies(tally)))
         budget, rounds, cost = self._fits[k]
         fit = shuffle_gradient_descent(
             self._objective,

@@ -169,7 +169,7 @@ def shuffle_gradient_descent(
         with np.errstate(all="ignore"):  # what overflows is clipped
             slopes, count = clipped(objective.slope(X @ theta, y), row_lengths, L)
         cut += count
-        shuffled = shuffler.shuffle(users.tally(slopes[:, None] * X))
+        shuffled = shuffler.shuffle_tallies(users.tally(slopes[:, None] * X))
         theta = constraint.project(theta - eta * server.decode(shuffled, n) / n)
         if callback is not None:
             callback(theta.copy())

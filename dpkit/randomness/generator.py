@@ -47,9 +47,21 @@ class _Pool:
         self._fill = fill
         self._values = np.zeros(POOL, dtype)
         self._next = POOL
+        self._taking = False
 
     def take(self, out: NDArray[Any]) -> None:
-        """Fill the 1-d array ``out``."""
+        """Fill the 1-d array ``out``; the caller holds the lock."""
+        if self._taking:
+            # a signal handler draws in the middle of a draw, whose values must stay where they are
+            self._fill(out)
+            return
+        self._taking = True
+        try:
+            self._take(out)
+        finally:
+            self._taking = False
+
+    def _take(self, out: NDArray[Any]) -> None:
         while 0 < out.size < POOL:
             start = self._next
             stop = min(POOL, start + out.size)
@@ -98,7 +110,7 @@ class SecureGenerator(np.random.Generator):
         for pool in vars(self).values():
             if isinstance(pool, _Pool):
                 pool.wipe()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # reentrant, for signal handlers
         self._pid = os.getpid()
         self._raw = _Pool(_fill_words, np.uint64)
         self._uniform = _Pool(lambda out: uniforms(out, _words), np.float64)

@@ -12,6 +12,7 @@ from dpkit.samplers._exact import random_words
 __all__ = ["binomial_half"]
 
 _BLOCK = 1 << 13  # words per vector operation
+_MOST = 1 << 34  # bits per value: about a second
 
 
 def binomial_half(
@@ -22,7 +23,7 @@ def binomial_half(
     Parameters
     ----------
     trials : int
-        At least 0. The time per value is proportional to it from 64 on.
+        From 0 to 2³⁴. The time per value is proportional to it from 64 on.
     shape : int or tuple of int
         Of the result.
     rng : numpy.random.Generator, optional
@@ -40,6 +41,11 @@ def binomial_half(
     True
     """
     trials = integer("trials", trials, at_least=0)
+    if trials > _MOST:
+        raise ValueError(
+            f"trials must be at most 2**34, as each is a random bit that is drawn, got trials={trials}: what that many "
+            f"bits would say is a sum of values of fewer trials each"
+        )
     source = randomness.resolve(rng)
     out = np.zeros(shape, dtype=np.int64)
     flat = out.reshape(-1)

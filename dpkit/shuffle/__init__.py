@@ -1,6 +1,6 @@
 """The shuffle model: private sums, frequencies and means without trusting whoever computes them.
 
-Users randomize their own data, a shuffler permutes all messages, and only the permuted messages are seen. ``VectorSum``
+Users randomize their own data, a shuffler mixes all messages, and only what is left of them is seen. ``VectorSum``
 adds vectors and symmetric matrices; ``docs/shuffle-model.md`` says what is trusted.
 
 >>> from accounting import Budget

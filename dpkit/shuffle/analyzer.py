@@ -1,6 +1,7 @@
 """The analyzer's side of a shuffled vector sum: from what the shuffler puts out to an unbiased estimate.
 
-It is not trusted: whatever it does with the shuffled messages is post-processing.
+It is not trusted: whatever it does with the shuffled messages is post-processing. It keeps nothing, and may
+be called as often as anybody likes: the rounds are the shuffler's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from accounting.checks import integer
 from dpkit.geometry import smat
 from dpkit.shuffle import wire
 from dpkit.shuffle.protocol import SumProtocol, Tally
-from dpkit.shuffle.shuffler import labelled_bits
 
 __all__ = ["Analyzer"]
 
@@ -34,7 +34,7 @@ class Analyzer:
         Parameters
         ----------
         shuffled : bytes
-            What the shuffler put out (kind 3 or 4).
+            What the shuffler put out (kind 3).
         users : int, optional
             How many users the sum should cover; an error if it covers another number.
 
@@ -51,13 +51,9 @@ class Analyzer:
         """
         protocol = self.protocol
         message = wire.read(shuffled, protocol.fingerprint)
-        match message.kind:
-            case wire.Kind.SHUFFLED_BITS:
-                ones = labelled_bits(protocol, message)[1]
-            case wire.Kind.SHUFFLED_COUNTS:
-                ones = Tally.from_message(protocol, message).ones
-            case _:
-                raise wire.MessageError(f"message must come from the shuffler, got {message.kind.name}")
+        if message.kind is not wire.Kind.SHUFFLED:
+            raise wire.MessageError(f"message must come from the shuffler, got {message.kind.name}", "kind")
+        ones = Tally.from_message(protocol, message).ones
         m = message.users
         if users is not None and integer("users", users, at_least=1) != m:
             raise ValueError(f"users must be the number of users in the message, {m}, got users={users!r}")

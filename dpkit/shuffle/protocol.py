@@ -15,6 +15,9 @@ from dpkit.shuffle import wire
 
 __all__ = ["SumProtocol", "Tally"]
 
+# What is counted stays below this, so that sums of counts stay within 64 bits.
+_MOST = 2**62
+
 
 @dataclass(frozen=True)
 class SumProtocol:
@@ -46,6 +49,9 @@ class SumProtocol:
         Inputs are symmetric matrices, summed as half-vectors.
     positive : bool
         Inputs have nonnegative entries (matrices: eigenvalues), which brings any two of them closer.
+    session : str
+        Public; part of the fingerprint. Two sums of the same constants over the same users need different ones, or the
+        messages of one can be replayed in the other.
     """
 
     dimension: int
@@ -58,6 +64,7 @@ class SumProtocol:
     noise_rate: float = 0.5
     symmetric: bool = False
     positive: bool = False
+    session: str = ""
 
     def __post_init__(self) -> None:
         for name in ("dimension", "users", "resolution", "noise_bits", "rounds"):
@@ -65,6 +72,13 @@ class SumProtocol:
         object.__setattr__(self, "bound", positive("bound", self.bound))
         if self.noise_rate not in (0.25, 0.5):
             raise ValueError(f"noise_rate must be 0.25 or 0.5, got noise_rate={self.noise_rate!r}")
+        if not isinstance(self.session, str):
+            raise TypeError(f"session must be a string, got session={self.session!r}")
+        if self.users * self.messages_per_coordinate >= _MOST:
+            raise ValueError(
+                f"users·(resolution + noise_bits) must be below 2**62 to be counted, got users={self.users!r}, "
+                f"resolution={self.resolution!r}, noise_bits={self.noise_bits!r}"
+            )
 
     @property
     def coordinates(self) -> int:
@@ -79,7 +93,7 @@ class SumProtocol:
 
     @property
     def messages_per_coordinate(self) -> int:
-        """g + b."""
+        """g + b, the bits that a user sends for each coordinate, as their count."""
         return self.resolution + self.noise_bits
 
     @property
@@ -109,13 +123,9 @@ class SumProtocol:
             self.noise_rate,
             bool(self.symmetric),
             bool(self.positive),
+            self.session,
         )
         return hashlib.blake2b(repr(constants).encode(), digest_size=8).digest()
-
-    @property
-    def bit_width(self) -> int:
-        """The width of one labelled bit in a message."""
-        return (2 * self.coordinates - 1).bit_length()
 
     def count_width(self, users: int) -> int:
         """The width of one count in a message of ``users``."""
@@ -127,7 +137,7 @@ class Tally:
     """How many ones some users sent for each coordinate: a partial aggregate, which any map-reduce engine can add up.
 
     Addition is exact, associative and commutative. A tally is confidential: only what the shuffler makes of all of them
-    is private.
+    is private. Whoever made it is trusted with the number of users that it states, and with their noise.
 
     Parameters
     ----------
@@ -143,7 +153,7 @@ class Tally:
     >>> from dpkit.shuffle import VectorSum
     >>> sums = VectorSum(2, 100, 1.0, budget=Budget(1.0, 1e-6))
     >>> whole = sums.tally(np.zeros((60, 2))) + sums.tally(np.zeros((40, 2)))
-    >>> whole.users, sums.decode(sums.shuffle([whole])).shape
+    >>> whole.users, sums.decode(sums.shuffle_tallies(whole)).shape
     (100, (2,))
     """
 
@@ -154,6 +164,8 @@ class Tally:
     def __post_init__(self) -> None:
         object.__setattr__(self, "users", integer("users", self.users, at_least=1))
         D, most = self.protocol.coordinates, self.users * self.protocol.messages_per_coordinate
+        if most >= _MOST:
+            raise ValueError(f"users must send fewer than 2**62 bits for each coordinate, got users={self.users}")
         if self.ones.shape != (D,) or self.ones.dtype != np.int64:
             raise ValueError(f"ones must be int64 of shape ({D},), got {self.ones.dtype} of shape {self.ones.shape}")
         if int(self.ones.min()) < 0 or int(self.ones.max()) > most:
@@ -183,15 +195,31 @@ class Tally:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def to_bytes(self, *, shuffled: bool = False) -> bytes:
-        """The tally as a message of :mod:`dpkit.shuffle.wire`: of kind 4 if ``shuffled``, else 2."""
-        kind = wire.Kind.SHUFFLED_COUNTS if shuffled else wire.Kind.COUNTS
-        width = self.protocol.count_width(self.users)
-        return wire.write(kind, self.protocol.fingerprint, self.users, self.ones, width)
+    def to_bytes(self, *, round: int = 0, kind: wire.Kind = wire.Kind.WORKER) -> bytes:
+        """The tally as a worker's message of :mod:`dpkit.shuffle.wire` for a round of the shuffler."""
+        protocol = self.protocol
+        width = protocol.count_width(self.users)
+        return wire.write(kind, protocol.fingerprint, self.ones, width, round=round, users=self.users)
+
+    @classmethod
+    def from_worker(cls, protocol: SumProtocol, data: bytes, round: int = 0) -> Tally:
+        """The inverse of :meth:`to_bytes`.
+
+        Raises
+        ------
+        MessageError
+            If ``data`` is no worker's message of this protocol and round.
+        """
+        message = wire.read(data, protocol.fingerprint)
+        if message.kind is not wire.Kind.WORKER:
+            raise wire.MessageError(f"message must come from a worker, got {message.kind.name}", "kind")
+        if message.round != round:
+            raise wire.MessageError(f"message must be for round {round}, got round {message.round}", "round")
+        return cls.from_message(protocol, message)
 
     @classmethod
     def from_message(cls, protocol: SumProtocol, message: wire.Message) -> Tally:
-        """The tally in a message of kind 2 or 4.
+        """The tally in a message of kind 2 or 3.
 
         Raises
         ------
@@ -199,7 +227,7 @@ class Tally:
             If a count is larger than the number of bits that the users sent.
         """
         most = message.users * protocol.messages_per_coordinate
-        if most >= 2**62:
+        if most >= _MOST:
             raise wire.MessageError(f"message must count fewer than 2**62 bits, got {message.users} users")
         ones = message.fields(protocol.coordinates, protocol.count_width(message.users))
         if int(ones.max()) > most:

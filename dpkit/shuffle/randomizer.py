@@ -24,6 +24,7 @@ from dpkit.samplers._exact import random_words
 from dpkit.samplers.binomial import _popcount as popcount
 from dpkit.shuffle import wire
 from dpkit.shuffle.protocol import SumProtocol, Tally
+from dpkit.shuffle.rounds import round_number
 
 __all__ = ["Randomizer"]
 
@@ -66,12 +67,14 @@ class Randomizer:
         self.clip = bool(clip)
         self._rng = rng
 
-    def encode(self, x: ArrayLike) -> bytes:
+    def encode(self, x: ArrayLike, *, round: int = 0) -> bytes:
         """One user's labelled bits, as a message of kind 1.
 
         Parameters
         ----------
         x : (d,) array_like, or (d, d) for matrices
+        round : int
+            The round of the shuffler for which it is meant, which takes no other: from 0.
 
         Raises
         ------
@@ -83,12 +86,11 @@ class Randomizer:
         if value.shape != self._shape:
             raise ValueError(f"x must have shape {self._shape}, got x.shape={value.shape}")
         protocol = self.protocol
+        number = round_number(round, protocol.rounds)
         ones = self.ones(value[None])[0]
-        # label by label the ones first: what is sent is a multiset, and its order is drawn by the shuffler
-        size = protocol.messages_per_coordinate
-        bits = np.arange(size) < ones[:, None]
-        fields = 2 * np.arange(protocol.coordinates)[:, None] + bits
-        return wire.write(wire.Kind.BITS, protocol.fingerprint, 1, fields.ravel(), protocol.bit_width)
+        nonce = randomness.resolve(self._rng).bytes(wire.NONCE)
+        width = protocol.count_width(1)
+        return wire.write(wire.Kind.DEVICE, protocol.fingerprint, ones, width, round=number, nonce=nonce)
 
     def ones(self, X: ArrayLike) -> NDArray[np.int64]:
         """How many ones each user sends for each coordinate: the count encoding of several users, one by one.

@@ -1,41 +1,56 @@
-"""The trusted party of the shuffle model: takes all messages, permutes them, and puts out nothing else.
+"""The trusted party of the shuffle model: takes one message from every device, mixes them, and puts out nothing else.
 
 What it must be trusted with: not to keep or show who sent what, and not to release before ``users`` users took part,
-since their noise is what protects each of them. It needs no access to inputs, and computes nothing but a permutation
-(or, in the count encoding, a sum). It can be a mix network, an enclave or a secure-aggregation service.
+since their noise is what protects each of them. It needs no access to inputs. Of labelled bits in random order all
+that can be seen is how many ones each label has, so it puts out these counts and leaves the order away. It can be a mix
+network, an enclave or a secure-aggregation service.
+
+What it does *not* trust is a message: see :mod:`dpkit.shuffle.inbox` for what is refused. Counts that stand for several
+users are taken from workers only, through a method of their own, on the caller's word.
 
 Source: Cheu, Smith, Ullman, Zeber & Zhilyaev (2019), "Distributed differential privacy via shuffling", Section 2.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import Ledger
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge
 from dpkit.shuffle import wire
+from dpkit.shuffle.inbox import Inbox
 from dpkit.shuffle.protocol import SumProtocol, Tally
+from dpkit.shuffle.rounds import Rounds
+from dpkit.states import Unrepeatable
 
-__all__ = ["Shuffler", "labelled_bits"]
+__all__ = ["Shuffler"]
 
 
-class Shuffler:
-    """Releases the permuted messages of at least ``protocol.users`` users, at most ``protocol.rounds`` times.
+class Shuffler(Unrepeatable):
+    """Releases the sum of the messages of at least ``protocol.users`` users, at most ``protocol.rounds`` times.
+
+    Threads take turns. An interrupt leaves a shuffler that goes on correctly, or one that refuses to
+    (:class:`~dpkit.states.RunStopped`), as a fork of it does.
 
     Parameters
     ----------
     protocol : SumProtocol
     rng : numpy.random.Generator, optional
-        For the permutation; None draws from the secure source, a seeded generator gives a simulation.
+        From which the devices draw, where they are simulated; nothing is drawn here. A seeded generator makes the
+        release a simulation in the ledger.
     ledger : Ledger, optional
         Charged once with ``protocol.cost`` for every round, before the first release: whether or not all rounds are
         used, which lets the ledger price them as a whole.
     label : str
         For the reader of the ledger.
+
+    Attributes
+    ----------
+    refused : Counter
+        How many messages were skipped, by reason, when :meth:`shuffle` was last called.
     """
 
     def __init__(
@@ -46,89 +61,84 @@ class Shuffler:
         ledger: Ledger | None = None,
         label: str = "shuffled vector sum",
     ) -> None:
-        randomness.resolve(rng)
+        simulation = randomness.is_simulation(randomness.resolve(rng))
         self.protocol = protocol
-        self.rounds_left = protocol.rounds
-        self._rng = rng
-        self._ledger = ledger
-        self._label = label
+        self.refused: Counter[str] = Counter()
+        self._rounds = Rounds(protocol.rounds, protocol.cost, protocol.users, label, ledger, simulation)
 
-    def shuffle(self, messages: Iterable[bytes | Tally] | bytes | Tally) -> bytes:
-        """All messages in one, in random order: of kind 3 from labelled bits, of kind 4 from counts.
+    @property
+    def round(self) -> int:
+        """The number of the open round, from 0: devices send it with their messages."""
+        return self._rounds.done
+
+    @property
+    def rounds_left(self) -> int:
+        """How many releases are left."""
+        return self._rounds.left
+
+    def shuffle(self, messages: Iterable[bytes] | bytes) -> bytes:
+        """The sum of the devices' messages, as a message of kind 3. Each stands for one user.
 
         Parameters
         ----------
-        messages : iterable
-            Labelled bits (``bytes``, kind 1) of all users, or partial aggregates (:class:`Tally`, or ``bytes`` of
-            kind 2); not both.
+        messages : iterable of bytes
+            One from each device (kind 1). Those that do not count are skipped; see :attr:`refused`.
 
         Raises
         ------
         ValueError
-            If a message is malformed or of another kind, fewer than ``protocol.users`` users took part, or no round is
-            left. Nothing is released, charged or drawn.
+            If messages of fewer than ``protocol.users`` users count, or no round is left. Nothing is released or
+            charged.
+        TypeError
+            If a message is not bytes.
         BudgetExceeded
             If the ledger refuses.
         """
-        if self.rounds_left < 1:
-            raise ValueError(f"at most rounds={self.protocol.rounds} releases are calibrated for, got one more")
-        bits, tallies = self._sorted([messages] if isinstance(messages, bytes | Tally) else messages)
-        users = sum(users for users, _ in bits) + sum(tally.users for tally in tallies)
-        if users < self.protocol.users:
-            raise ValueError(
-                f"messages must come from at least users={self.protocol.users} users, whose noise protects each of "
-                f"them, got {users}"
-            )
-        rng = randomness.resolve(self._rng)
-        if self.rounds_left == self.protocol.rounds:
-            charge(self._ledger, self.protocol.rounds * self.protocol.cost, self._label, rng)
-        self.rounds_left -= 1
-        if tallies:
-            whole: Tally = sum(tallies[1:], tallies[0])
-            return whole.to_bytes(shuffled=True)
-        fields = rng.permutation(np.concatenate([values for _, values in bits]))
-        width = self.protocol.bit_width
-        return wire.write(wire.Kind.SHUFFLED_BITS, self.protocol.fingerprint, users, fields, width)
+        protocol = self.protocol
+        self._rounds.check_process()
+        with self._rounds.lock:
+            number = self._rounds.open()
+            most = protocol.messages_per_coordinate
+            inbox = Inbox(protocol.fingerprint, number, protocol.coordinates, protocol.count_width(1), most)
+            ones, some = np.zeros((2, protocol.coordinates), dtype=np.int64)
+            for rows in inbox.rows(messages):
+                ones += rows.sum(axis=0, dtype=np.int64, out=some)
+            self.refused = inbox.refused
+            self._rounds.enough(inbox.users, inbox.refused)
+            released = Tally(protocol, inbox.users, ones).to_bytes(round=number, kind=wire.Kind.SHUFFLED)
+            self._rounds.release(number)
+        return released
 
-    def _sorted(self, messages: Iterable[bytes | Tally]) -> tuple[list[tuple[int, NDArray[np.uint32]]], list[Tally]]:
-        """The labelled bits and the counts among the messages; refuses what is neither, and both at once."""
-        bits: list[tuple[int, NDArray[np.uint32]]] = []
-        tallies: list[Tally] = []
-        for data in messages:
-            if isinstance(data, Tally):
-                if data.protocol != self.protocol:
-                    raise wire.MessageError("message was made for a protocol with other public constants")
-                tallies.append(data)
-                continue
-            message = wire.read(data, self.protocol.fingerprint)
-            match message.kind:
-                case wire.Kind.BITS:
-                    bits.append((message.users, labelled_bits(self.protocol, message)[0]))
-                case wire.Kind.COUNTS:
-                    tallies.append(Tally.from_message(self.protocol, message))
-                case _:
-                    raise wire.MessageError(f"message must be one of users or workers, got {message.kind.name}")
-        if bits and tallies:
-            raise ValueError("messages must be all labelled bits or all counts, got both")
-        return bits, tallies
+    def shuffle_tallies(self, tallies: Iterable[Tally | bytes] | Tally | bytes) -> bytes:
+        """The sum of partial aggregates, as a message of kind 3.
 
+        The caller vouches for whoever made them: that a tally stands for as many users as it says, each of whom
+        randomized as the protocol says and is in no other tally of the round. Never pass on what a device sent.
 
-def labelled_bits(protocol: SumProtocol, message: wire.Message) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The labelled bits of a message, and the number of ones for each label.
+        Parameters
+        ----------
+        tallies : iterable of Tally, or of bytes
+            Bytes are messages of kind 2 (:meth:`Tally.to_bytes`).
 
-    Raises
-    ------
-    MessageError
-        If a label is unknown, or its number of bits is not what the protocol says.
-    """
-    D, each = protocol.coordinates, message.users * protocol.messages_per_coordinate
-    fields = message.fields(D * each, protocol.bit_width).astype(np.uint32)
-    if int(fields.max()) >= 2 * D:
-        raise wire.MessageError(f"labels must be below {D}, got {int(fields.max()) >> 1}")
-    zeros, ones = np.bincount(fields, minlength=2 * D).reshape(D, 2).T
-    if np.any(zeros + ones != each):
-        label = int(np.argmax(zeros + ones != each))
-        raise wire.MessageError(
-            f"message must hold {each} bits for each label, got {int(zeros[label] + ones[label])} for label {label}"
-        )
-    return fields, ones.astype(np.int64)
+        Raises
+        ------
+        ValueError
+            If one is malformed or of another protocol or round, they stand for fewer than ``protocol.users`` users, or
+            no round is left. Nothing is released or charged.
+        BudgetExceeded
+            If the ledger refuses.
+        """
+        self._rounds.check_process()
+        with self._rounds.lock:
+            number = self._rounds.open()
+            parts = [
+                part if isinstance(part, Tally) else Tally.from_worker(self.protocol, part, number)
+                for part in ([tallies] if isinstance(tallies, Tally | bytes) else tallies)
+            ]
+            if any(part.protocol != self.protocol for part in parts):
+                raise wire.MessageError("tally was made for a protocol with other public constants", "protocol")
+            self._rounds.enough(sum(part.users for part in parts))
+            whole: Tally = sum(parts[1:], parts[0])
+            released = whole.to_bytes(round=number, kind=wire.Kind.SHUFFLED)
+            self._rounds.release(number)
+        return released

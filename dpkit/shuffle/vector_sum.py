@@ -1,7 +1,7 @@
 """Sums of vectors in the shuffle model: calibration, and randomizer, shuffler and analyzer under one roof.
 
 For anyone who wants a sum over users without trusting whoever computes it: each user randomizes its own vector, a
-shuffler permutes the messages of all users, and the analyzer sees only the permuted ones. Users, shuffler and analyzer
+shuffler mixes the messages of all users, and the analyzer sees only what is left of them. Users, shuffler and analyzer
 are separate objects (:class:`Randomizer`, :class:`Shuffler`, :class:`Analyzer`) that share the public constants of a
 :class:`SumProtocol` and exchange messages; :class:`VectorSum` finds the constants for a budget and holds one of each.
 
@@ -35,15 +35,20 @@ from accounting.checks import positive as positive_number
 from dpkit.shuffle.analyzer import Analyzer
 from dpkit.shuffle.protocol import SumProtocol, Tally
 from dpkit.shuffle.randomizer import Randomizer
+from dpkit.shuffle.rounds import drawn_session
 from dpkit.shuffle.shuffler import Shuffler
+from dpkit.states import Unrepeatable
 
 __all__ = ["VectorSum"]
 
 # Of the noise's standard deviation: what random rounding may add, with what it costs in privacy.
 _OVERHEAD = 0.01
+# Calibration takes longer than a second soon beyond these.
+_MOST_ROUNDS = 10**6
+_MOST_BITS = 2**36
 
 
-class VectorSum:
+class VectorSum(Unrepeatable):
     """Sums over users of vectors with ‖x‖₂ ≤ ``bound``, or of symmetric matrices with ‖M‖_F ≤ ``bound``.
 
     Parameters
@@ -58,7 +63,7 @@ class VectorSum:
         What all ``rounds`` releases together may cost one user. Its adjacency is ``"replace"`` or ``"zero_out"``.
     rounds : int
         How often the shuffler may release: the same users may take part in each, with inputs that depend on earlier
-        estimates.
+        estimates. At most 10⁶; the noise grows with their square root.
     symmetric : bool
         Sum symmetric matrices (of any other matrix, its symmetric part).
     positive : bool
@@ -79,6 +84,8 @@ class VectorSum:
         Charged with ``rounds`` × :attr:`cost` before anything leaves the shuffler for the first time.
     label : str
         For the reader of the ledger.
+    session : str, optional
+        Public; a message is valid in one session only. None draws a random one.
 
     Raises
     ------
@@ -89,7 +96,9 @@ class VectorSum:
     -----
     Guarantees, each with a test of the same name: cost_meets_the_budget, estimates_are_unbiased,
     noise_has_the_stated_scale, both_encodings_have_the_same_law, tallies_merge_in_any_order,
-    malformed_messages_change_nothing, inputs_never_differ_by_more_than_the_shift.
+    messages_that_do_not_count_change_nothing, a_device_moves_a_sum_by_what_one_device_may,
+    threads_never_make_more_releases_than_rounds, an_interrupt_leaves_it_right_or_stopped,
+    inputs_never_differ_by_more_than_the_shift.
 
     Examples
     --------
@@ -122,12 +131,18 @@ class VectorSum:
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
         label: str = "shuffled vector sum",
+        session: str | None = None,
     ) -> None:
         d = integer("dimension", dimension, at_least=1)
         D = d * (d + 1) // 2 if symmetric else d
         n = integer("users", users, at_least=1)
         bound = positive_number("bound", bound)
         rounds = integer("rounds", rounds, at_least=1)
+        if rounds > _MOST_ROUNDS:
+            raise ValueError(
+                f"rounds must be at most {_MOST_ROUNDS}, beyond which noise drowns any sum, got rounds={rounds}: plan "
+                f"fewer, or make a sum for each part of the budget"
+            )
         fraction("honest", honest, include_one=True)
         if not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget, got budget={budget!r}")
@@ -161,6 +176,7 @@ class VectorSum:
             noise_rate=rate,
             symmetric=bool(symmetric),
             positive=bool(positive),
+            session=drawn_session(session),
         )
         self.randomizer = Randomizer(self.protocol, clip=clip, rng=rng)
         self.shuffler = Shuffler(self.protocol, rng=rng, ledger=ledger, label=label)
@@ -185,16 +201,20 @@ class VectorSum:
         return self.protocol.messages_per_user
 
     def encode(self, x: ArrayLike) -> bytes:
-        """One user's message; see :meth:`Randomizer.encode`."""
-        return self.randomizer.encode(x)
+        """One user's message for the open round; see :meth:`Randomizer.encode`."""
+        return self.randomizer.encode(x, round=min(self.shuffler.round, self.protocol.rounds - 1))
 
     def tally(self, X: ArrayLike) -> Tally:
         """The added-up counts of several users; see :meth:`Randomizer.tally`."""
         return self.randomizer.tally(X)
 
-    def shuffle(self, messages: Iterable[bytes | Tally] | bytes | Tally) -> bytes:
-        """What the analyzer may see; see :meth:`Shuffler.shuffle`."""
+    def shuffle(self, messages: Iterable[bytes] | bytes) -> bytes:
+        """What the analyzer may see of the devices' messages; see :meth:`Shuffler.shuffle`."""
         return self.shuffler.shuffle(messages)
+
+    def shuffle_tallies(self, tallies: Iterable[Tally | bytes] | Tally | bytes) -> bytes:
+        """What it may see of the tallies of trusted workers; see :meth:`Shuffler.shuffle_tallies`."""
+        return self.shuffler.shuffle_tallies(tallies)
 
     def decode(self, messages: bytes, users: int | None = None) -> NDArray[np.float64]:
         """The estimate of the sum; see :meth:`Analyzer.decode`."""
@@ -202,7 +222,7 @@ class VectorSum:
 
     def release(self, X: ArrayLike) -> NDArray[np.float64]:
         """The whole protocol at once, in the count encoding, for inputs ``X`` of shape (m, d) or (m, d, d)."""
-        return self.decode(self.shuffle(self.tally(X)))
+        return self.decode(self.shuffle_tallies(self.tally(X)))
 
 
 def _distance(bound: float, D: int, budget: Budget, positive: bool, distance: float | None) -> float:
@@ -221,6 +241,11 @@ def _numeric(D: int, n: int, share: float, honest: float, budget: Budget, rounds
     # what exact Gaussian noise would need; the rest of the noise, relative to it, falls like 1/b
     z = calibrate(lambda z: rounds * Gaussian(z), budget)
     wanted = math.ceil((0.5 + 24.0 * z * math.sqrt(D) / counted) / _OVERHEAD)
+    if counted * wanted > _MOST_BITS:
+        raise ValueError(
+            f"the users' noise bits for one coordinate must be at most 2**36 together, got {counted * wanted} for "
+            f"users={n}, {D} coordinates, rounds={rounds} and {budget!r}: take fewer of them, or a larger budget"
+        )
     sigma = math.sqrt(counted * wanted) / 2.0
     g = max(1, math.floor((sigma / z - 6.0 * math.sqrt(D) / sigma) / share))
     # the margin covers the rounding errors of scaling the inputs

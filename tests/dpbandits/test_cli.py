@@ -14,7 +14,7 @@ from typer.testing import CliRunner  # noqa: E402
 
 from dpbandits.cli import app  # noqa: E402
 from dpbandits.cli.policies import POLICIES, factories  # noqa: E402
-from dpbandits.environments import GLM, Available  # noqa: E402
+from dpbandits.environments import GALLERY, GLM, Available, world  # noqa: E402
 from dpbandits.simulation.results import Results  # noqa: E402
 from dpbandits.simulation.simulate import simulate  # noqa: E402
 
@@ -100,6 +100,19 @@ def test_every_policy_plays_every_link(call, tmp_path, link):
     results = Results.load(tmp_path / "run.json")
     assert results.complete
     assert len(results.policies) == len(POLICIES)
+
+
+@pytest.mark.parametrize("name", GALLERY)
+def test_run_plays_the_gallery(call, tmp_path, name):
+    result = call("run", "--world", name, "-t", 30, "--seeds", 1, "--jobs", 1, "-p", "uniform", "-p", "glb-omd")
+    assert result.exit_code == 0, result.output
+    results = Results.load(tmp_path / "run.json")
+    assert (results.complete, results.environment) == (True, world(name).make().name)
+
+
+def test_run_takes_as_many_rounds_as_the_gallery_has(call, tmp_path):
+    assert call("run", "--world", "people", "--seeds", 1, "--jobs", 1, "-p", "uniform").exit_code == 0
+    assert Results.load(tmp_path / "run.json").runs[0].round[-1] == 5000
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "student_t", "pareto", "symmetric_pareto"])
@@ -194,6 +207,8 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--noise", "cauchy"), "noise must be one of 'gaussian', 'student_t', 'pareto', 'symmetric_pareto'"),
         (("run", "--noise", "pareto", "--tail-index", 1), "tail_index must be above 1, or the noise has no mean"),
         (("run", "--arm-law", "disc"), "arm_law must be one of 'ball'"),
+        (("run", "--world", "casino"), "world must be one of logit-shift, advertising, "),
+        (("run", "--world", "digits", "--rounds", 7189), "rounds must be at most 7188 for digits"),
         (("run", "--delay", -2), "mean must be positive and finite, got mean=-2.0"),
         (("run", "--missing", 2), "missing must lie in [0, 1], got missing=2.0"),
         (("run", "--resume", "runs.txt"), "resume must end in .jsonl, got runs.txt"),
@@ -203,6 +218,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("replay", "none.csv"), "there is no file none.csv"),
         (("replay", "bad.csv"), "bad.csv, row 3, column 'price': the value is missing"),
         (("replay", "bad.csv", "--layout", "wide"), "layout must be 'long' or 'labels', got layout='wide'"),
+        (("replay", "bad.csv", "--person", "who"), "there must be a column 'who'"),
         (("replay", "bad.csv", "--reward-range", 1, 0), "reward_range must be finite and increasing"),
         (("run", *QUICK, "--out", "bad.csv"), "bad.csv"),
     ],

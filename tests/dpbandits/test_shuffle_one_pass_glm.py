@@ -135,7 +135,7 @@ def test_batches_grow_and_end_before_the_horizon(T, first, growth):
 def test_every_round_is_one_user_of_its_batch_whatever_comes_and_when(answered):
     """Rewards come after 0 to 60 rounds, or (60) never: releases happen at the same times, over the same users."""
     times, users = [], []
-    original = Shuffler.shuffle
+    original = Shuffler.shuffle_tallies
 
     def shuffle(self, messages):
         users.append(messages.users)
@@ -143,7 +143,7 @@ def test_every_round_is_one_user_of_its_batch_whatever_comes_and_when(answered):
 
     policy = policy_with(dim=1, horizon=120, first_batch=10, growth=2.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Shuffler, "shuffle", shuffle)
+        patch.setattr(Shuffler, "shuffle_tallies", shuffle)
         waiting: dict[int, list] = {}
         for t in range(120):
             decision = policy.select([[1.0]])

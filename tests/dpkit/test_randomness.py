@@ -176,6 +176,26 @@ def test_a_forked_child_draws_other_values(hooks):
     assert theirs[32:] != ours[32:]
 
 
+def test_a_signal_handler_may_draw_in_the_middle_of_a_draw():
+    """It neither waits for ever, nor overwrites what is being handed out."""
+    source = generator.SecureGenerator()
+    source.random(generator.POOL - 10)  # ten are left in the pool
+    pool, within = source._uniform, []
+    fill = pool._fill
+
+    def interrupted(out):
+        if not within:
+            within.append(None)
+            within[0] = source.random(generator.POOL - 1)
+        fill(out)
+
+    pool._fill = interrupted
+    drawn = source.random(20)
+    later = source.random(100)
+    everything = np.concatenate([drawn, within[0], later])
+    assert len(np.unique(everything)) == len(everything)
+
+
 def test_threads_never_share_a_value():
     drawn = [[] for _ in range(8)]
 

@@ -43,3 +43,9 @@ def test_counting_without_the_vector_instruction_is_the_same(trials, monkeypatch
 def test_bad_trials_are_refused(trials):
     with pytest.raises((TypeError, ValueError), match="trials must be"):
         binomial_half(trials)
+
+
+def test_more_bits_than_can_be_drawn_are_refused():
+    for trials in (2**34 + 1, 2**63, 10**30):
+        with pytest.raises(ValueError, match=r"trials must be at most 2\*\*34"):
+            binomial_half(trials)

@@ -30,9 +30,10 @@ def test_messages_tell_the_truth_as_often_as_the_local_epsilon_allows(categories
     assert p + (categories - 1) * q == pytest.approx(1.0)
     assert math.exp(response.local_epsilon) * (1 - 1e-9) < p / q <= math.exp(response.local_epsilon)
     # 17 counts among 200000 messages at 6.8 standard deviations: below 2e-10; at 0.9 p they would be far outside
-    m, width = 200_000, (categories - 1).bit_length()
-    sent = wire.read(response.encode(np.full(m, 1)), response.fingerprint).fields(m, width)
-    counts = np.bincount(sent.astype(int), minlength=categories)
+    m = 200_000
+    sent = wire.read(response.tally(np.full(m, 1)), response.fingerprint)
+    counts = sent.fields(categories, m.bit_length()).astype(int)
+    assert counts.sum() == sent.users == m
     expected = np.where(np.arange(categories) == 1, p, q)
     slack = 6.8 * np.sqrt(m * expected * (1 - expected))
     assert np.all(np.abs(counts - m * expected) < slack)
@@ -41,13 +42,13 @@ def test_messages_tell_the_truth_as_often_as_the_local_epsilon_allows(categories
 
 def test_estimates_are_unbiased_and_intervals_cover():
     # 300 runs; a 99 % interval misses at most as often as Bin(300, 0.01), which passes 20 with probability below 1e-10
-    response = ShuffledRandomizedResponse(3, 1500, budget=BUDGET, rng=np.random.default_rng(3))
+    rng = np.random.default_rng(3)
     values = np.repeat([0, 1, 2], [900, 600, 0])
     truth = np.array([0.6, 0.4, 0.0])
     estimates, missed, widths = [], 0, []
     for _ in range(300):
-        response.released = False
-        shares = response.decode(response.shuffle(response.encode(values)), confidence=0.99)
+        response = ShuffledRandomizedResponse(3, 1500, budget=BUDGET, rng=rng)
+        shares = response.decode(response.shuffle_tallies(response.tally(values)), confidence=0.99)
         estimates.append(shares.estimate)
         missed += not (shares.low[0] <= truth[0] <= shares.high[0])
         widths.append(shares.high[0] - shares.low[0])
@@ -88,39 +89,79 @@ def test_shares_are_estimated_from_any_messages(categories, users, data):
 )
 def test_values_that_are_no_categories_are_refused(values, error, message):
     with pytest.raises(error, match=message):
-        ShuffledRandomizedResponse(3, 10, budget=BUDGET).encode(values)
+        ShuffledRandomizedResponse(3, 10, budget=BUDGET).tally(values)
 
 
-def test_malformed_messages_change_nothing_and_there_is_one_release():
+def test_a_device_sends_for_one_user():
+    response, mean = ShuffledRandomizedResponse(3, 10, budget=BUDGET), ScalarMean(10, budget=BUDGET)
+    with pytest.raises(ValueError, match="value must be one user's category"):
+        response.encode([0, 1])
+    with pytest.raises(ValueError, match="x must be one user's number"):
+        mean.encode([0.5, 0.5])
+    for bad in (3, -1):
+        with pytest.raises(ValueError, match=r"must lie in \[0, 2\]"):
+            response.encode(bad)
+    tallies = [response.tally([0] * 10), mean.tally([0.5] * 10)]
+    for each, tally in zip((response, mean), tallies, strict=True):
+        with pytest.raises(ValueError, match=r"got 0 and refused messages: {'kind': 1}"):
+            each.shuffle([tally])
+        assert each.refused == {"kind": 1}
+
+
+@given(st.integers(1, 60), st.integers(2, 5), st.integers(0, 2**32))
+def test_devices_and_workers_are_counted_alike(users, categories, seed):
+    """A device's category and a worker's tally of it have the same law: here draw by draw."""
+    values = np.random.default_rng(seed).integers(0, categories, users)
+    one, other = (
+        ShuffledRandomizedResponse(
+            categories, users, budget=Budget(8.0, 1e-3), rng=np.random.default_rng(seed), session="s"
+        )
+        for _ in range(2)
+    )
+    sent = [one.encode(value) for value in values]
+    counts = np.bincount(
+        [int(wire.read(data, one.fingerprint).fields(1, (categories - 1).bit_length())[0]) for data in sent],
+        minlength=categories,
+    )
+    width = users.bit_length()
+    np.testing.assert_array_equal(wire.read(one.shuffle(sent), one.fingerprint).fields(categories, width), counts)
+    whole = wire.read(other.shuffle_tallies(map(other.tally, values[:, None])), one.fingerprint)
+    assert whole.users == whole.fields(categories, width).sum() == users
+
+
+def test_messages_that_do_not_count_are_skipped_and_there_is_one_release():
     ledger = Ledger(Budget(0.5, 1e-6))
     response = ShuffledRandomizedResponse(3, 4, budget=BUDGET, rng=np.random.default_rng(0), ledger=ledger)
     good = [response.encode(value) for value in (0, 1, 2, 2)]
     other = ShuffledRandomizedResponse(4, 4, budget=BUDGET).encode(0)
-    impossible = wire.write(wire.Kind.CATEGORIES, response.fingerprint, 1, np.array([3]), 2)
-    for bad in (
-        b"",
-        good[0][:-1],
-        other,
-        impossible,
-        wire.write(wire.Kind.BITS, response.fingerprint, 1, np.array([1]), 2),
-    ):
-        with pytest.raises(MessageError):
-            response.shuffle([*good, bad])
-    with pytest.raises(ValueError, match="at least users=4 users, got 3"):
-        response.shuffle(good[:3])
+    twin = ShuffledRandomizedResponse(3, 4, budget=BUDGET).encode(0)  # of another session
+    impossible = wire.write(wire.Kind.DEVICE, response.fingerprint, np.array([3]), 2, nonce=b"0123456789abcdef")
+    late = wire.write(wire.Kind.DEVICE, response.fingerprint, np.array([1]), 2, round=1)
+    bad = [b"", good[0][:-1], other, twin, impossible, late, good[1], response.tally([0, 1, 2])]
+    with pytest.raises(ValueError, match="at least users=4 users, whose noise protects each of them, got 3"):
+        response.shuffle([*good[:3], *bad])
+    for tallies in (good, bad[-1], [bad[-1], b""]):
+        with pytest.raises(ValueError, match=r"must be of kind WORKER|at least users=4|at least 42 bytes"):
+            response.shuffle_tallies(tallies)
+    wrong = wire.write(wire.Kind.WORKER, response.fingerprint, np.array([3, 3, 3]), 3, users=7)
+    with pytest.raises(MessageError, match="counts must add up to the number of users, 7"):
+        response.shuffle_tallies(wrong)
     assert (ledger.rows(), response.released) == ([], False)
-    released = response.shuffle(good)
+    released = response.shuffle([*bad[:6], *good, *bad[6:]])
+    assert response.refused == {"malformed": 3, "protocol": 2, "round": 1, "duplicate": 1, "kind": 1}
+    assert response.decode(released).users == 4
     (row,) = ledger.rows()
     assert (row.release, row.simulation) == (response.cost, True)
-    with pytest.raises(ValueError, match="released once only"):
-        response.shuffle(good)
-    with pytest.raises(MessageError, match="must be of kind SHUFFLED_CATEGORIES"):
+    for again in (response.shuffle, response.shuffle_tallies):
+        with pytest.raises(ValueError, match="at most rounds=1 releases"):
+            again(good)
+    with pytest.raises(MessageError, match="must be of kind SHUFFLED"):
         response.decode(good[0])
     with pytest.raises(ValueError, match="confidence must be at least"):
         response.decode(released, confidence=0.1)
     spent = ShuffledRandomizedResponse(3, 4, budget=BUDGET, ledger=ledger)
     with pytest.raises(BudgetExceeded):
-        spent.shuffle([spent.encode([0, 1, 2, 2])])
+        spent.shuffle_tallies(spent.tally([0, 1, 2, 2]))
     assert not spent.released
 
 
@@ -147,7 +188,7 @@ def test_the_scalar_mean_is_unbiased_and_has_the_stated_error():
     estimates, missed = [], 0
     for _ in range(400):
         mean = ScalarMean(500, budget=Budget(6.0, 1e-2), rng=np.random.default_rng(len(estimates)))
-        estimate, low, high = mean.decode(mean.shuffle(mean.encode(x)), confidence=0.99)
+        estimate, low, high = mean.decode(mean.shuffle_tallies(mean.tally(x)), confidence=0.99)
         estimates.append(estimate)
         missed += not low <= x.mean() <= high
     assert abs(np.mean(estimates) - x.mean()) < 6.5 * mean.noise_std / 20
@@ -155,7 +196,7 @@ def test_the_scalar_mean_is_unbiased_and_has_the_stated_error():
     assert missed <= 24
     for wrong in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="x must"):
-            mean.encode([0.5, wrong])
+            mean.tally([0.5, wrong])
 
 
 def test_one_message_per_user_costs_accuracy():

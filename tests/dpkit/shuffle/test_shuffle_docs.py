@@ -43,3 +43,9 @@ def test_the_table_is_there():
 def test_every_link_leads_to_a_file():
     for target in re.findall(r"\]\(([^)#]+)\)", GUIDE.read_text(encoding="utf-8")):
         assert (GUIDE.parent / target).exists(), target
+
+
+def test_the_threat_model_names_a_section_that_is_there():
+    assert "## What a malicious device can do at most" in GUIDE.read_text(encoding="utf-8")
+    threats = (GUIDE.parent / "threat-model.md").read_text(encoding="utf-8")
+    assert "shuffle-model.md#what-a-malicious-device-can-do-at-most" in threats

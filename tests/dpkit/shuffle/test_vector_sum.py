@@ -39,7 +39,7 @@ class CountingGenerator(np.random.Generator):
     draws = 0
 
     def __getattribute__(self, name):
-        if name in ("integers", "random", "permutation"):
+        if name in ("integers", "random", "bytes"):
             CountingGenerator.draws += 1
         return super().__getattribute__(name)
 
@@ -142,6 +142,7 @@ def test_the_constants_of_the_paper():
         ({"analysis": "paper", "honest": 0.5}, ValueError, "analysis='paper' must go with honest=1"),
         ({"analysis": "paper", "budget": Budget(16.0, 1e-6)}, ValueError, "epsilon <= 15"),
         ({"rng": 7}, TypeError, "rng must be"),
+        ({"session": 7}, TypeError, "session must be a string"),
     ],
 )
 def test_bad_parameters_are_refused(parameters, error, message):
@@ -236,7 +237,7 @@ def test_inputs_that_are_not_real_numbers_are_refused():
 def test_longer_inputs_are_scaled_back_with_clip():
     constants = protocol(bound=1.0, resolution=10**6)
     ones = Randomizer(constants, clip=True, rng=np.random.default_rng(0)).ones([[30.0, 40.0]])
-    x = Analyzer(constants).decode(Tally(constants, 1, ones[0]).to_bytes(shuffled=True))
+    x = Analyzer(constants).decode(Tally(constants, 1, ones[0]).to_bytes(kind=wire.Kind.SHUFFLED))
     np.testing.assert_allclose(x, [0.6, 0.8], atol=1e-4)
 
 
@@ -282,9 +283,12 @@ def test_both_encodings_have_the_same_law(encoding, noise_rate):
     rng = np.random.default_rng(5)
     randomizer, shuffler, analyzer = Randomizer(constants, rng=rng), Shuffler(constants, rng=rng), Analyzer(constants)
     totals = []
-    for _ in range(1500):
-        sent = [randomizer.encode(row) for row in x] if encoding == "bits" else [randomizer.tally(x)]
-        totals.append(analyzer.decode(shuffler.shuffle(sent), 2)[0])
+    for i in range(1500):
+        if encoding == "bits":
+            sent = shuffler.shuffle([randomizer.encode(row, round=i) for row in x])
+        else:
+            sent = shuffler.shuffle_tallies(randomizer.tally(x))
+        totals.append(analyzer.decode(sent, 2)[0])
     # back from the estimate to the number of ones
     ones = np.rint(np.array(totals) / constants.step + 2 * (1.5 + 5 * noise_rate)).astype(int)
     counts = np.bincount(ones, minlength=2 * (3 + 5) + 1)
@@ -303,9 +307,8 @@ def test_bits_and_counts_of_one_user_agree_draw_by_draw(symmetric):
     x = np.diag([0.5, -0.2, 0.1]) if symmetric else np.array([0.5, -0.2, 0.1])
     data = Randomizer(constants, rng=np.random.default_rng(1)).encode(x)
     ones = Randomizer(constants, rng=np.random.default_rng(1)).ones(x[None])[0]
-    fields = wire.read(data, constants.fingerprint).fields(constants.messages_per_user, constants.bit_width)
-    np.testing.assert_array_equal(np.bincount(fields[fields % 2 == 1] // 2, minlength=constants.coordinates), ones)
-    np.testing.assert_array_equal(np.bincount(fields // 2), constants.messages_per_coordinate)
+    fields = wire.read(data, constants.fingerprint).fields(constants.coordinates, constants.count_width(1))
+    np.testing.assert_array_equal(fields, ones)
 
 
 def test_estimates_are_unbiased():
@@ -313,7 +316,7 @@ def test_estimates_are_unbiased():
     x = np.random.default_rng(2).uniform(-0.5, 0.5, size=(40, 4))
     constants = protocol(dimension=4, users=40, resolution=2)
     randomizer, analyzer = Randomizer(constants, rng=np.random.default_rng(4)), Analyzer(constants)
-    estimates = np.array([analyzer.decode(randomizer.tally(x).to_bytes(shuffled=True)) for _ in range(4000)])
+    estimates = np.array([analyzer.decode(randomizer.tally(x).to_bytes(kind=wire.Kind.SHUFFLED)) for _ in range(4000)])
     standard_error = constants.noise_std(40) / math.sqrt(4000)
     assert np.abs(estimates.mean(axis=0) - x.sum(axis=0)).max() < 6.5 * standard_error
     # rounding to the nearest number of ones instead of at random would be seen
@@ -328,7 +331,7 @@ def test_noise_has_the_stated_scale(wrong):
     sums = VectorSum(8000, 30, 1.0, budget=Budget(8.0, 1e-3))
     constants = dataclasses.replace(sums.protocol, resolution=1)
     values = Randomizer(constants, rng=np.random.default_rng(6)).tally(np.zeros((30, 8000)))
-    estimate = Analyzer(constants).decode(values.to_bytes(shuffled=True))
+    estimate = Analyzer(constants).decode(values.to_bytes(kind=wire.Kind.SHUFFLED))
     agrees = abs(estimate.std() / (wrong * constants.noise_std(30)) - 1) < 6.5 / math.sqrt(2 * 8000)
     assert agrees == (wrong == 1.0)
 
@@ -350,12 +353,15 @@ def test_with_little_noise_the_sum_comes_out():
     constants = protocol(dimension=4, users=5, bound=2.0, resolution=10**7, noise_bits=1, symmetric=True, rounds=2)
     M = rng.standard_normal((5, 4, 4))
     M = (M + M.transpose(0, 2, 1)) / 20
-    for send in (lambda r: [r.encode(m) for m in M[:, :2, :2]], lambda r: r.tally(M[:, :2, :2])):
+    for send in (
+        lambda s, r: s.shuffle([r.encode(m) for m in M[:, :2, :2]]),
+        lambda s, r: s.shuffle_tallies(r.tally(M[:, :2, :2])),
+    ):
         small = dataclasses.replace(constants, dimension=2, resolution=10**4)
         r = Randomizer(small, rng=rng)
-        estimate = Analyzer(small).decode(Shuffler(small, rng=rng).shuffle(send(r)), 5)
+        estimate = Analyzer(small).decode(send(Shuffler(small, rng=rng), r), 5)
         np.testing.assert_allclose(estimate, M[:, :2, :2].sum(axis=0), atol=20 * small.step)
-    estimate = Analyzer(constants).decode(Randomizer(constants, rng=rng).tally(M).to_bytes(shuffled=True))
+    estimate = Analyzer(constants).decode(Randomizer(constants, rng=rng).tally(M).to_bytes(kind=wire.Kind.SHUFFLED))
     np.testing.assert_allclose(estimate, M.sum(axis=0), atol=20 * constants.step)
 
 
@@ -373,8 +379,7 @@ def test_tallies_merge_in_any_order(sizes, order, seed):
         assert (a + b) + c == a + (b + c)
     assert sum(order.sample(parts, len(parts))) == whole
     # through bytes as well
-    message = wire.read(whole.to_bytes(), whole.protocol.fingerprint)
-    assert Tally.from_message(whole.protocol, message) == whole
+    assert Tally.from_worker(whole.protocol, whole.to_bytes()) == whole
 
 
 def test_tallies_of_different_protocols_do_not_merge():
@@ -388,115 +393,70 @@ def test_tallies_of_different_protocols_do_not_merge():
     for ones in (np.zeros(3, dtype=np.int64), np.zeros(2), np.full(2, 28), np.full(2, -1)):
         with pytest.raises(ValueError, match="ones must"):
             Tally(protocol(), 3, ones)
+    with pytest.raises(ValueError, match="fewer than 2\\*\\*62 bits"):
+        Tally(protocol(), 2**60, np.zeros(2, dtype=np.int64))
 
 
 def test_objects_travel_to_other_processes():
     sums = VectorSum(2, 10, 1.0, budget=BUDGET)
     randomizer, analyzer = pickle.loads(pickle.dumps((sums.randomizer, sums.analyzer)))
-    assert analyzer.decode(sums.shuffle(randomizer.tally(np.zeros((10, 2))))).shape == (2,)
+    assert analyzer.decode(sums.shuffle_tallies(randomizer.tally(np.zeros((10, 2))))).shape == (2,)
 
 
-# ---------------------------------------------------------------------------------------------------- messages
+# ------------------------------------------------------------------------------------------------------- rounds
 
 
 def fresh(**changes):
-    """A shuffler with a ledger, and labelled bits and counts for it."""
+    """A shuffler with a ledger, and messages of three devices for its rounds."""
     constants = protocol(**changes)
     ledger = Ledger(Budget(1.5, 1e-6))
     shuffler = Shuffler(constants, rng=CountingGenerator(np.random.PCG64(0)), ledger=ledger)
     randomizer = Randomizer(constants, rng=np.random.default_rng(1))
-    bits = [randomizer.encode(x) for x in np.zeros((3, 2))]
-    return constants, ledger, shuffler, randomizer, bits
 
+    def devices(count=3):
+        return [randomizer.encode(x, round=shuffler.round) for x in np.zeros((count, 2))]
 
-def crafted(constants, kind, users, fields, width):
-    return wire.write(kind, constants.fingerprint, users, np.asarray(fields), width)
-
-
-@st.composite
-def corruptions(draw):
-    """What may be sent in place of three users' messages."""
-    constants = protocol()
-    each = constants.messages_per_coordinate
-    good = [Randomizer(constants, rng=np.random.default_rng(1)).encode(x) for x in np.zeros((3, 2))]
-    bad = draw(
-        st.one_of(
-            st.binary(max_size=60),
-            st.sampled_from(
-                [
-                    crafted(constants, wire.Kind.BITS, 1, [0] * (2 * each - 1), constants.bit_width),
-                    crafted(constants, wire.Kind.BITS, 1, [0] * (2 * each), constants.bit_width),
-                    crafted(constants, wire.Kind.BITS, 2**60, [0] * (2 * each), constants.bit_width),
-                    crafted(constants, wire.Kind.BITS, 1, [3] * (2 * each), constants.bit_width),
-                    crafted(constants, wire.Kind.COUNTS, 1, [each + 1, 0], constants.count_width(1)),
-                    crafted(constants, wire.Kind.COUNTS, 2**63, [1, 0], 64),
-                    crafted(constants, wire.Kind.SHUFFLED_COUNTS, 1, [1, 0], constants.count_width(1)),
-                    crafted(constants, wire.Kind.CATEGORIES, 1, [1], 1),
-                    Randomizer(protocol(bound=7.0)).encode([0.0, 0.0]),
-                ]
-            ),
-            st.tuples(st.integers(0, len(good[0]) - 1), st.integers(1, 255)).map(
-                lambda at: good[0][: at[0]] + bytes([good[0][at[0]] ^ at[1]]) + good[0][at[0] + 1 :]
-            ),
-        )
-    )
-    messages = [*good, bad]
-    return draw(st.permutations(messages))
-
-
-@given(corruptions())
-def test_malformed_messages_change_nothing(messages):
-    _, ledger, shuffler, _, bits = fresh()
-    CountingGenerator.draws = 0
-    with pytest.raises(MessageError):
-        shuffler.shuffle(messages)
-    assert ledger.rows() == []
-    assert shuffler.rounds_left == 1
-    assert CountingGenerator.draws == 0
-    assert shuffler.shuffle(bits)
-
-
-def test_labels_that_do_not_exist_are_refused():
-    constants = protocol(dimension=3)
-    bits = np.array([7] + [0] * (constants.messages_per_user - 1))
-    with pytest.raises(MessageError, match="labels must be below 3, got 3"):
-        Shuffler(constants).shuffle([crafted(constants, wire.Kind.BITS, 3, np.tile(bits, 3), constants.bit_width)])
+    return constants, ledger, shuffler, randomizer, devices
 
 
 def test_nothing_is_released_before_enough_users_took_part():
-    _, ledger, shuffler, randomizer, bits = fresh()
-    for messages in ([], bits[:2], [randomizer.tally(np.zeros((2, 2)))]):
+    _, ledger, shuffler, randomizer, devices = fresh()
+    for messages in ([], devices(2)):
         with pytest.raises(ValueError, match="at least users=3 users"):
             shuffler.shuffle(messages)
-    with pytest.raises(ValueError, match="all labelled bits or all counts"):
-        shuffler.shuffle([*bits, randomizer.tally(np.zeros((2, 2)))])
-    with pytest.raises(TypeError, match="a message must be bytes"):
-        shuffler.shuffle([0.0, 1.0, 2.0])
-    assert ledger.rows() == []
+    for tallies in ([], randomizer.tally(np.zeros((2, 2)))):
+        with pytest.raises(ValueError, match="at least users=3 users"):
+            shuffler.shuffle_tallies(tallies)
+    for stranger in ([0.0, 1.0, 2.0], [*devices(), None], [randomizer.tally(np.zeros((3, 2)))]):
+        with pytest.raises(TypeError, match="a message must be bytes"):
+            shuffler.shuffle(stranger)
+    assert (ledger.rows(), shuffler.rounds_left) == ([], 1)
     # more than enough is fine, and the estimate covers them all
-    assert Analyzer(shuffler.protocol).decode(shuffler.shuffle([*bits, *bits]), 6).shape == (2,)
+    assert Analyzer(shuffler.protocol).decode(shuffler.shuffle(devices(6)), 6).shape == (2,)
 
 
 def test_releases_are_charged_and_end_with_the_rounds():
-    constants, ledger, shuffler, randomizer, bits = fresh(rounds=3, cost=PureDP(0.5))
+    constants, ledger, shuffler, randomizer, devices = fresh(rounds=3, cost=PureDP(0.5))
     for left in (2, 1, 0):
-        released = shuffler.shuffle(bits)
+        sent = devices()
+        released = shuffler.shuffle(sent)
         (row,) = ledger.rows()
         assert (row.release, row.simulation) == (3 * constants.cost, True)
-        assert shuffler.rounds_left == left
+        assert (shuffler.rounds_left, shuffler.round) == (left, 3 - left)
     with pytest.raises(ValueError, match="at most rounds=3 releases"):
-        shuffler.shuffle(bits)
+        shuffler.shuffle(sent)
+    with pytest.raises(ValueError, match="at most rounds=3 releases"):
+        shuffler.shuffle_tallies(randomizer.tally(np.zeros((3, 2))))
     another = Shuffler(constants, ledger=ledger)
-    with pytest.raises(BudgetExceeded):
-        another.shuffle(bits)
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded):
+            another.shuffle_tallies(randomizer.tally(np.zeros((3, 2))))
     assert (len(ledger.rows()), another.rounds_left) == (1, 3)
     with pytest.raises(ValueError, match="users must be the number of users in the message, 3, got users=4"):
         Analyzer(constants).decode(released, 4)
-    for message in (bits[0], randomizer.tally(np.zeros((3, 2))).to_bytes()):
+    for message in (sent[0], randomizer.tally(np.zeros((3, 2))).to_bytes()):
         with pytest.raises(MessageError, match="must come from the shuffler"):
             Analyzer(constants).decode(message)
-        with pytest.raises(MessageError):
-            Shuffler(constants).shuffle([released])
     ledger = Ledger(BUDGET)
     secure = VectorSum(2, 3, 1.0, budget=BUDGET, rounds=20, ledger=ledger, label="heights")
     for _ in range(20):
@@ -505,20 +465,34 @@ def test_releases_are_charged_and_end_with_the_rounds():
     assert (row.label, row.release, row.simulation) == ("heights", 20 * secure.cost, False)
 
 
-def test_shuffled_bits_are_in_random_order():
-    # 13 ones of 4 users, D = 1: each position holds a one with probability 13/36 in each of 3000 releases; 36 positions
-    # at 7 standard errors: below 1e-10. In the order of sending the first positions would all be ones.
-    constants = protocol(dimension=1, users=4, rounds=10**6)
-    fields = np.tile(np.arange(9) < 3, 4).astype(int)
-    fields[-1] = 1
-    sent = crafted(constants, wire.Kind.BITS, 4, fields, constants.bit_width)
-    shuffler = Shuffler(constants, rng=np.random.default_rng(0))
-    seen = np.zeros(36)
-    for _ in range(3000):
-        message = wire.read(shuffler.shuffle([sent]), constants.fingerprint)
-        seen += message.fields(36, constants.bit_width)
-    p = 13 / 36
-    assert np.abs(seen - 3000 * p).max() < 7 * math.sqrt(3000 * p * (1 - p))
+@given(st.permutations(range(5)), st.integers(0, 2**32))
+def test_what_is_released_says_nothing_about_who_sent_what(order, seed):
+    """It is the same, to the byte, when messages come in another order or users exchange bits of a label."""
+    constants = protocol(users=5)
+    randomizer = Randomizer(constants, rng=np.random.default_rng(seed))
+    sent = [randomizer.encode(x) for x in np.linspace(-1, 1, 10).reshape(5, 2)]
+    released = Shuffler(constants).shuffle(sent)
+    assert Shuffler(constants).shuffle([sent[i] for i in order]) == released
+    width, most = constants.count_width(1), constants.messages_per_coordinate
+    ones = np.array([wire.read(data, constants.fingerprint).fields(2, width) for data in sent], dtype=int)
+    moved = min(ones[0, 0], most - ones[1, 0])
+    ones[0, 0], ones[1, 0] = ones[0, 0] - moved, ones[1, 0] + moved
+    others = [
+        wire.write(wire.Kind.DEVICE, constants.fingerprint, row, width, nonce=bytes([i] * wire.NONCE))
+        for i, row in enumerate(ones)
+    ]
+    assert Shuffler(constants).shuffle(others) == released
+
+
+def test_too_many_rounds_or_users_are_refused_at_once():
+    for rounds in (10**6 + 1, 10**30):
+        with pytest.raises(ValueError, match="rounds must be at most 1000000"):
+            VectorSum(2, 10, 1.0, budget=BUDGET, rounds=rounds)
+    with pytest.raises(ValueError, match=r"below 2\*\*62 to be counted"):
+        protocol(users=2**60)
+    assert VectorSum(2, 10, 1.0, budget=BUDGET, rounds=10**6).noise_std > 0
+    with pytest.raises(ValueError, match="round must be below rounds=1, got round=1"):
+        Randomizer(protocol()).encode([0.0, 0.0], round=1)
 
 
 @pytest.mark.parametrize(
@@ -548,6 +522,7 @@ def test_every_constant_is_in_the_fingerprint():
         {"noise_rate": 0.25},
         {"symmetric": True},
         {"positive": True},
+        {"session": "another"},
     ]
     prints = [protocol(**change).fingerprint for change in changes]
     assert all(a != b for a, b in itertools.combinations(prints, 2))
