@@ -143,6 +143,7 @@ class BufferedToeplitz(ContinualSum):
     def _load(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._sums.buffers[:] = arrays["buffers"]
         self._sums.total[:] = arrays["estimate"]
+        self._run_stop = 0  # the scale in hand may be that of other steps
 
     @property
     def coefficients(self) -> NDArray[np.float64]:

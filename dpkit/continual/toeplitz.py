@@ -130,6 +130,7 @@ class Toeplitz(ContinualSum):
     def _load(self, arrays: dict[str, NDArray[Any]]) -> None:
         self._sum = arrays["sum"]
         self._zeta[: self.steps] = arrays["zeta"]
+        self._earlier = self._earlier[:0]  # of other draws
 
     @property
     def coefficients(self) -> NDArray[np.float64]:

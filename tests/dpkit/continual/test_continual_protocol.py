@@ -578,6 +578,23 @@ def test_a_stream_that_resumes_in_place_continues_bit_for_bit(case, taken, left)
 
 
 @each_case
+@pytest.mark.parametrize("steps", [0, 1, 100])
+def test_a_stream_that_is_far_ahead_resumes_in_place_with_the_noise_of_the_earlier_step(case, steps):
+    """Nothing that later steps have worked out for themselves, such as a smaller scale, is left over."""
+    x = np.random.default_rng(5).standard_normal((200, 3))
+    rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
+    sums, other = (make(case, horizon=200, rng=source) for source in (rng, other_rng))
+    for row in x[:150]:
+        other.add(row)
+    for row in x[:steps]:
+        sums.add(row)
+    other.resume(sums.kept())
+    other_rng.bit_generator.state = rng.bit_generator.state
+    for row in x[steps:]:
+        np.testing.assert_array_equal(sums.add(row), other.add(row))
+
+
+@each_case
 def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
     sums = make(case)
     sums.add_many(np.ones((3, 3)))
