@@ -105,3 +105,49 @@ def test_the_reader_of_imports_sees_what_it_should():
     inside = imports(ast.parse("from .tree import BinaryTree\n"), "dpkit.continual", is_package=True)
     assert "dpkit.continual.tree" in inside
     assert ALL
+
+
+def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
+    """The groups of modules that import each other, by Tarjan's algorithm."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in arrows[name]:
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == order[name]:
+            group = []
+            while not group or group[-1] != name:
+                group.append(stack.pop())
+            if len(group) > 1 or name in arrows[name]:
+                found.append(sorted(group))
+
+    for name in arrows:
+        if name not in order:
+            visit(name)
+    return found
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    names = {name for _, name, _ in ALL}
+    arrows = {
+        name: (imports(parsed(path), name, is_package=path.name == "__init__.py", top_only=True) & names) - {name}
+        for _, name, path in ALL
+    }
+    # what is imported from a package is a module of its own, or a name that its __init__ has from one
+    for name, others in arrows.items():
+        modules = {other for other in others if any(other == deeper.rpartition(".")[0] for deeper in others)}
+        arrows[name] = others - modules
+    assert circles(arrows) == []
+
+
+def test_the_finder_of_circles_finds_them():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
+    assert circles({"a": {"b"}, "b": set()}) == []
