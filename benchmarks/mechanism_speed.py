@@ -77,9 +77,9 @@ def main() -> None:
         value, calls = np.ones(size), 200 if size < COUNT else 1
         peer = best(lambda value=value: value + numpy_source.standard_normal(value.size), calls)
         for name, mechanism in (
-            ("Gaussian, lattice", GaussianMechanism(1.0, sensitivity=1.0)),
-            ("Gaussian, floating point", GaussianMechanism(1.0, sensitivity=1.0, exact=False)),
-            ("Laplace, lattice", LaplaceMechanism(1.0, sensitivity=1.0)),
+            ("Gaussian, lattice", GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0)),
+            ("Gaussian, floating point", GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, exact=False)),
+            ("Laplace, lattice", LaplaceMechanism(noise_multiplier=1.0, sensitivity=1.0)),
         ):
             seconds = best(lambda mechanism=mechanism, value=value: mechanism.release(value), calls)
             line(f"{name}, {size:,} entries", seconds, size, peer)

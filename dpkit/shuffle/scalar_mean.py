@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, Ledger, LocalShuffled
 from dpkit import randomness
-from dpkit.mechanisms._checked import real_array
+from dpkit.clipping import real_array
 from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
 
 __all__ = ["ScalarMean"]
