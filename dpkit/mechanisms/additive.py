@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Never, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,12 +53,12 @@ class _Additive:
     _law: ClassVar[type[Laplace] | type[Gaussian]]
     _std: ClassVar[float]  # of noise of scale 1
     _rounded: ClassVar[Callable[..., NDArray[np.int64]]]
-    _rounded_one: ClassVar[Callable[[float, np.random.Generator], int]]
+    _rounded_one: ClassVar[Callable[..., int]]
     _way_out: ClassVar[str]
 
     def __init__(
         self,
-        *unnamed: Never,
+        *unnamed: object,
         sensitivity: float,
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
@@ -95,7 +95,7 @@ class _Additive:
         z = smallest_multiplier(lambda z, adjacency: cls._law(z, adjacency=adjacency), budget, releases)
         return cls(noise_multiplier=z, sensitivity=sensitivity, adjacency=budget.adjacency, **more)
 
-    def release(self, value: ArrayLike) -> Any:
+    def release(self, value: ArrayLike) -> NDArray[np.float64]:
         """``value`` plus noise.
 
         Parameters
@@ -117,7 +117,7 @@ class _Additive:
         BudgetExceeded
             If the ledger's budget does not cover the release.
         """
-        if type(value) is float and self.exact and self.norm_bound is None:
+        if isinstance(value, float) and self.exact and self.norm_bound is None:
             return np.asarray(self._release_number(value))
         x = within_norm(real_array("value", value), self._norm, self.norm_bound, self.clip)
         rng = randomness.resolve(self._rng)
@@ -339,8 +339,8 @@ class GaussianMechanism(_Additive):
         """
         if isinstance(budget, Budget) and budget.delta == 0:
             raise ValueError(
-                f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow a small delta (1e-6, say, and well below "
-                "1 over the number of units), or take LaplaceMechanism"
+                f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow a small delta, 1e-6 say and well "
+                "below 1 over the number of units, or take LaplaceMechanism"
             )
         return super().calibrated(budget=budget, sensitivity=sensitivity, releases=releases, **more)
 
@@ -353,10 +353,11 @@ class GaussianMechanism(_Additive):
         return float(ndtri(0.5 + confidence / 2))
 
 
-def _labelled(out: NDArray[np.float64], value: object) -> Any:
+def _labelled(out: NDArray[np.float64], value: object) -> NDArray[np.float64]:
     """``out`` with the labels of a pandas ``value``."""
     pandas = sys.modules.get("pandas")  # a value of its types has loaded it
     if pandas is None or not isinstance(value, (pandas.Series, pandas.DataFrame)):
         return out
     labels = {"name": value.name} if isinstance(value, pandas.Series) else {"columns": value.columns}
-    return type(value)(out, index=value.index, **labels)
+    labelled: NDArray[np.float64] = type(value)(out, index=value.index, **labels)  # to a caller, as good as an array
+    return labelled

@@ -1,12 +1,12 @@
 """Which of many weights is the largest once noise is added to each: exactly, with the law of real-valued noise.
 
-Candidate i has the weight w_i + ln m_i with a rational w_i and a whole m_i ≥ 1, and noise from a uniform U: Gumbel noise
-−ln(−ln U), exponential noise −ln U, or that with a random sign. With Gumbel noise the largest is i with probability
-∝ m_i·exp(w_i), which is the exponential mechanism over classes of m_i equal outcomes each.
+Candidate i has the weight w_i + ln m_i with a rational w_i and a whole m_i ≥ 1, and noise from a uniform U: Gumbel
+noise −ln(−ln U), exponential noise −ln U, or that with a random sign. With Gumbel noise the largest is i with
+probability ∝ m_i·exp(w_i), which is the exponential mechanism over classes of m_i equal outcomes each.
 
-Why the winner is exact. A word of random bits gives the leading bits of U, and the noisy weight is computed from them in
-double precision. Where E = −ln U lies in [2⁻³⁵, 30], the errors of E and of −ln E are below 2⁻¹⁵, and so is that of the
-weight for every candidate that can matter (weights are relative to the best, so one more than 2¹⁰ below it is beyond
+Why the winner is exact. A word of random bits gives the leading bits of U, and the noisy weight is computed from them
+in double precision. Where E = −ln U lies in [2⁻³⁵, 30], the errors of E and of −ln E are below 2⁻¹⁵, and so is that of
+the weight for every candidate that can matter (weights are relative to the best, so one more than 2¹⁰ below it is beyond
 any such noise). A leader by ``WINDOW`` = 2⁻¹⁰ has therefore won whatever its further bits are. Candidates closer than
 that to the leader (one run in a thousand), and those whose E is outside that range (one in 10¹⁰), are compared again by
 ``_exact``'s rules, with further random bits and digits, until their intervals are disjoint. The float path decides only
@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -91,12 +92,8 @@ class NoisyOrder:
         if doubtful.size:
             near = np.union1d(near, doubtful[weights[doubtful] > -math.inf])
         for i in near.tolist():
-            size = 1 if sizes is None else int(sizes[i])
-            self._near.append(
-                _Candidate(
-                    self._count + i, float(noisy[i]), int(words[i]), lambda i=i, m=size: (m, exact(i)), self._rng
-                )
-            )
+            said: Exact = partial(_said, 1 if sizes is None else int(sizes[i]), exact, i)
+            self._near.append(_Candidate(self._count + i, float(noisy[i]), int(words[i]), said, self._rng))
         self._count += weights.size
 
     def surely_below(self, log_size: float, exact: Exact) -> bool:
@@ -115,7 +112,8 @@ class NoisyOrder:
 
     def largest(self) -> list[int]:
         """The indices of the largest noisy weights, in order; −1 for a class."""
-        left, found = self._near, []
+        left = self._near
+        found: list[int] = []
         while left and len(found) < self._top:
             floor = max(candidate.noisy for candidate in left) - WINDOW
             close = [c for c in left if c.noisy == -math.inf or c.noisy >= floor]
@@ -144,8 +142,12 @@ def largest_of_few(
     close = [i for i, value in enumerate(noisy) if not value < floor and weights[i] > -math.inf]
     if len(close) == 1:
         return close[0]
-    candidates = [_Candidate(i, noisy[i], words[i], lambda i=i: (1, exact(i)), rng) for i in close]  # type: ignore[misc]
+    candidates = [_Candidate(i, noisy[i], words[i], partial(_said, 1, exact, i), rng) for i in close]
     return _largest(candidates, noise).index
+
+
+def _said(size: int, exact: Callable[[int], Fraction], i: int) -> tuple[int | Decimal, Fraction]:
+    return size, exact(i)
 
 
 def _noise_of(words: NDArray[np.uint64], noise: Noise) -> tuple[NDArray[np.float64], NDArray[np.intp]]:

@@ -149,7 +149,10 @@ def _half_normal_trials(sigma: float, count: int, rng: np.random.Generator) -> N
 
 
 def rounded_gaussian_one(sigma: float, rng: np.random.Generator) -> int:
-    """One value of :func:`rounded_gaussian`, of a checked scale: trials as in :func:`_half_normal_trials`, one after the other, until one is kept."""
+    """One value of :func:`rounded_gaussian`, of a checked scale.
+
+    Trials as in :func:`_half_normal_trials`, one after the other, until one is kept.
+    """
     while True:
         word, height = random_word(rng), random_word(rng)
         y, error = log_one(word, 0.5 / sigma)
