@@ -117,8 +117,9 @@ class _Additive:
         BudgetExceeded
             If the ledger's budget does not cover the release.
         """
-        if isinstance(value, float) and self.exact and self.norm_bound is None:
-            return np.asarray(self._release_number(value))
+        given: object = value
+        if isinstance(given, float) and self.exact and self.norm_bound is None:
+            return np.asarray(self._release_number(given))
         x = within_norm(real_array("value", value), self._norm, self.norm_bound, self.clip)
         rng = randomness.resolve(self._rng)
         if self.exact:

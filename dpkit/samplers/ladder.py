@@ -2,7 +2,8 @@
 
 The candidates are the whole numbers o in [A, B]. With L(o) the number of data points below o, o is drawn with
 probability ∝ exp(−c·|L(o) − t|). L is constant between neighbouring data points, so the draw is one of n + 1
-intervals, interval i with probability ∝ m_i·exp(−c·|i − t|) for its m_i whole numbers, and then one of these evenly (Smith 2011).
+intervals, interval i with probability ∝ m_i·exp(−c·|i − t|) for its m_i whole numbers, and then one of these evenly
+(Smith 2011).
 
 The interval is drawn by Gumbel noise (``noisy_order``). Only the intervals whose rank is within
 (60 + ln(B − A + 1))/c of the best one take part one by one. All others together have at most e^(−60) of the weight of

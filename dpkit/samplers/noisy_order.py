@@ -6,11 +6,11 @@ probability ∝ m_i·exp(w_i), which is the exponential mechanism over classes o
 
 Why the winner is exact. A word of random bits gives the leading bits of U, and the noisy weight is computed from them
 in double precision. Where E = −ln U lies in [2⁻³⁵, 30], the errors of E and of −ln E are below 2⁻¹⁵, and so is that of
-the weight for every candidate that can matter (weights are relative to the best, so one more than 2¹⁰ below it is beyond
-any such noise). A leader by ``WINDOW`` = 2⁻¹⁰ has therefore won whatever its further bits are. Candidates closer than
-that to the leader (one run in a thousand), and those whose E is outside that range (one in 10¹⁰), are compared again by
-``_exact``'s rules, with further random bits and digits, until their intervals are disjoint. The float path decides only
-where its margin proves the answer, so the law is that of the reals.
+the weight for every candidate that can matter (weights are relative to the best, so one more than 2¹⁰ below it is
+beyond any such noise). A leader by ``WINDOW`` = 2⁻¹⁰ has therefore won whatever its further bits are. Candidates closer
+than that to the leader (one run in a thousand), and those whose E is outside that range (one in 10¹⁰), are compared
+again by ``_exact``'s rules, with further random bits and digits, until their intervals are disjoint. The float path
+decides only where its margin proves the answer, so the law is that of the reals.
 """
 
 from __future__ import annotations

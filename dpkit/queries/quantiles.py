@@ -1,0 +1,176 @@
+"""Quantiles, one or many, by the exponential mechanism on ranks.
+
+One. With L(o) the number of used rows below o and n of all, o is drawn from bounds with probability ∝
+exp(−c·|L(o) − q·n|) (Smith 2011): exactly, on 2⁵⁰ points between the bounds (``dpkit.samplers.ladder``).
+
+Privacy of one. L − q·n moves by 1 − q for a row below o and by −q for a row above it: by at most k·max(q, 1 − q) when
+a unit with at most k rows appears or vanishes, and by at most k when it is swapped (k·(1 − q) + k·q). So the exponent
+moves by at most c times that, in either direction, and the logarithm of the ratio of two probabilities has a range of
+at most twice as much: c = ε/(2k·max(q, 1 − q)), or c = ε/(2k) for a swap. It costs ``NoisyMax(ε)``, a mechanism of
+bounded range ε, which composes better than pure ε-DP.
+
+Many. Recursive bisection (Kaplan, Schnapp & Stemmer 2022): the middle one first; then each half of the rest on the rows
+on its side, within the half of the bounds that is left, at the rank that it has among them. ⌊log₂ m⌋ + 1 rounds for m
+quantiles, each of cost ``NoisyMax(ε)``, calibrated together.
+
+Privacy of a round. Its parts use disjoint rows, given the outputs of the rounds before. One row that appears or
+vanishes changes one part, by a range of 2c·max(q′, 1 − q′) with q′ the rank wanted in that part; c is chosen for each
+part so that this is ε/k, and ranges add over the k rows of a unit (and over those of both units of a swap, which
+therefore has ε/(2k)). Ranges add under adaptive composition, so a round has range ε. In the first round there is one
+part, and the better constant of one quantile holds.
+
+Cost: sorting the rows once, and O(1/c) for each quantile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import Budget, Ledger, NoisyMax, calibrate
+from dpkit import randomness
+from dpkit.clipping import real_array
+from dpkit.mechanisms._checked import charge
+from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
+from dpkit.queries.answer import Answer
+from dpkit.samplers.ladder import draw_by_rank
+
+__all__ = ["quantile"]
+
+_POINTS = 1 << 50
+
+
+def quantile(
+    data: Any,
+    column: Any = None,
+    q: ArrayLike = 0.5,
+    *,
+    bounds: tuple[float, float] | None = None,
+    where: Any = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    budget: Budget | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """A quantile of a column, or several in increasing order.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        By default ``data`` itself.
+    q : float or sequence of float
+        In [0, 1]; 0.5 is the median.
+    bounds : (float, float)
+        Values outside are cut to them. They must not come from the data; wide bounds cost little here.
+    where, person, max_contributions, budget, rng, ledger
+        As in :func:`dpkit.queries.count`.
+
+    Returns
+    -------
+    Answer
+        Values within ``bounds``, increasing with q. It has no interval: how far off a quantile is depends on how dense
+        the data are around it. Ask for ranks around it, q=(0.45, 0.5, 0.55), to see that.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> heights = [1.5 + i / 10_000 for i in range(5_000)]
+    >>> answer = queries.quantile(heights, q=[0.2, 0.5], bounds=(0, 3), budget=Budget(50.0, 0.0))
+    >>> [round(float(value), 2) for value in answer.value]
+    [1.6, 1.75]
+    """
+    budget = check_spending(budget, ledger)
+    low, high = check_bounds(bounds)
+    share = checked_share(
+        budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
+    )
+    levels = _levels(q)
+    values = numbers(data, column)
+    rows = None if where is None else mask(data, where)
+    owner = owners(data, person)
+    distinct = np.unique(levels)
+    rounds = distinct.size.bit_length()
+    epsilon = _epsilon(rounds, budget)
+    cost = rounds * NoisyMax(epsilon, "gumbel", adjacency=budget.adjacency)
+    source = randomness.resolve(rng)
+    query = f"quantile of {name_of(data, column, 'data')}"
+    charge(ledger, cost, f"queries.{query}", source)
+
+    kept = kept_rows(owner, None, share, rows, source)
+    step = (high - low) / _POINTS
+    points = np.clip(values.astype(np.float64) if kept is None else values[kept].astype(np.float64), low, high)
+    points -= low
+    points /= step
+    cells = np.minimum(points.astype(np.int64), _POINTS - 1)
+    cells.sort()
+    found = dict[float, int]()
+    _bisect(cells, distinct.tolist(), (0.0, 1.0), (0, _POINTS - 1), Fraction(epsilon), share, source, found, first=True)
+    out = np.array([min(low + found[level] * step, high) for level in levels.tolist()])
+    several = np.ndim(q) > 0
+    return Answer(
+        out if several else float(out[0]),
+        cost,
+        query if several else f"{query}, q = {levels[0]:g}",
+        budget,
+        keys=tuple(levels.tolist()) if several else None,
+        why_none="its error depends on how dense the data are; ask for ranks around it, q=(0.45, 0.5, 0.55) say",
+    )
+
+
+def _levels(q: ArrayLike) -> NDArray[np.float64]:
+    levels = np.atleast_1d(real_array("q", q))
+    if levels.ndim != 1 or levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
+        raise ValueError(f"q must be a number or a sequence of numbers in [0, 1] (0.5 is the median), got q={q!r}")
+    return levels
+
+
+def _epsilon(rounds: int, budget: Budget) -> float:
+    """The largest range such that so many rounds meet the budget."""
+
+    def multiplier(accountant: Any) -> float:
+        return calibrate(
+            lambda z: rounds * NoisyMax(1 / z, "gumbel", adjacency=budget.adjacency), budget, accountant=accountant
+        )
+
+    found = multiplier("pure")
+    return 1 / (found if budget.delta == 0 or rounds == 1 else min(found, multiplier("rdp")))
+
+
+def _bisect(
+    cells: NDArray[np.int64],
+    levels: Sequence[float],
+    between: tuple[float, float],
+    reach: tuple[int, int],
+    epsilon: Fraction,
+    share: Share,
+    rng: np.random.Generator,
+    found: dict[float, int],
+    *,
+    first: bool = False,
+) -> None:
+    """Put the quantiles of all ``levels``, which lie ``between`` two that are known, into ``found``."""
+    if not levels:
+        return
+    middle = len(levels) // 2
+    level, (start, stop) = levels[middle], (Fraction(between[0]), Fraction(between[1]))
+    # between equal levels, at the ends of [0, 1], any rank will do
+    rank = (Fraction(level) - start) / (stop - start) if stop > start else Fraction(0)
+    k = share.per_group
+    if share.swapped and first:
+        rate = epsilon / (2 * k)
+    else:
+        rate = epsilon / ((4 if share.swapped else 2) * k * max(rank, 1 - rank))
+    chosen = draw_by_rank(cells, reach[0], reach[1], rank * cells.size, rate, rng)
+    found[level] = chosen
+    split = int(np.searchsorted(cells, chosen))
+    below, above = (between[0], level), (level, between[1])
+    _bisect(cells[:split], levels[:middle], below, (reach[0], chosen), epsilon, share, rng, found)
+    _bisect(cells[split:], levels[middle + 1 :], above, (chosen, reach[1]), epsilon, share, rng, found)
