@@ -83,7 +83,7 @@ def quantile(
     >>> from accounting import Budget
     >>> from dpkit import queries
     >>> heights = [1.5 + i / 10_000 for i in range(5_000)]
-    >>> answer = queries.quantile(heights, q=[0.2, 0.5], bounds=(0, 3), budget=Budget(50.0, 0.0))
+    >>> answer = queries.quantile(heights, q=[0.2, 0.6], bounds=(0, 3), budget=Budget(50.0, 0.0))
     >>> [round(float(value), 2) for value in answer.value]
     [1.6, 1.75]
     """
