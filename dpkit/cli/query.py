@@ -20,8 +20,8 @@ __all__ = ["HOW", "query_command"]
 
 HOW = (
     "Bounds, keys and edges must be known without looking at the file. With --person the whole of a person is "
-    "protected: say by --max-contributions (or --max-groups and --max-per-group, where the answer has one number for each group) "
-    "how many rows of one person are used.\n\n"
+    "protected: say by --max-contributions (or --max-groups and --max-per-group, where the answer has one number for "
+    "each group) how many rows of one person are used.\n\n"
     "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
     "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
     "dpkit query visits.parquet --quantile age -q 0.25 -q 0.5 -q 0.75 --bounds 0 120 --epsilon 1\n\n"

@@ -16,8 +16,9 @@ quantiles, each of cost ``NoisyMax(ε)``, calibrated together.
 Privacy of a round. Its parts use disjoint rows, given the outputs of the rounds before. One row that appears or
 vanishes changes one part, by a range of 2c·max(q′, 1 − q′) with q′ the rank wanted in that part; c is chosen for each
 part so that this is ε/k, and ranges add over the k rows of a unit (and over those of both units of a swap, which
-therefore has ε/(2k)). Ranges add under adaptive composition, so a round has range ε. In the first round there is one
-part, and the better constant of one quantile holds.
+therefore has ε/(2k)): each of these changes moves the loss of the same round, whose parts are independent. So a round
+has range ε, and rounds compose as any mechanisms of bounded range do. In the first round there is one part, and the
+better constant of one quantile holds.
 
 Cost: sorting the rows once, and O(1/c) for each quantile.
 """
@@ -26,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,7 @@ def _levels(q: ArrayLike) -> NDArray[np.float64]:
     return levels
 
 
+@lru_cache(maxsize=256)
 def _epsilon(rounds: int, budget: Budget) -> float:
     """The largest range such that so many rounds meet the budget."""
 

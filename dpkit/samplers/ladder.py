@@ -117,11 +117,11 @@ def _choose(
 
     order = NoisyOrder("gumbel", rng)
     order.add(np.minimum(-float(rate) * distances, 0.0), exact, sizes[sizes > 0])
-    if last - first < n:
-        far = _far_ranges(n, first, last)
-        nearest = min((abs(i - target) for i, _ in far if i <= n), default=Fraction(0))
-        nearest = min(nearest, *(abs(j - target) for _, j in far))
-        bound = math.log(high - low + 1) - float(rate * (nearest - best))
+    others = high - low + 1 - int(sizes.sum())
+    if others:
+        far = [(i, j) for i, j in ((0, first - 1), (last + 1, n)) if i <= j]
+        nearest = min(abs(end - target) for ends in far for end in ends)
+        bound = math.log(others) - float(rate * (nearest - best))
         if not order.surely_below(bound, _total(points, low, high, target, rate, best, far)):
             winner = order.largest()[0]
             if winner >= 0:
@@ -129,10 +129,6 @@ def _choose(
             # which one of a class is largest is independent of how large it is
             return _among(points, low, high, target, rate, best, far, rng)
     return int(ranks[order.largest()[0]])
-
-
-def _far_ranges(n: int, first: int, last: int) -> list[tuple[int, int]]:
-    return [(i, j) for i, j in ((0, first - 1), (last + 1, n)) if i <= j]
 
 
 def _total(
