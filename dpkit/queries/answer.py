@@ -35,6 +35,9 @@ class Answer:
         The groups, bins, ranks or candidates of the value's entries.
     noise_std : float, ndarray or None
         The standard deviation of the noise in the value, where it is known (for ratios to first order).
+    raw : int, float, ndarray or None
+        The value before it was cut to where it can be (counts to 0 and above), where that was done: without bias, for
+        adding up.
 
     Examples
     --------
@@ -54,6 +57,7 @@ class Answer:
     budget: Budget
     keys: tuple[Any, ...] | None = None
     noise_std: Any = None
+    raw: Any = None
     noise_interval: Interval | None = field(default=None, repr=False)
     full_interval: Interval | None = field(default=None, repr=False)
     why_none: str = field(default="", repr=False)

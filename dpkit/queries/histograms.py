@@ -99,5 +99,6 @@ def histogram(
         answer.budget,
         keys=pairs,
         noise_std=answer.noise_std,
+        raw=answer.raw,
         noise_interval=answer.noise_interval,
     )

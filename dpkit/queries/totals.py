@@ -86,7 +86,7 @@ def count(
     Returns
     -------
     Answer
-        Whole numbers, which noise can take below 0.
+        Whole numbers, 0 and above; ``raw`` has them before those below 0 were set to 0.
 
     Examples
     --------
@@ -152,15 +152,21 @@ def count(
         noisy, names = noisy[order], [names[i] for i in order]
         query += f" (shown from {floor} on)"
     reach = law.reach
-    value = noisy if grouped else int(noisy[0])
+    raw = noisy if grouped else int(noisy[0])
+
+    def interval(confidence: float) -> tuple[Any, Any]:
+        half = int(reach(confidence))
+        return _counted(raw - half), _counted(raw + half)
+
     return Answer(
-        value,
+        _counted(raw),
         cost,
         query,
         budget,
         keys=tuple(names) if grouped else None,
         noise_std=law.std,
-        noise_interval=lambda confidence: (value - int(reach(confidence)), value + int(reach(confidence))),
+        raw=raw,
+        noise_interval=interval,
     )
 
 
@@ -253,6 +259,11 @@ def sum(
         noise_std=law.std,
         noise_interval=lambda confidence: (value - law.reach(confidence), value + law.reach(confidence)),
     )
+
+
+def _counted(number: Any) -> Any:
+    """A count, 0 or above."""
+    return np.maximum(number, 0) if isinstance(number, np.ndarray) else max(number, 0)
 
 
 def _coded(data: Any, groups: Any, keys: Sequence[Any] | None) -> tuple[NDArray[np.int64] | None, list[Any]]:

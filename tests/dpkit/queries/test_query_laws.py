@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -36,10 +37,10 @@ def test_counts_have_discrete_laplace_noise_of_the_stated_scale():
     k = np.arange(-12, 13)
     q = math.exp(-1.0)
     law = (1 - q) / (1 + q) * q ** np.abs(k)
-    assert fits(answer.value - 7, k, law)
+    assert fits(answer.raw - 7, k, law)
     for wrong in (0.9, 1.1):
         q = math.exp(-1 / wrong)
-        assert not fits(answer.value - 7, k, (1 - q) / (1 + q) * q ** np.abs(k))
+        assert not fits(answer.raw - 7, k, (1 - q) / (1 + q) * q ** np.abs(k))
     assert answer.noise_std == pytest.approx(math.sqrt(2 * math.exp(-1)) / (1 - math.exp(-1)), rel=1e-5)
 
 
@@ -88,21 +89,21 @@ def test_intervals_where_the_number_of_rows_is_public(query, adjacency):
     rng = np.random.default_rng(5)
     ask = getattr(queries, query)
     inside = 0
-    for _ in range(300):
+    for _ in range(200):
         low, high = ask(data, bounds=(0, 10), budget=budget, rng=rng).interval(0.9)
         inside += low <= truth <= high
     # false alarm below 1e-9 for exact coverage
-    assert 0.78 < inside / 300 <= 0.975
+    assert 0.74 < inside / 200 <= 0.975
 
 
 def test_intervals_with_sampling_error_cover_the_population():
     rng = np.random.default_rng(3)
     inside = 0
-    for _ in range(150):
+    for _ in range(60):
         rows = rng.random(300) < 0.3  # two-valued rows need the whole of the bound on their variance
         low, high = queries.mean(rows, bounds=(0, 1), budget=ADD, rng=rng).interval(0.9, sampling=True)
         inside += low <= 0.3 <= high
-    assert 0.74 < inside / 150 <= 1
+    assert inside / 60 > 0.6
     with pytest.raises(ValueError, match="sampling error is offered for means"):
         queries.variance(rows, bounds=(0, 1), budget=ADD).interval(sampling=True)
 
@@ -284,21 +285,45 @@ def test_quantiles_follow_the_law_whose_cost_was_checked(budget, monkeypatch):
     points, levels = [1, 1, 2, 4, 5], [0.25, 0.5, 0.9]
     rng = np.random.default_rng(4)
     ask = partial(queries.quantile, np.array(points) + 0.5, q=levels, bounds=(0, 6), budget=budget, rng=rng)
-    answers = [tuple(np.round(ask().value).astype(int).tolist()) for _ in range(4000)]
+    answers = [tuple(np.round(ask().value).astype(int).tolist()) for _ in range(2000)]
     eps = quantiles._epsilon(2, budget)
     law = bisection_law(points, levels, 0, 5, eps, budget.adjacency == "replace")
     assert sum(law.values()) == pytest.approx(1)
     observed = {o: answers.count(o) for o in set(answers)}
     assert set(observed) <= set(law)
     wrong = bisection_law(points, levels, 0, 5, 3 * eps, budget.adjacency == "replace")
-    common = [o for o in law if 4000 * min(law[o], wrong[o]) > 5]
+    common = [o for o in law if 2000 * min(law[o], wrong[o]) > 5]
     counts = np.array([observed.get(o, 0) for o in common])
     for other, right in ((law, True), (wrong, False)):
         expected = np.array([other[o] for o in common])
-        rest = 4000 * (1 - expected.sum())
-        statistic = ((counts - 4000 * expected) ** 2 / (4000 * expected)).sum()
-        statistic += (4000 - counts.sum() - rest) ** 2 / max(rest, 5.0)
+        rest = 2000 * (1 - expected.sum())
+        statistic = ((counts - 2000 * expected) ** 2 / (2000 * expected)).sum()
+        statistic += (2000 - counts.sum() - rest) ** 2 / max(rest, 5.0)
         assert (stats.chi2.sf(statistic, len(common)) > ALARM) == right
+
+
+def test_a_quantile_among_candidates_is_permute_and_flip():
+    """Against McKenna & Sheldon's Algorithm 1, over all orders of four candidates."""
+    points, grid = np.array([1.0, 2.0, 2.0, 7.0]), [0.0, 1.5, 4.0, 9.0]
+    rng = np.random.default_rng(4)
+    for budget, rate in ((Budget(3.0, 0.0), 1.5), (Budget(3.0, 0.0, adjacency="add_remove"), 3 / (2 * 0.75))):
+        scores = -rate * np.abs(np.searchsorted(points, grid) - 0.25 * 4)
+        heads, law = np.exp(scores - scores.max()), np.zeros(4)
+        for order in permutations(range(4)):
+            left = 1.0
+            for i in order:
+                law[i] += left * heads[i] / 24
+                left *= 1 - heads[i]
+        ask = partial(queries.quantile, points, q=0.25, candidates=grid, budget=budget, rng=rng)
+        observed = np.bincount([grid.index(ask().value) for _ in range(2000)], minlength=4)
+        keep = 2000 * law > 5
+        scaled = law[keep] * observed[keep].sum() / law[keep].sum()
+        assert stats.chisquare(observed[keep], scaled).pvalue > ALARM
+        assert ask().cost == NoisyMax(ask().cost.epsilon, "exponential", adjacency=budget.adjacency)
+    with pytest.raises(ValueError, match="leave candidates out"):
+        queries.quantile(points, q=[0.1, 0.2], candidates=grid, budget=ADD)
+    with pytest.raises(ValueError, match="without bounds"):
+        queries.quantile(points, candidates=grid, bounds=(0, 1), budget=ADD)
 
 
 def test_many_quantiles_are_in_order_and_near():
@@ -408,7 +433,7 @@ def test_an_empty_table_is_answered_where_its_size_is_private():
     empty = np.empty(0)
     assert queries.mean(empty, bounds=(0, 10), budget=Budget(1e4, 0.0, adjacency="add_remove")).value >= 0
     assert queries.quantile(empty, bounds=(0, 10), budget=ADD).value <= 10
-    assert abs(queries.count(empty, budget=Budget(1e4, 0.0, adjacency="add_remove")).value) == 0
+    assert queries.count(empty, budget=Budget(1e4, 0.0, adjacency="add_remove")).value == 0
     with pytest.raises(ValueError, match="at least one row"):
         queries.mean(empty, bounds=(0, 10), budget=SWAP)
 
