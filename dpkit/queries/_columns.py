@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from accounting.checks import positive
 from dpkit.clipping import real_array
 
-__all__ = ["check_bounds", "codes", "coded_by", "labels", "mask", "name_of", "numbers", "size"]
+__all__ = ["check_bounds", "coded_by", "codes", "grouped_by", "labels", "mask", "name_of", "numbers", "size"]
 
 Column = Any  # an array or Series, or the name of a column of the data
 
@@ -150,6 +150,19 @@ def coded_by(array: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
         raise ValueError(f"keys must be distinct, got {len(keys) - len(position)} repeated among {len(keys)}")
     coded, found = codes(array)
     return np.array([position.get(label, -1) for label in found] or [0], np.int64)[coded] if array.size else coded
+
+
+def grouped_by(data: Any, groups: Any, keys: Sequence[Any] | None) -> tuple[NDArray[np.int64] | None, list[Any]]:
+    """The group of each row, −1 for none, and the groups' names."""
+    if groups is None:
+        return None, []
+    found = labels(data, groups, "groups")
+    if keys is None:
+        return codes(found)
+    names = list(keys)
+    if not names:
+        raise ValueError("keys must list at least one group, got none")
+    return coded_by(found, names), names
 
 
 def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float]:

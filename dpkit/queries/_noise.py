@@ -17,17 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, Release, calibrate
+from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, Release, calibrate
 from accounting.checks import fraction
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers import discrete_laplace, rounded_gaussian, rounded_laplace
 
-__all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "spend", "with_noise"]
+__all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "range_per_round", "spend", "with_noise"]
 
 NoiseName = Literal["laplace", "gaussian"]
 # Rounding of products of positive floats, upwards.
@@ -152,3 +153,16 @@ def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator)
     """The cells plus independent noise, in steps."""
     sampler = discrete_laplace if noise.whole else rounded_laplace if noise.name == "laplace" else rounded_gaussian
     return cells + sampler(noise.scale / noise.step, cells.shape, rng=rng)
+
+
+@lru_cache(maxsize=256)
+def range_per_round(rounds: int, budget: Budget) -> float:
+    """The largest ε such that so many mechanisms of bounded range ε meet the budget (the calibration is kept)."""
+
+    def multiplier(accountant: Any) -> float:
+        return calibrate(
+            lambda z: rounds * NoisyMax(1 / z, "gumbel", adjacency=budget.adjacency), budget, accountant=accountant
+        )
+
+    found = multiplier("pure")
+    return 1 / (found if budget.delta == 0 or rounds == 1 else min(found, multiplier("rdp")))

@@ -22,9 +22,9 @@ from accounting.checks import integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import coded_by, labels, mask, name_of
+from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
-from dpkit.queries.quantiles import _epsilon
 from dpkit.samplers.noisy_order import NoisyOrder
 
 __all__ = ["top_k"]
@@ -89,7 +89,7 @@ def top_k(
     coded = coded_by(labels(data, column, "column"), names)
     rows = None if where is None else mask(data, where)
     owner = owners(data, person)
-    epsilon = _epsilon(count, budget)
+    epsilon = range_per_round(count, budget)
     cost = count * NoisyMax(epsilon, "gumbel", adjacency=budget.adjacency)
     source = randomness.resolve(rng)
     query = f"top {count} of {name_of(data, column, 'data')}"

@@ -35,11 +35,10 @@ from numpy.typing import NDArray
 
 from accounting import Budget, Ledger
 from dpkit import randomness
-from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
-from dpkit.queries.totals import _coded
 
 __all__ = ["mean", "variance"]
 
@@ -249,7 +248,7 @@ class _Task:
         self.values = numbers(data, column)
         self.rows = None if where is None else mask(data, where)
         self.owner = owners(data, person)
-        self.coded, self.names = _coded(data, groups, keys)
+        self.coded, self.names = grouped_by(data, groups, keys)
         if groups is not None and keys is None:
             raise TypeError(
                 f"keys must list the groups of a {what}; groups that are not public come from count(groups=...), whose "

@@ -31,17 +31,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, NoisyMax, calibrate
+from accounting import Budget, Ledger, NoisyMax
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
@@ -111,7 +111,7 @@ def quantile(
     owner = owners(data, person)
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()
-    epsilon = _epsilon(rounds, budget)
+    epsilon = range_per_round(rounds, budget)
     noise: Literal["gumbel", "exponential"] = "gumbel" if grid is None else "exponential"
     cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
     source = randomness.resolve(rng)
@@ -181,19 +181,6 @@ def _among(
     order = NoisyOrder("exponential", rng)
     order.add(-float(rate) * (np.abs(below - float(target)) - float(best)), exact)
     return float(grid[order.largest()[0]])
-
-
-@lru_cache(maxsize=256)
-def _epsilon(rounds: int, budget: Budget) -> float:
-    """The largest range such that so many rounds meet the budget."""
-
-    def multiplier(accountant: Any) -> float:
-        return calibrate(
-            lambda z: rounds * NoisyMax(1 / z, "gumbel", adjacency=budget.adjacency), budget, accountant=accountant
-        )
-
-    found = multiplier("pure")
-    return 1 / (found if budget.delta == 0 or rounds == 1 else min(found, multiplier("rdp")))
 
 
 def _bisect(

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from accounting import ApproxDP, Budget, Ledger, PureDP
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
-from dpkit.queries._columns import check_bounds, coded_by, codes, labels, mask, name_of, numbers, size
+from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers, size
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
@@ -118,7 +118,7 @@ def count(
         return Answer(
             n, PureDP(0.0, adjacency="replace"), query, budget, noise_std=0.0, noise_interval=lambda _: (n, n)
         )
-    coded, names = _coded(data, groups, keys)
+    coded, names = grouped_by(data, groups, keys)
     unlisted = grouped and keys is None
     if unlisted and budget.delta == 0:
         raise ValueError(
@@ -222,7 +222,7 @@ def sum(
     )
     values = numbers(data, column)
     rows = None if where is None else mask(data, where)
-    coded, names = _coded(data, groups, keys)
+    coded, names = grouped_by(data, groups, keys)
     if groups is not None and keys is None:
         raise TypeError(
             "keys must list the groups of a sum; groups that are not public come from count(groups=...), whose answer "
@@ -264,19 +264,6 @@ def sum(
 def _counted(number: Any) -> Any:
     """A count, 0 or above."""
     return np.maximum(number, 0) if isinstance(number, np.ndarray) else max(number, 0)
-
-
-def _coded(data: Any, groups: Any, keys: Sequence[Any] | None) -> tuple[NDArray[np.int64] | None, list[Any]]:
-    """The group of each row, −1 for none, and the groups' names."""
-    if groups is None:
-        return None, []
-    found = labels(data, groups, "groups")
-    if keys is None:
-        return codes(found)
-    names = list(keys)
-    if not names:
-        raise ValueError("keys must list at least one group, got none")
-    return coded_by(found, names), names
 
 
 def _step(low: float, high: float, largest: float, values: NDArray[Any], scale: float) -> float:

@@ -15,7 +15,7 @@ from scipy import stats
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, epsilon
 from dpkit import queries
 from dpkit.queries import moments, totals
-from dpkit.queries._noise import Noise
+from dpkit.queries._noise import Noise, range_per_round
 
 ALARM = 1e-10
 RUNS = 10_000
@@ -286,7 +286,7 @@ def test_quantiles_follow_the_law_whose_cost_was_checked(budget, monkeypatch):
     rng = np.random.default_rng(4)
     ask = partial(queries.quantile, np.array(points) + 0.5, q=levels, bounds=(0, 6), budget=budget, rng=rng)
     answers = [tuple(np.round(ask().value).astype(int).tolist()) for _ in range(2000)]
-    eps = quantiles._epsilon(2, budget)
+    eps = range_per_round(2, budget)
     law = bisection_law(points, levels, 0, 5, eps, budget.adjacency == "replace")
     assert sum(law.values()) == pytest.approx(1)
     observed = {o: answers.count(o) for o in set(answers)}
