@@ -110,7 +110,8 @@ def report_noisy_max(
     if not 1e-300 < rate < 1e300:
         raise ValueError(f"epsilon/sensitivity must lie in (1e-300, 1e300), got {epsilon!r}/{sensitivity!r}")
     source = randomness.resolve(rng)
-    best, count = _best_score(scores, minimise)
+    few = None if callable(scores) else _few(scores, minimise)
+    best, count = (_best_of_few(few, minimise), len(few)) if few else _best_score(scores, minimise)
     charge(ledger, cost, f"report noisy max ({noise} noise)", source)
 
     def exact(score: float) -> Fraction:
@@ -118,8 +119,7 @@ def report_noisy_max(
         gap = Fraction(score) - Fraction(best) if best > -math.inf else Fraction(0)
         return gap * Fraction(float(epsilon)) / Fraction(span)
 
-    if count <= FEW and not callable(scores):
-        few = [score for block in _blocks(scores, minimise) for score in block.tolist()]
+    if few:
         weights = [(score - best) * rate for score in few] if best > -math.inf else [0.0] * count
         return largest_of_few(weights, lambda i: exact(few[i]), noise, source)
     order = NoisyOrder(noise, source)
@@ -133,6 +133,29 @@ def report_noisy_max(
     if order.count != count:
         raise ValueError(f"scores must be the same each time they are asked for, got {count} and then {order.count}")
     return order.largest()[0]
+
+
+def _few(scores: ArrayLike, minimise: bool) -> list[float] | None:
+    """The scores to maximise, if they are few."""
+    values = real_array("scores", scores, finite=False)
+    if values.ndim != 1 or values.size > FEW:
+        return None
+    return [-score for score in values.tolist()] if minimise else values.tolist()
+
+
+def _best_of_few(scores: list[float], minimise: bool) -> float:
+    """The largest score, checked as :func:`_best_score` does."""
+    if any(score != score for score in scores):
+        raise ValueError("scores must be numbers, got NaN")
+    top = max(scores)
+    _check_range(top, min(score if score > -math.inf else 0.0 for score in scores), minimise)
+    return top
+
+
+def _check_range(top: float, bottom: float, minimise: bool) -> None:
+    if max(top, -bottom) > 1e300:
+        side = "below" if minimise else "above"
+        raise ValueError(f"scores must not be infinite {side} or beyond 1e300 in size, got such a score")
 
 
 def _blocks(scores: ArrayLike | Blocks, minimise: bool) -> Iterator[NDArray[np.float64]]:
@@ -155,9 +178,7 @@ def _best_score(scores: ArrayLike | Blocks, minimise: bool) -> tuple[float, int]
             raise ValueError("scores must be numbers, got NaN")
         if bottom == -math.inf:
             bottom = float(block.min(initial=0.0, where=block > -math.inf))
-        if max(top, -bottom) > 1e300:
-            side = "below" if minimise else "above"
-            raise ValueError(f"scores must not be infinite {side} or beyond 1e300 in size, got such a score")
+        _check_range(top, bottom, minimise)
         tops.append(top)
         count += block.size
     if not tops:
