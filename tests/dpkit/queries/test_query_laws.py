@@ -63,7 +63,8 @@ def epsilon_one_multiplier():
 
 
 # The binomial(10⁴) count of covered runs is outside ± 1 % with probability below 6e-6 under reseeding where the
-# coverage is exact; the bounds leave room for 1e-9 (± 1.35 %), and whole numbers cover up to ε/20 more.
+# coverage is exact; the bounds leave room for 1e-9 (± 1.35 %). Whole numbers cover up to ε/20 more, and variances, whose
+# interval is to first order in the noise, up to 2 %.
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
 @pytest.mark.parametrize("query", ["count", "sum", "mean", "variance"])
@@ -75,7 +76,7 @@ def test_intervals_cover_what_they_say(query, adjacency, name):
     truth = {"count": 200, "sum": data.sum(), "mean": data.mean(), "variance": data.var()}[query]
     low, high = answer.interval(0.95)
     covered = np.mean((low <= truth) & (truth <= high))
-    assert 0.9365 < covered < (0.9865 if query == "count" else 0.975)
+    assert 0.9365 < covered < {"count": 0.98, "variance": 0.985}.get(query, 0.9635)
     narrow = np.mean(np.abs(answer.value - truth) <= 0.8 * (high - low) / 2)
     assert narrow < 0.945
 
@@ -90,10 +91,10 @@ def test_intervals_where_the_number_of_rows_is_public(query, adjacency):
     ask = getattr(queries, query)
     inside = 0
     for _ in range(200):
-        low, high = ask(data, bounds=(0, 10), budget=budget, rng=rng).interval(0.9)
+        low, high = ask(data, bounds=(0, 10), budget=budget, rng=rng).interval(0.5)
         inside += low <= truth <= high
-    # false alarm below 1e-9 for exact coverage
-    assert 0.74 < inside / 200 <= 0.975
+    # 200 runs: off by 0.22 with probability below 1e-9
+    assert 0.28 < inside / 200 < 0.72
 
 
 def test_intervals_with_sampling_error_cover_the_population():
@@ -373,8 +374,9 @@ def test_a_group_of_one_person_is_hardly_ever_shown():
     answer = queries.count(groups, groups=groups, budget=budget, rng=np.random.default_rng(0))
     assert stats.binomtest(len(answer.keys), 100_000, 0.005, alternative="greater").pvalue > 1e-9
     assert len(answer.keys) > 0
-    low = queries.count(np.repeat(groups[:1000], 2), groups=np.repeat(groups[:1000], 2), budget=budget)
-    assert len(low.keys) > 5
+    # six rows reach the threshold of six with probability above one half
+    low = queries.count(np.repeat(groups[:1000], 6), groups=np.repeat(groups[:1000], 6), budget=budget)
+    assert len(low.keys) > 400
     many_rows = queries.count(np.zeros(1000, int), groups=np.zeros(1000, int), budget=budget)
     assert many_rows.keys == (0,)
     # what is shown does not come in the order of the table
@@ -404,10 +406,11 @@ def test_above_threshold_follows_its_law():
 
 def test_private_bounds_hold_the_stated_share():
     rng = np.random.default_rng(0)
-    for low, high, wanted in ((0, 900, (-1.0, 1024.0)), (-3000, 100, (-4096.0, 128.0))):
+    # every step is 400 rows or more from where its outcome would differ, and the noise has a scale of 4
+    for low, high, wanted in ((0, 900, (-1.0, 1024.0)), (-3000, 100, (-4096.0, 1.0))):
         x = rng.uniform(low, high, size=20_000)
-        answer = queries.private_bounds(x, share=0.9 if low == 0 else 0.999, budget=Budget(2.0, 0.0))
-        assert answer.value == wanted or (low < 0 and answer.value[0] == wanted[0])
+        answer = queries.private_bounds(x, share=0.9, budget=Budget(2.0, 0.0))
+        assert answer.value == wanted
         assert epsilon(answer.cost, 0.0) <= 2.0
     assert queries.mean(x, bounds=answer.value, budget=ADD).value == pytest.approx(-1450, rel=0.1)
 
