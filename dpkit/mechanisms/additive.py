@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,14 +46,22 @@ from dpkit.samplers.rounded import rounded_gaussian_one, rounded_laplace_one
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 
 
-class _Additive:
-    """What the two mechanisms share: everything but the law of the noise, its norm and its description."""
+class _Law(NamedTuple):
+    """Noise of scale 1: its description, the norm of its sensitivity, and how to draw it."""
 
-    _norm: ClassVar[int]
-    _law: ClassVar[type[Laplace] | type[Gaussian]]
-    _std: ClassVar[float]  # of noise of scale 1
-    _rounded: ClassVar[Callable[..., NDArray[np.int64]]]
-    _rounded_one: ClassVar[Callable[..., int]]
+    description: type[Laplace] | type[Gaussian]
+    norm: int
+    std: float
+    rounded: Callable[..., NDArray[np.int64]]
+    rounded_one: Callable[[float, np.random.Generator], int]
+    floating: Callable[[np.random.Generator, tuple[int, ...]], Any]
+    reach: Callable[[float], float]  # the quantile of its size
+
+
+class _Additive:
+    """What the two mechanisms share: everything but the law of the noise, and the number that sets its scale."""
+
+    _law: ClassVar[_Law]
     _way_out: ClassVar[str]
 
     def __init__(
@@ -81,7 +89,7 @@ class _Additive:
         self.granularity = None if granularity is None else check_granularity(granularity)
         self.norm_bound = check_bound(norm_bound, clip)
         self.clip = clip
-        self.cost = self._law(self.noise_multiplier, adjacency=adjacency)
+        self.cost = self._law.description(self.noise_multiplier, adjacency=adjacency)
         self._rng = rng
         self._ledger = ledger
         self._last_lattice: tuple[int, float, float] | None = None
@@ -90,9 +98,15 @@ class _Additive:
     def calibrated(cls, *, budget: Budget, sensitivity: float, releases: int = 1, **more: Any) -> Self:
         """The mechanism with the least noise of which ``releases`` releases together meet ``budget``.
 
-        ``more`` are keywords of the class; the adjacency is the budget's.
+        ``more`` are keywords of the class; the adjacency is the budget's. Gaussian noise needs a δ > 0.
         """
-        z = smallest_multiplier(lambda z, adjacency: cls._law(z, adjacency=adjacency), budget, releases)
+        describe = cls._law.description
+        if describe is Gaussian and isinstance(budget, Budget) and budget.delta == 0:
+            raise ValueError(
+                f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow a small delta, 1e-6 say and well "
+                "below 1 over the number of units, or take LaplaceMechanism"
+            )
+        z = smallest_multiplier(lambda z, adjacency: describe(z, adjacency=adjacency), budget, releases)
         return cls(noise_multiplier=z, sensitivity=sensitivity, adjacency=budget.adjacency, **more)
 
     def release(self, value: ArrayLike) -> NDArray[np.float64]:
@@ -120,25 +134,30 @@ class _Additive:
         given: object = value
         if isinstance(given, float) and self.exact and self.norm_bound is None:
             return np.asarray(self._release_number(given))
-        x = within_norm(real_array("value", value), self._norm, self.norm_bound, self.clip)
-        rng = randomness.resolve(self._rng)
+        x = within_norm(real_array("value", value), self._law.norm, self.norm_bound, self.clip)
         if self.exact:
             granularity, scale = self._lattice(x.size)
             steps = to_lattice(x, granularity)
-            charge(self._ledger, self.cost, f"{self._law.__name__} mechanism (exact lattice noise)", rng)
-            out = from_lattice(steps + type(self)._rounded(scale, steps.shape, rng=rng), granularity)
+            rng = self._charged()
+            out = from_lattice(steps + self._law.rounded(scale, steps.shape, rng=rng), granularity)
         else:
-            charge(self._ledger, self.cost, f"{self._law.__name__} mechanism (floating-point noise)", rng)
-            out = np.asarray(x + self.noise_multiplier * self.sensitivity * self._float_noise(rng, x.shape))
+            out = np.asarray(
+                x + self.noise_multiplier * self.sensitivity * self._law.floating(self._charged(), x.shape)
+            )
         return _labelled(out, value)
 
     def _release_number(self, value: float) -> float:
         """The exact route for one number, a third of the time of an array: counts and scalars are released often."""
         granularity, scale = self._lattice(1)
         step = lattice_step(value, granularity)
+        return float(step + self._law.rounded_one(scale, self._charged())) * granularity
+
+    def _charged(self) -> np.random.Generator:
+        """The source of the noise, once its cost is recorded."""
         rng = randomness.resolve(self._rng)
-        charge(self._ledger, self.cost, f"{self._law.__name__} mechanism (exact lattice noise)", rng)
-        return float(step + type(self)._rounded_one(scale, rng)) * granularity
+        kind = "exact lattice" if self.exact else "floating-point"
+        charge(self._ledger, self.cost, f"{self._law.description.__name__} mechanism ({kind} noise)", rng)
+        return rng
 
     def noise_std(self, size: int = 1) -> float:
         """The standard deviation of the noise in each entry of an array of ``size`` entries (rounding to γ aside).
@@ -149,7 +168,7 @@ class _Additive:
         >>> round(GaussianMechanism(noise_multiplier=2.0, sensitivity=1.0).noise_std(4), 3)
         2.002
         """
-        return self._std * self._scale(size)
+        return self._law.std * self._scale(size)
 
     def interval(self, confidence: float = 0.95, *, size: int = 1) -> tuple[float, float]:
         """Where the noise of an entry lies with probability ``confidence``: add it to a released value.
@@ -163,7 +182,7 @@ class _Additive:
         >>> round(low, 2), round(high, 2)
         (-3.0, 3.0)
         """
-        reach = self._quantile(fraction("confidence", confidence)) * self._scale(size)
+        reach = self._law.reach(fraction("confidence", confidence)) * self._scale(size)
         if self.exact:
             reach += self._lattice(size)[0]  # of the value and of the noise, half a step each
         return -reach, reach
@@ -176,7 +195,7 @@ class _Additive:
         ]
         if self.norm_bound is not None:
             shown.append(f"norm_bound={self.norm_bound!r}, clip={self.clip!r}")
-        if self._norm == 1:
+        if self._law.description is Laplace:
             shown.insert(0, f"epsilon={1 / self.noise_multiplier:.6g}")
         kind = "exact" if self.exact else "floating-point"
         return f"{type(self).__name__}({', '.join(shown)}): {kind} noise of std {self.noise_std():.6g}"
@@ -190,19 +209,12 @@ class _Additive:
     def _lattice(self, size: int) -> tuple[float, float]:
         """γ and the scale (in steps of γ) for a value of ``size`` entries."""
         if self._last_lattice is None or self._last_lattice[0] != size:
-            granularity = self.granularity or default_granularity(self.sensitivity, max(1, size), norm=self._norm)
-            scale = lattice_scale(self.noise_multiplier, self.sensitivity, granularity, size, norm=self._norm)
+            granularity = self.granularity or default_granularity(self.sensitivity, max(1, size), norm=self._law.norm)
+            scale = lattice_scale(self.noise_multiplier, self.sensitivity, granularity, size, norm=self._law.norm)
             self._last_lattice = size, granularity, scale
         return self._last_lattice[1:]
 
     def _multiplier(self, epsilon: float | None, noise_multiplier: float | None) -> float:
-        raise NotImplementedError
-
-    def _float_noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        raise NotImplementedError
-
-    def _quantile(self, confidence: float) -> float:
-        """Of the magnitude of noise of scale 1."""
         raise NotImplementedError
 
 
@@ -259,8 +271,10 @@ class LaplaceMechanism(_Additive):
     TypeError: LaplaceMechanism takes no number without a name, got 0.1: write epsilon=0.1 for ...
     """
 
-    _norm, _law, _std = 1, Laplace, math.sqrt(2)
-    _rounded, _rounded_one = staticmethod(rounded_laplace), staticmethod(rounded_laplace_one)
+    _law = _Law(
+        Laplace, 1, math.sqrt(2), rounded_laplace, rounded_laplace_one,
+        lambda rng, shape: rng.laplace(size=shape), lambda confidence: -math.log1p(-confidence),
+    )  # fmt: skip
     _way_out = (
         "epsilon={0!r} for the privacy parameter, or noise_multiplier={0!r} for noise over sensitivity, 1/epsilon"
     )
@@ -276,11 +290,11 @@ class LaplaceMechanism(_Additive):
             )
         return positive("noise_multiplier", noise_multiplier)
 
-    def _float_noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        return rng.laplace(size=shape)
 
-    def _quantile(self, confidence: float) -> float:
-        return -math.log1p(-confidence)
+def _normal_reach(confidence: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + confidence / 2))
 
 
 class GaussianMechanism(_Additive):
@@ -320,8 +334,10 @@ class GaussianMechanism(_Additive):
     (13.3596, (2,))
     """
 
-    _norm, _law, _std = 2, Gaussian, 1.0
-    _rounded, _rounded_one = staticmethod(rounded_gaussian), staticmethod(rounded_gaussian_one)
+    _law = _Law(
+        Gaussian, 2, 1.0, rounded_gaussian, rounded_gaussian_one,
+        lambda rng, shape: rng.standard_normal(shape), _normal_reach,
+    )  # fmt: skip
     _way_out = "noise_multiplier={0!r} for the standard deviation over the sensitivity"
 
     def _multiplier(self, epsilon: float | None, noise_multiplier: float | None) -> float:
@@ -331,27 +347,6 @@ class GaussianMechanism(_Additive):
                 "a delta: GaussianMechanism.calibrated(budget=Budget(epsilon, delta), sensitivity=...) does"
             )
         return positive("noise_multiplier", noise_multiplier)
-
-    @classmethod
-    def calibrated(cls, *, budget: Budget, sensitivity: float, releases: int = 1, **more: Any) -> Self:
-        """The mechanism with the least noise of which ``releases`` releases together meet ``budget``; δ > 0.
-
-        ``more`` are keywords of the class; the adjacency is the budget's.
-        """
-        if isinstance(budget, Budget) and budget.delta == 0:
-            raise ValueError(
-                f"Gaussian noise needs budget.delta > 0, got {budget!r}: allow a small delta, 1e-6 say and well "
-                "below 1 over the number of units, or take LaplaceMechanism"
-            )
-        return super().calibrated(budget=budget, sensitivity=sensitivity, releases=releases, **more)
-
-    def _float_noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        return rng.standard_normal(shape)
-
-    def _quantile(self, confidence: float) -> float:
-        from scipy.special import ndtri
-
-        return float(ndtri(0.5 + confidence / 2))
 
 
 def _labelled(out: NDArray[np.float64], value: object) -> NDArray[np.float64]:

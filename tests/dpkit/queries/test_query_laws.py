@@ -63,8 +63,8 @@ def epsilon_one_multiplier():
 
 
 # The binomial(10⁴) count of covered runs is outside ± 1 % with probability below 6e-6 under reseeding where the
-# coverage is exact; the bounds leave room for 1e-9 (± 1.35 %). Whole numbers cover up to ε/20 more, and variances, whose
-# interval is to first order in the noise, up to 2 %.
+# coverage is exact; the bounds leave room for 1e-9 (± 1.35 %). Whole numbers cover up to ε/20 more, and variances,
+# whose interval is to first order in the noise, up to 2 %.
 @pytest.mark.parametrize("name", ["laplace", "gaussian"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
 @pytest.mark.parametrize("query", ["count", "sum", "mean", "variance"])
