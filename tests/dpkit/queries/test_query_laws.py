@@ -14,7 +14,7 @@ from scipy import stats
 
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, epsilon
 from dpkit import queries
-from dpkit.queries import moments, totals
+from dpkit.queries import _moment, moments, totals
 from dpkit.queries._noise import Noise, range_per_round
 
 ALARM = 1e-10
@@ -124,7 +124,7 @@ def test_tails_of_combinations_of_noise(weights, t):
 # ------------------------------------------------------------------------------------------------ sensitivity
 
 
-def captured(monkeypatch, module, ask):
+def captured(monkeypatch, ask):
     """The cells that got noise, and their law, in units of the values."""
     seen = []
 
@@ -133,7 +133,8 @@ def captured(monkeypatch, module, ask):
         return cells
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "with_noise", spy)
+        for module in (totals, moments, _moment):
+            patch.setattr(module, "with_noise", spy)
         ask()
     return seen[0]
 
@@ -177,11 +178,8 @@ def test_neighbours_move_the_cells_by_no_more_than_the_noise_is_for(
             if query != "count":
                 more = more | {"bounds": bounds}
             budget = Budget(1.0, 1e-6, adjacency=adjacency, unit="person")
-            module = totals if query in ("count", "sum") else moments
             ask = getattr(queries, query)
-            seen.append(
-                captured(monkeypatch, module, partial(ask, *columns, person="id", budget=budget, noise=name, **more))
-            )
+            seen.append(captured(monkeypatch, partial(ask, *columns, person="id", budget=budget, noise=name, **more)))
     (cells, law), (others, same) = seen
     assert law == same
     order = 1 if name == "laplace" else 2
@@ -198,10 +196,9 @@ def test_the_sensitivities_are_reached():
         (queries.mean, ADD, {"bounds": (0, 10)}, ([5, 0], [5]), 1.0),
         (queries.mean, SWAP, {"bounds": (0, 10)}, ([5, 0], [5, 10]), 1.0),
     ]:
-        module = totals if query is queries.sum else moments
         with pytest.MonkeyPatch.context() as patch:
             (a, law), (b, _) = (
-                captured(patch, module, partial(query, np.array(x, float), budget=budget, noise="laplace", **more))
+                captured(patch, partial(query, np.array(x, float), budget=budget, noise="laplace", **more))
                 for x in pair
             )
         assert np.abs(a - b).sum() == pytest.approx(expected, rel=1e-8)
