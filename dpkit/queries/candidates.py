@@ -1,7 +1,7 @@
 """The most frequent of many listed candidates, in one shot.
 
 Every candidate's count gets Gumbel noise once, and the k largest are named, in order. That is the same as k rounds of
-the exponential mechanism, each without the winners before (Durfee & Rogers 2019, Lemma 4.2): k times ``NoisyMax(ε)``.
+the exponential mechanism, each without the winners before (Durfee & Rogers 2019): k times ``NoisyMax(ε)``.
 
 Sensitivity. One unit moves *each* count by at most its rows in that group, m; how many groups it is in does not matter.
 If it appears or vanishes, all counts move the same way, and noise of scale m/ε gives range ε; if it is swapped, noise

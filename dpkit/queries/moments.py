@@ -5,10 +5,11 @@ A value x is cut to (a, b), and u = (x − a)/(b − a) in [0, 1].
 Where the number of rows is private (``add_remove``; persons; a filter or groups) it has to be protected too. Every row
 puts its Bernstein weights into as many cells: (1 − u, u) for a mean, ((1 − u)², 2u(1 − u), u²) for a variance. They are
 nonnegative and add up to 1, so that *all* cells together have the L1 sensitivity of one count, and one release of noise
-for a count gives both numerator and denominator: with sums (A, B), N = A + B and the mean is B/N; with (A, B, C),
-N = A + B + C, the mean is (C + B/2)/N and the second moment C/N. For a mean this is the estimator of Kulesza, Suresh &
-Wang (2024, arXiv:2312.06658), optimal under ``add_remove``; its error is that of a mean with public N and half the
-sensitivity. Sensitivity, with the units' module's G and m: as for counts in several cells.
+for a count gives both numerator and denominator: with sums (A, B), N = A + B and the mean is B/N; with (A, B, C), N = A
++ B + C, the mean is (C + B/2)/N and the second moment C/N. For a mean this is the transformed noise of Kulesza, Suresh
+& Wang (2024, arXiv:2312.06658) and the simplex of Fitzsimons, Honaker, Shoemate & Singhal (2024, arXiv:2408.10438); its
+standard error is √((1 − μ)² + μ²) ≤ 1 times that of a mean under ``replace`` with public N. Sensitivity, with the
+units' module's G and m: as for counts in several cells.
 
 Where every unit is one row and the number n of rows is public:
 

@@ -214,9 +214,8 @@ def test_a_swap_moves_the_variance_by_no_more_than_is_claimed(x, i, new):
     steps = []
     with pytest.MonkeyPatch.context() as patch:
         for rows in (x, y):
-            cells, law = captured(
-                patch, moments, lambda rows=rows: queries.variance(rows, bounds=(0, 1), budget=SWAP, noise="laplace")
-            )
+            ask = partial(queries.variance, rows, bounds=(0, 1), budget=SWAP, noise="laplace")
+            cells, law = captured(patch, ask)
             steps.append(cells[0])
     assert abs(steps[0] - steps[1]) <= law.scale / law.noise_multiplier
     assert law.scale / law.noise_multiplier <= (n - 1) / n**2 * (1 + 1e-4)
