@@ -40,7 +40,14 @@ class Budget:
     adjacency: Adjacency = "replace"
     unit: str = "row"
 
-    def __init__(self, epsilon: float, delta: float, *, adjacency: Adjacency = "replace", unit: str = "row") -> None:
+    def __init__(
+        self, epsilon: float, delta: float | None = None, *, adjacency: Adjacency = "replace", unit: str = "row"
+    ) -> None:
+        if delta is None:
+            raise TypeError(
+                f"delta must be given: Budget({epsilon!r}, 0.0) for pure differential privacy (Laplace noise), or "
+                f"Budget({epsilon!r}, 1e-6) to allow Gaussian noise, with delta well below 1 over the number of units"
+            )
         object.__setattr__(self, "epsilon", positive("epsilon", epsilon))
         object.__setattr__(self, "delta", fraction("delta", delta, include_zero=True))
         check_adjacency(adjacency)

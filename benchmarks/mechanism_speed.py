@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -77,12 +78,33 @@ def main() -> None:
         value, calls = np.ones(size), 200 if size < COUNT else 1
         peer = best(lambda value=value: value + numpy_source.standard_normal(value.size), calls)
         for name, mechanism in (
-            ("Gaussian, lattice", GaussianMechanism(1.0, sensitivity=1.0)),
-            ("Gaussian, floating point", GaussianMechanism(1.0, sensitivity=1.0, exact=False)),
-            ("Laplace, lattice", LaplaceMechanism(1.0, sensitivity=1.0)),
+            ("Gaussian, lattice", GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0)),
+            ("Gaussian, floating point", GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0, exact=False)),
+            ("Laplace, lattice", LaplaceMechanism(noise_multiplier=1.0, sensitivity=1.0)),
         ):
             seconds = best(lambda mechanism=mechanism, value=value: mechanism.release(value), calls)
             line(f"{name}, {size:,} entries", seconds, size, peer)
+
+    print("\nOne value at a time, secure, against one value of numpy's")
+    one = best(lambda: 1.0 + numpy_source.laplace(), 2000)
+    few = 10 * numpy_source.standard_normal(12)
+    small = {
+        "Gaussian mechanism, one number": lambda: GaussianMechanism.release(gaussian, 1.0),
+        "Laplace mechanism, one number": lambda: LaplaceMechanism.release(laplace, 1.0),
+        "rounded_gaussian, one": lambda: samplers.rounded_gaussian(1e3),
+        "rounded_laplace, one": lambda: samplers.rounded_laplace(1e3),
+        "discrete_laplace, one": lambda: samplers.discrete_laplace(1e3),
+        "noisy max of 12": lambda: report_noisy_max(few, 1.0, 1.0),
+    }
+    gaussian = GaussianMechanism(noise_multiplier=1.0, sensitivity=1.0)
+    laplace = LaplaceMechanism(noise_multiplier=1.0, sensitivity=1.0)
+    if find_spec("diffprivlib"):
+        from diffprivlib.mechanisms import Laplace
+
+        peer = Laplace(epsilon=1.0, sensitivity=1.0)
+        small["diffprivlib's Laplace, one number (floating point)"] = lambda: peer.randomise(1.0)
+    for name, draw in small.items():
+        line(name, best(draw, 2000), 1, one)
 
     print("\nReport noisy max, against numpy's argmax of scores + Gumbel noise")
     for count in (100_000, COUNT):

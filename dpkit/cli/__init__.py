@@ -23,6 +23,8 @@ from accounting.audit import Report, recompute
 from accounting.releases import Composed, TreeAggregation
 from dpkit.cli.expression import Expression, names
 from dpkit.cli.page import NAMES, broken_page, page, verdict
+from dpkit.cli.query import HOW as QUERY_HOW
+from dpkit.cli.query import query_command
 from dpkit.cli.reproduce import reproduce_command
 
 __all__ = ["app"]
@@ -156,6 +158,7 @@ def audit_command(
         raise typer.Exit(1)
 
 
+app.command("query", epilog=QUERY_HOW)(query_command)
 app.command("reproduce")(reproduce_command)
 
 

@@ -6,9 +6,8 @@
 Gaussian(noise_multiplier=4.2246788..., adjacency='replace')
 """
 
-from dpkit.mechanisms.gaussian import GaussianMechanism
+from dpkit.mechanisms.additive import GaussianMechanism, LaplaceMechanism
 from dpkit.mechanisms.generalized_gaussian import GeneralizedGaussianMechanism
-from dpkit.mechanisms.laplace import LaplaceMechanism
 from dpkit.mechanisms.noisy_max import report_noisy_max
 
 __all__ = ["GaussianMechanism", "GeneralizedGaussianMechanism", "LaplaceMechanism", "report_noisy_max"]

@@ -35,8 +35,9 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Gaussian, GeneralizedGaussian, Ledger, Release
 from accounting.checks import positive
 from dpkit import randomness
+from dpkit.clipping import check_bound, real_array, within_norm
 from dpkit.geometry.smooth_norm import best_norm, distorted_smoothness
-from dpkit.mechanisms._checked import charge, check_bound, real_array, smallest_multiplier, within_norm
+from dpkit.mechanisms._checked import charge, smallest_multiplier
 from dpkit.samplers import generalized_gaussian
 
 __all__ = ["GeneralizedGaussianMechanism"]

@@ -12,19 +12,16 @@ With weights w_i = ε·s_i/(2Δ), the winner is the largest w_i + noise_i:
 Privacy. Δ is the largest |s_i(D) − s_i(D′)| over candidates and neighbouring D, D′. The index is ε-DP. If moreover all
 scores move in the same direction between any two neighbours (``monotone``), w_i = ε·s_i/Δ gives the same ε.
 
-The winner is sampled exactly, with the law of real-valued noise on the scores as given. Noisy weights are compared in
-double precision; where two come within its error of each other (one run in a thousand), they are compared again with
-as many random bits and digits as it takes. Cost: one random number and one or two logarithms per score.
+The winner is sampled exactly, with the law of real-valued noise on the scores as given: ``dpkit.samplers.noisy_order``
+compares in double precision where its margin proves the answer, and with as many random bits and digits as it takes
+where it does not (one run in a thousand). Cost: one random number and one or two logarithms per score.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,19 +29,14 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Ledger, NoisyMax
 from accounting.checks import positive
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge, real_array
-from dpkit.samplers._exact import LazyUniform, decimal_context, random_words, rounding_slack
+from dpkit.clipping import real_array
+from dpkit.mechanisms._checked import charge
 from dpkit.samplers._filtered import BLOCK
+from dpkit.samplers.noisy_order import FEW, Noise, NoisyOrder, largest_of_few
 
 __all__ = ["report_noisy_max"]
 
-Noise = Literal["gumbel", "exponential", "laplace"]
 Blocks = Callable[[], Iterable[ArrayLike]]
-
-# Two noisy weights closer than this are compared exactly. Where E = −ln U lies in [2⁻³⁵, 30], the errors of E and of
-# −ln E are below 2⁻¹⁵; the others (one in 10¹⁰) are always compared exactly.
-_WINDOW = 2.0**-10
-_SMALLEST, _LARGEST = 2.0**-35, 30.0
 
 
 def report_noisy_max(
@@ -113,38 +105,57 @@ def report_noisy_max(
     0
     """
     cost = NoisyMax(positive("epsilon", epsilon), noise, adjacency=adjacency)
-    exact_rate = Fraction(float(epsilon)) / (Fraction(positive("sensitivity", sensitivity)) * (1 if monotone else 2))
-    if not 1e-300 < exact_rate < 1e300:
+    span = positive("sensitivity", sensitivity) * (1 if monotone else 2)
+    rate = float(epsilon) / span
+    if not 1e-300 < rate < 1e300:
         raise ValueError(f"epsilon/sensitivity must lie in (1e-300, 1e300), got {epsilon!r}/{sensitivity!r}")
     source = randomness.resolve(rng)
-    best, count = _best_score(scores, minimise)
+    few = None if callable(scores) else _few(scores, minimise)
+    best, count = (_best_of_few(few, minimise), len(few)) if few else _best_score(scores, minimise)
     charge(ledger, cost, f"report noisy max ({noise} noise)", source)
 
-    rate = float(exact_rate)
-    leader = -math.inf
-    contenders: list[_Contender] = []
-    start = 0
-    for block in _blocks(scores, minimise):
+    def exact(score: float) -> Fraction:
         # all scores −inf: all candidates are equal
-        gaps = np.zeros(block.size) if best == -math.inf else block - best
-        if not float(gaps.max()) <= 0:
+        gap = Fraction(score) - Fraction(best) if best > -math.inf else Fraction(0)
+        return gap * Fraction(float(epsilon)) / Fraction(span)
+
+    if few:
+        weights = [(score - best) * rate for score in few] if best > -math.inf else [0.0] * count
+        return largest_of_few(weights, lambda i: exact(few[i]), noise, source)
+    order = NoisyOrder(noise, source)
+    for block in _blocks(scores, minimise):
+        gaps = block - best if best > -math.inf else np.zeros(block.size)
+        if not gaps.max() <= 0:
             raise ValueError("scores must be the same each time they are asked for, got a larger one the second time")
-        words = random_words(source, block.size)
-        noisy, doubtful = _noisy_weights(gaps, rate, words, noise)
-        leader = max(leader, float(noisy.max()))
-        near = np.flatnonzero(noisy >= leader - _WINDOW)
-        if doubtful.size:
-            near = np.union1d(near, doubtful)
-        for i in near[gaps[near] > -math.inf]:
-            weight = (Fraction(float(block[i])) - Fraction(best)) * exact_rate if gaps[i] < 0 else Fraction(0)
-            uniform = LazyUniform(int(words[i] >> np.uint64(1)), 63, source)
-            negative = noise == "laplace" and bool(words[i] & np.uint64(1))
-            contenders.append(_Contender(start + int(i), weight, uniform, negative, float(noisy[i])))
-        start += block.size
-    if start != count:
-        raise ValueError(f"scores must be the same each time they are asked for, got {count} and then {start}")
-    close = [c for c in contenders if c.noisy == -math.inf or c.noisy >= leader - _WINDOW]
-    return close[0].index if len(close) == 1 else _largest(close, noise)
+        with np.errstate(over="ignore"):  # a weight beyond the floats is as good as −inf
+            gaps *= rate
+        order.add(gaps, lambda i, block=block: exact(float(block[i])))  # type: ignore[misc]
+    if order.count != count:
+        raise ValueError(f"scores must be the same each time they are asked for, got {count} and then {order.count}")
+    return order.largest()[0]
+
+
+def _few(scores: ArrayLike, minimise: bool) -> list[float] | None:
+    """The scores to maximise, if they are few."""
+    values = real_array("scores", scores, finite=False)
+    if values.ndim != 1 or values.size > FEW:
+        return None
+    return [-score for score in values.tolist()] if minimise else values.tolist()
+
+
+def _best_of_few(scores: list[float], minimise: bool) -> float:
+    """The largest score, checked as :func:`_best_score` does."""
+    if any(score != score for score in scores):
+        raise ValueError("scores must be numbers, got NaN")
+    top = max(scores)
+    _check_range(top, min(score if score > -math.inf else 0.0 for score in scores), minimise)
+    return top
+
+
+def _check_range(top: float, bottom: float, minimise: bool) -> None:
+    if max(top, -bottom) > 1e300:
+        side = "below" if minimise else "above"
+        raise ValueError(f"scores must not be infinite {side} or beyond 1e300 in size, got such a score")
 
 
 def _blocks(scores: ArrayLike | Blocks, minimise: bool) -> Iterator[NDArray[np.float64]]:
@@ -167,75 +178,9 @@ def _best_score(scores: ArrayLike | Blocks, minimise: bool) -> tuple[float, int]
             raise ValueError("scores must be numbers, got NaN")
         if bottom == -math.inf:
             bottom = float(block.min(initial=0.0, where=block > -math.inf))
-        if max(top, -bottom) > 1e300:
-            side = "below" if minimise else "above"
-            raise ValueError(f"scores must not be infinite {side} or beyond 1e300 in size, got such a score")
+        _check_range(top, bottom, minimise)
         tops.append(top)
         count += block.size
     if not tops:
         raise ValueError("scores must hold at least one candidate, got none")
     return max(tops), count
-
-
-def _noisy_weights(
-    gaps: NDArray[np.float64], rate: float, words: NDArray[np.uint64], noise: Noise
-) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """``rate``·``gaps`` plus noise, in double precision; −inf at the returned positions, whose error may be large."""
-    e: NDArray[np.float64] = (words >> np.uint64(1)).view(np.int64).astype(np.float64)
-    e += 0.5
-    e *= 2.0**-63
-    np.log(e, out=e)
-    np.negative(e, out=e)  # −ln U, U uniform
-    doubtful = np.empty(0, dtype=np.intp)
-    if e.max() > _LARGEST or (noise == "gumbel" and e.min() < _SMALLEST):
-        doubtful = np.flatnonzero((e > _LARGEST) | (e < _SMALLEST))
-    if noise == "gumbel":
-        np.log(np.maximum(e, _SMALLEST, out=e), out=e)
-        np.negative(e, out=e)
-    elif noise == "laplace":
-        np.negative(e, out=e, where=(words & np.uint64(1)).astype(np.bool_))
-    with np.errstate(over="ignore"):  # a weight beyond the floats is as good as −inf
-        e += gaps * rate
-    e[doubtful] = -math.inf
-    return e, doubtful
-
-
-@dataclass
-class _Contender:
-    """A candidate that may be the winner; ``noisy`` is −inf where double precision says nothing about it."""
-
-    index: int
-    weight: Fraction
-    uniform: LazyUniform
-    negative: bool
-    noisy: float
-
-    def bounds(self, noise: Noise, digits: int) -> tuple[Decimal, Decimal]:
-        """Bounds of the noisy weight from the random bits drawn so far."""
-        with localcontext(decimal_context(digits, abs(self.weight))):
-            low, high = self.uniform.minus_log()
-            slack = rounding_slack(digits, low)
-            if noise == "gumbel":
-                infinite = Decimal("Infinity")
-                low, high = (
-                    -(high + slack).ln() if high.is_finite() else -infinite,
-                    -(low - slack).ln() if low > slack else infinite,
-                )
-            elif self.negative:
-                low, high = -high, -low
-            weight = Decimal(self.weight.numerator) / Decimal(self.weight.denominator)
-            return weight + low - slack, weight + high + slack
-
-
-def _largest(contenders: list[_Contender], noise: Noise) -> int:
-    """The index of the largest noisy weight, with as many random bits and digits as it takes."""
-    digits = 40
-    while True:
-        bounds = [contender.bounds(noise, digits) for contender in contenders]
-        floor = max(low for low, _ in bounds)
-        contenders = [c for c, (_, high) in zip(contenders, bounds, strict=True) if high >= floor]
-        if len(contenders) == 1:
-            return contenders[0].index
-        for contender in contenders:
-            contender.uniform.extend()
-        digits += 20

@@ -199,7 +199,7 @@ def dp_sgd(
         return (count * steps) * PoissonSubsampled(sampled, rate, adjacency=budget.adjacency)
 
     z = calibrate(lambda z: epochs_of(z, last), budget, accountant="rdp")
-    mechanism = GaussianMechanism(z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
+    mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
     private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate)
 
     begun, success = 0, True

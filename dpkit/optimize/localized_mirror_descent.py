@@ -122,7 +122,7 @@ def localized_mirror_descent(
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     z = calibrate(lambda z: T * Gaussian(z, adjacency=budget.adjacency), budget)
     cost = T * Gaussian(z, adjacency=budget.adjacency)
-    noisy = GaussianMechanism(z, sensitivity=row_sensitivity(sums.clip, budget.adjacency), rng=source)
+    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=row_sensitivity(sums.clip, budget.adjacency), rng=source)
     whole = z / math.sqrt(T)
     eta = scale * constraint.diameter(p) / sums.clip * min(1.0 / math.sqrt(n), 0.5 / (whole * math.sqrt(d)))
 

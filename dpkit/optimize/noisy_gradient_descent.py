@@ -149,7 +149,10 @@ def noisy_gradient_descent(
     z = calibrate(lambda z: T * Gaussian(z, adjacency=budget.adjacency), budget)
     cost = T * Gaussian(z, adjacency=budget.adjacency)
     noisy = GaussianMechanism(
-        z, sensitivity=row_sensitivity(sums.clip, budget.adjacency), adjacency=budget.adjacency, rng=source
+        noise_multiplier=z,
+        sensitivity=row_sensitivity(sums.clip, budget.adjacency),
+        adjacency=budget.adjacency,
+        rng=source,
     )
     sigma = z * noisy.sensitivity / n
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))

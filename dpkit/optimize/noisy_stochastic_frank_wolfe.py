@@ -121,7 +121,9 @@ def noisy_stochastic_frank_wolfe(
     cost = Gaussian(z, adjacency=budget.adjacency)
 
     def noisy(total: NDArray[np.float64], bound: float, rows: int) -> NDArray[np.float64]:
-        mechanism = GaussianMechanism(z, sensitivity=row_sensitivity(bound, budget.adjacency), rng=source)
+        mechanism = GaussianMechanism(
+            noise_multiplier=z, sensitivity=row_sensitivity(bound, budget.adjacency), rng=source
+        )
         return mechanism.release(total) / rows
 
     charge(ledger, cost, "noisy stochastic Frank-Wolfe", source)

@@ -151,7 +151,9 @@ def phased_sgd(
             iterate = constraint.project(iterate - step * psi * X[i])
         # the mean of the iterates before each step and of the last one
         mean += (iterate - mean) / (size + 1)
-        noise = GaussianMechanism(z, sensitivity=row_sensitivity(L * step, budget.adjacency), rng=source)
+        noise = GaussianMechanism(
+            noise_multiplier=z, sensitivity=row_sensitivity(L * step, budget.adjacency), rng=source
+        )
         theta = constraint.project(noise.release(mean))
         phases, nfev, begin = phases + 1, nfev + size, begin + size
         if callback is not None:

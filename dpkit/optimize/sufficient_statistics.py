@@ -108,7 +108,7 @@ def sufficient_statistics(
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
     cost = Gaussian(z, adjacency=budget.adjacency)
     sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency)
-    noise = GaussianMechanism(z, sensitivity=sensitivity, rng=source)
+    noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
     weight = z * sensitivity * R**2 if ridge is None else nonnegative("ridge", ridge)
     short, _ = shortened(X, R)
     labels = np.clip(y, -B, B)

@@ -16,12 +16,15 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dpkit.randomness.generator import SecureGenerator
+
 __all__ = [
     "LazyUniform",
     "Offset",
     "below_exponential",
     "decimal_context",
     "floor_log",
+    "random_word",
     "random_words",
     "rounded_half_normal",
     "rounding_slack",
@@ -32,8 +35,17 @@ Offset = Callable[[Decimal], Decimal]
 
 def random_words(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
     """``count`` words of 64 random bits."""
+    if count <= 64 and isinstance(rng, SecureGenerator):
+        return np.frombuffer(rng.bytes(8 * count), np.uint64)  # a third of the time of ``integers``
     words: NDArray[np.uint64] = rng.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
     return words
+
+
+def random_word(rng: np.random.Generator) -> int:
+    """One word of 64 random bits, as a number."""
+    if isinstance(rng, SecureGenerator):
+        return int.from_bytes(rng.bytes(8), "little")
+    return int(random_words(rng, 1)[0])
 
 
 class LazyUniform:

@@ -2,11 +2,14 @@
 
 A word of 64 random bits gives the leading bits of a uniform real U. Each function below returns values together with
 what the error of double precision leaves open; callers settle that part in ``_exact``. The bounds assume that
-``numpy.log`` is right within 4 units in the last place and ``numpy.exp`` within an absolute 2⁻⁴¹.
+``numpy.log`` and ``math.log`` are right within 4 units in the last place and ``numpy.exp`` and ``math.exp`` within an
+absolute 2⁻⁴¹. A few values are drawn one by one on Python's floats, by the same decisions on the same bounds: an array
+of one costs six times as much.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -15,11 +18,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import positive
-from dpkit.samplers._exact import LazyUniform, Offset, below_exponential, floor_log, random_words
+from dpkit.samplers._exact import LazyUniform, Offset, below_exponential, floor_log, random_word, random_words
 
-__all__ = ["BLOCK", "bernoulli_exp_block", "check_scale", "half_step", "log_block", "signed", "signed_floor_log"]
+__all__ = [
+    "BLOCK",
+    "FEW",
+    "bernoulli_exp_block",
+    "check_scale",
+    "half_step",
+    "log_block",
+    "log_one",
+    "signed",
+    "signed_floor_log",
+    "signed_floor_log_one",
+]
 
 BLOCK = 1 << 13  # values per vector operation: small enough for the processor's cache
+
+FEW = 4  # up to so many values are faster one by one
 
 # Of −ln U + c in double precision, relative to 1 + its size: the logarithm (4·2⁻⁵²), its argument and four roundings.
 LOG_ERROR = 2.0**-49
@@ -49,6 +65,14 @@ def log_block(words: NDArray[np.uint64], offset: float) -> tuple[NDArray[np.floa
     return y, error
 
 
+def log_one(word: int, offset: float) -> tuple[float, float]:
+    """What :func:`log_block` says of one word, with the same error bound and its derivation."""
+    u = (word >> 1) + 0.5
+    y = offset - math.log(u * 2.0**-63)
+    error = 1 / u + LOG_ERROR * y + LOG_ERROR
+    return y, error if error <= 1.5 else math.inf
+
+
 def signed(magnitude: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
     """``magnitude`` with the sign that the last bit of each word says."""
     sign = (words & np.uint64(1)).view(np.int64)
@@ -66,6 +90,16 @@ def signed_floor_log(
     for i in np.flatnonzero(open_):
         magnitude[i] = floor_log(LazyUniform(int(words[i] >> np.uint64(1)), 63, rng), Fraction(t), exact_offset)
     return signed(magnitude, words)
+
+
+def signed_floor_log_one(t: float, offset: float, exact_offset: Offset, rng: np.random.Generator) -> int:
+    """One value of :func:`signed_floor_log`."""
+    word = random_word(rng)
+    y, error = log_one(word, offset)
+    low = max(math.floor(t * (y - error)), 0) if error < math.inf else -1
+    if low != (math.floor(t * (y + error)) if error < math.inf else 0):
+        low = floor_log(LazyUniform(word >> 1, 63, rng), Fraction(t), exact_offset)
+    return -low if word & 1 else low
 
 
 def floor_between(

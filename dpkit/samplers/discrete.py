@@ -20,7 +20,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpkit import randomness
-from dpkit.samplers._filtered import BLOCK, bernoulli_exp_block, check_scale, signed_floor_log
+from dpkit.samplers._filtered import (
+    BLOCK,
+    FEW,
+    bernoulli_exp_block,
+    check_scale,
+    signed_floor_log,
+    signed_floor_log_one,
+)
 
 __all__ = ["bernoulli_exp", "discrete_gaussian", "discrete_laplace"]
 
@@ -60,6 +67,9 @@ def discrete_laplace(
     source = randomness.resolve(rng)
     out = np.empty(shape, dtype=np.int64)
     flat = out.reshape(-1)
+    if flat.size <= FEW:
+        flat[:] = [signed_floor_log_one(t, _zero_offset(t), _share_zero, source) for _ in range(flat.size)]
+        return out
     for start in range(0, flat.size, BLOCK):
         block = flat[start : start + BLOCK]
         block[:] = _laplace_block(t, block.size, source)
@@ -67,8 +77,12 @@ def discrete_laplace(
 
 
 def _laplace_block(t: float, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    offset = -math.log1p(math.expm1(-1 / t) / 2)
-    return signed_floor_log(t, offset, _share_zero, count, rng)
+    return signed_floor_log(t, _zero_offset(t), _share_zero, count, rng)
+
+
+def _zero_offset(t: float) -> float:
+    """ln(2/(1 + q)) in double precision."""
+    return -math.log1p(math.expm1(-1 / t) / 2)
 
 
 def _share_zero(t: Decimal) -> Decimal:

@@ -20,6 +20,7 @@ __all__ = [
     "from_lattice",
     "lattice_scale",
     "lattice_sensitivity",
+    "lattice_step",
     "to_lattice",
 ]
 
@@ -112,6 +113,17 @@ def to_lattice(value: NDArray[np.float64], granularity: float) -> NDArray[np.int
             f"value must be at most 2**62 steps of granularity={granularity!r} in size, got an entry of {largest!r}"
         )
     return np.rint(value / granularity).astype(np.int64)
+
+
+def lattice_step(value: float, granularity: float) -> int:
+    """What :func:`to_lattice` makes of one number; it must be finite."""
+    if not math.isfinite(value):
+        raise ValueError(f"value must be finite, got value={value!r}")
+    return (
+        round(value / granularity)
+        if abs(value) <= _LIMIT * granularity
+        else int(to_lattice(np.array(value), granularity))
+    )
 
 
 def from_lattice(steps: NDArray[np.int64], granularity: float) -> NDArray[np.float64]:

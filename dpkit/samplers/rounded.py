@@ -15,6 +15,7 @@ where the bound leaves them open, as in ``discrete``.
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -22,10 +23,20 @@ from numpy.typing import NDArray
 
 from dpkit import randomness
 from dpkit.samplers import _filtered
-from dpkit.samplers._exact import LazyUniform, random_words, rounded_half_normal
-from dpkit.samplers._filtered import BLOCK, check_scale, excess, floor_between, half_step, log_block, signed
+from dpkit.samplers._exact import LazyUniform, random_word, random_words, rounded_half_normal
+from dpkit.samplers._filtered import (
+    BLOCK,
+    FEW,
+    check_scale,
+    excess,
+    floor_between,
+    half_step,
+    log_block,
+    log_one,
+    signed,
+)
 
-__all__ = ["rounded_gaussian", "rounded_laplace"]
+__all__ = ["rounded_gaussian", "rounded_gaussian_one", "rounded_laplace", "rounded_laplace_one"]
 
 
 def rounded_laplace(
@@ -58,10 +69,18 @@ def rounded_laplace(
     source = randomness.resolve(rng)
     out = np.empty(shape, dtype=np.int64)
     flat = out.reshape(-1)
+    if flat.size <= FEW:
+        flat[:] = [rounded_laplace_one(t, source) for _ in range(flat.size)]
+        return out
     for start in range(0, flat.size, BLOCK):
         block = flat[start : start + BLOCK]
         block[:] = _filtered.signed_floor_log(t, 0.5 / t, half_step, block.size, source)
     return out
+
+
+def rounded_laplace_one(scale: float, rng: np.random.Generator) -> int:
+    """One value of :func:`rounded_laplace`, of a checked scale."""
+    return _filtered.signed_floor_log_one(scale, 0.5 / scale, half_step, rng)
 
 
 def rounded_gaussian(
@@ -94,6 +113,9 @@ def rounded_gaussian(
     source = randomness.resolve(rng)
     out = np.empty(shape, dtype=np.int64)
     flat = out.reshape(-1)
+    if flat.size <= FEW:
+        flat[:] = [rounded_gaussian_one(sigma, source) for _ in range(flat.size)]
+        return out
     filled = 0
     while filled < flat.size:
         kept = _half_normal_trials(sigma, min(BLOCK, 16 + (flat.size - filled) * 3 // 2), source)
@@ -124,3 +146,27 @@ def _half_normal_trials(sigma: float, count: int, rng: np.random.Generator) -> N
         kept[i] = value is not None
         magnitude[i] = value or 0
     return signed(magnitude, words)[kept]
+
+
+def rounded_gaussian_one(sigma: float, rng: np.random.Generator) -> int:
+    """One value of :func:`rounded_gaussian`, of a checked scale.
+
+    Trials as in :func:`_half_normal_trials`, one after the other, until one is kept.
+    """
+    while True:
+        word, height = random_word(rng), random_word(rng)
+        y, error = log_one(word, 0.5 / sigma)
+        if error < math.inf:
+            e = y - (0.5 / sigma + 1)
+            margin = (height >> 1) * 2.0**-63 - math.exp(-e * e / 2)
+            low = max(math.floor(sigma * (y - error)), 0)
+            # as on arrays: the same two questions have to be open for the exact route
+            settled = abs(margin) > error + _filtered.EXP_ERROR
+            if settled and margin >= 0:
+                continue
+            if settled and low == math.floor(sigma * (y + error)):
+                return -low if word & 1 else low
+        u = LazyUniform(word >> 1, 63, rng)
+        value = rounded_half_normal(u, LazyUniform(height, 64, rng), Fraction(sigma), half_step)
+        if value is not None:
+            return -value if word & 1 else value

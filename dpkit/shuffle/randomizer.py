@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpkit import randomness
+from dpkit.clipping import real_array, within_norm
 from dpkit.geometry import svec
-from dpkit.mechanisms._checked import real_array, within_norm
 from dpkit.samplers import binomial_half
 from dpkit.samplers._exact import random_words
 from dpkit.samplers.binomial import _popcount as popcount

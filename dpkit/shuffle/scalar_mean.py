@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger, LocalShuffled
 from dpkit import randomness
-from dpkit.mechanisms._checked import real_array
+from dpkit.clipping import real_array
 from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
 from dpkit.states import Unrepeatable
 

@@ -61,7 +61,9 @@ def loss(outputs, targets):
 def noiseless(monkeypatch):
     """Nearly no noise, whatever was calibrated."""
     mechanism = source_of.GaussianMechanism
-    monkeypatch.setattr(source_of, "GaussianMechanism", lambda z, **more: mechanism(1e-9, **more))
+    monkeypatch.setattr(
+        source_of, "GaussianMechanism", lambda noise_multiplier, **more: mechanism(noise_multiplier=1e-9, **more)
+    )
 
 
 def train(model=None, X=None, y=None, **more):
@@ -487,7 +489,11 @@ def test_the_audit_finds_that_a_swap_costs_more_than_one_change_and_no_more_than
 
 def test_the_audit_catches_half_the_noise(monkeypatch):
     sound = source_of.GaussianMechanism
-    monkeypatch.setattr(source_of, "GaussianMechanism", lambda z, **more: sound(z / 2, **more))
+    monkeypatch.setattr(
+        source_of,
+        "GaussianMechanism",
+        lambda noise_multiplier, **more: sound(noise_multiplier=noise_multiplier / 2, **more),
+    )
     bound, claim = audited(40, 0.6)
     assert bound.contradicts(claim)
 

@@ -86,6 +86,38 @@ def test_every_decision_in_double_precision_is_the_exact_one(sampler, log_scale,
         assert np.array_equal(fast, sampler(scale, 50, rng=np.random.default_rng(seed)))
 
 
+@pytest.mark.parametrize("sampler", [discrete_laplace, rounded_laplace], ids=lambda sampler: sampler.__name__)
+@pytest.mark.parametrize("scale", [2.0**-30, 0.3, 2.7, 1e4, 1e9, 2.0**40])
+def test_single_values_are_those_of_arrays(sampler, scale):
+    """From the same bits: the short way for a few values decides as arrays do."""
+    one_by_one = np.random.default_rng(5)
+    singles = [int(sampler(scale, rng=one_by_one)) for _ in range(200)]
+    assert singles == sampler(scale, 200, rng=np.random.default_rng(5)).tolist()
+
+
+@each_sampler
+@pytest.mark.parametrize("scale", [0.5, 2.7])
+@pytest.mark.parametrize("secure", [False, True])
+def test_single_values_have_the_law(sampler, scale, secure):
+    rng = None if secure else np.random.default_rng(2)
+    sample = np.concatenate([sampler(scale, 3, rng=rng) for _ in range(1500)])
+    cells = np.arange(-int(10 * scale + 3), int(10 * scale + 3) + 1)
+    assert fits(sample, cells, LAWS[sampler](scale)(cells))
+    assert not fits(sample, cells, LAWS[sampler](1.3 * scale)(cells))
+
+
+@each_sampler
+@settings(max_examples=20)
+@given(log_scale=st.floats(-12, 35), seed=st.integers(0, 2**32))
+def test_every_single_decision_is_the_exact_one(sampler, log_scale, seed):
+    scale = 2.0**log_scale
+    fast = [int(sampler(scale, rng=np.random.default_rng(seed + i))) for i in range(10)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_filtered, "LOG_ERROR", 4.0)
+        patch.setattr(_filtered, "EXP_ERROR", 4.0)
+        assert fast == [int(sampler(scale, rng=np.random.default_rng(seed + i))) for i in range(10)]
+
+
 @settings(deadline=None, max_examples=60)
 @given(words=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20), log_scale=st.floats(-30, 30))
 def test_the_bound_on_the_logarithm_holds(words, log_scale):

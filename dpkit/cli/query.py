@@ -1,0 +1,175 @@
+"""``dpkit query``: one private answer about a CSV or Parquet file, from the command line.
+
+Only the columns that are named are read. What is asked, and what may be spent, are options; whatever the queries refuse
+is shown as it is and ends with status 2, before anything was spent.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from accounting import Adjacency, Budget, Ledger
+
+__all__ = ["HOW", "query_command"]
+
+HOW = (
+    "Bounds, keys and edges must be known without looking at the file. With --person the whole of a person is "
+    "protected: say by --max-contributions (or --max-groups and --max-per-group, where the answer has one number for "
+    "each group) how many rows of one person are used.\n\n"
+    "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
+    "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
+    "dpkit query visits.parquet --quantile age -q 0.25 -q 0.5 -q 0.75 --bounds 0 120 --epsilon 1\n\n"
+    "dpkit query visits.parquet --histogram age --bins 12 --bounds 0 120 --epsilon 1 --json"
+)
+
+
+def query_command(
+    file: Annotated[Path, typer.Argument(help="A CSV file (.csv, also compressed) or a Parquet file.")],
+    epsilon: Annotated[float, typer.Option(help="The ε that this answer may cost.")],
+    count: Annotated[bool, typer.Option("--count", help="Ask for the number of rows.")] = False,
+    sum_: Annotated[str | None, typer.Option("--sum", metavar="COLUMN", help="Ask for a sum.")] = None,
+    mean: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for a mean.")] = None,
+    variance: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for a variance.")] = None,
+    histogram: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for counts in --bins bins.")] = None,
+    quantile: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the quantiles -q.")] = None,
+    top: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the -k most frequent of the keys.")] = None,
+    bounds: Annotated[
+        tuple[float, float] | None, typer.Option(help="LOW HIGH: values outside are cut to them.", show_default=False)
+    ] = None,
+    q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
+    bins: Annotated[int, typer.Option(help="Of the histogram.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="How many of the most frequent.")] = 1,
+    groups: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="One answer for each value of this column.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(help="A group or candidate to report; repeatable. Counts can do without.")
+    ] = None,
+    person: Annotated[str | None, typer.Option(metavar="COLUMN", help="Whose row it is.")] = None,
+    max_contributions: Annotated[int | None, typer.Option(help="How many rows of one person are used.")] = None,
+    max_groups: Annotated[int | None, typer.Option(help="In how many groups one person is counted.")] = None,
+    max_per_group: Annotated[int | None, typer.Option(help="How many rows of one person are used in a group.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The δ it may cost; by default the ledger's, or 0.")] = None,
+    adjacency: Annotated[
+        str | None,
+        typer.Option(
+            help="replace, add_remove or zero_out; by default the ledger's, or add_remove: the size is private."
+        ),
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Who is protected; by default the ledger's, or person with --person, else row.")
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Record the cost in this ledger, which may refuse it.")] = None,
+    confidence: Annotated[float, typer.Option(help="Of the intervals in --json.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Ask a file for one private answer.
+
+    dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1
+    """
+    asked = {
+        "count": "" if count else None, "sum": sum_, "mean": mean, "variance": variance, "histogram": histogram,
+        "quantile": quantile, "top_k": top,
+    }  # fmt: skip
+    chosen = [name for name, column in asked.items() if column is not None]
+    options = {
+        "bounds": bounds,
+        "q": None if q is None else (q[0] if len(q) == 1 else q),
+        "bins": bins if histogram is not None else None,
+        "k": k if top is not None else None,
+        "groups": groups,
+        "keys": key,
+        "person": person,
+        "max_contributions": max_contributions,
+        "max_groups": max_groups,
+        "max_per_group": max_per_group,
+    }
+    try:
+        if len(chosen) != 1:
+            raise ValueError("ask for one of --count, --sum, --mean, --variance, --histogram, --quantile and --top")
+        name, column = chosen[0], asked[chosen[0]] or None
+        answer = _answer(file, name, column, options, epsilon, delta, adjacency, unit, ledger)
+        shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
+    except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
+        Console(stderr=True).print(Text(f"dpkit: {error}", style="red"), soft_wrap=True)
+        raise typer.Exit(2) from None
+    Console().print(Text(shown), soft_wrap=True)
+
+
+def _answer(
+    file: Path,
+    name: str,
+    column: str | None,
+    options: dict[str, Any],
+    epsilon: float,
+    delta: float | None,
+    adjacency: str | None,
+    unit: str | None,
+    ledger_path: Path | None,
+) -> Any:
+    from dpkit import queries
+
+    ask = getattr(queries, name)
+    taken = ask.__kwdefaults__ | ({"q": None} if name == "quantile" else {}) | ({"k": None} if name == "top_k" else {})
+    given = {option: value for option, value in options.items() if value is not None}
+    if strange := [option for option in given if option not in taken]:
+        flags = ", ".join({"q": "-q", "k": "-k", "keys": "--key"}.get(o, "--" + o.replace("_", "-")) for o in strange)
+        raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}")
+    names = [value for value in (column, given.get("groups"), given.get("person")) if value is not None]
+    data = _read(file, names)
+    if "keys" in given:
+        given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
+    if ledger_path is not None and not ledger_path.is_file():
+        raise FileNotFoundError(
+            f"there is no ledger {ledger_path}: make one with Ledger.open({str(ledger_path)!r}, Budget(...)) first"
+        )
+    ledger = None if ledger_path is None else Ledger.open(ledger_path)
+    try:
+        allowed = None if ledger is None else ledger.budget
+        budget = Budget(
+            epsilon,
+            delta if delta is not None else allowed.delta if allowed is not None else 0.0,
+            adjacency=cast(Adjacency, adjacency or (allowed.adjacency if allowed is not None else "add_remove")),
+            unit=unit or (allowed.unit if allowed is not None else "person" if "person" in given else "row"),
+        )
+        positional = () if name == "count" else (column,)
+        return ask(data, *positional, budget=budget, ledger=ledger, **given)
+    finally:
+        if ledger is not None:
+            ledger.close()
+
+
+def _read(file: Path, names: list[str]) -> Any:
+    """The named columns of the file (its first one, where only the number of rows is asked)."""
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    import pandas as pd
+
+    parquet = file.suffix.lower() in (".parquet", ".pq")
+    if parquet:
+        from pyarrow import parquet as pq
+
+        there = pq.read_schema(file).names
+    else:
+        there = pd.read_csv(file, nrows=0).columns.tolist()
+    if missing := [name for name in names if name not in there]:
+        raise ValueError(f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}")
+    wanted = list(dict.fromkeys(names)) or there[:1]
+    return pd.read_parquet(file, columns=wanted) if parquet else pd.read_csv(file, usecols=wanted)
+
+
+def _typed(keys: list[str], column: Any) -> list[Any]:
+    """The keys as the column's type: numbers where it holds numbers."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind not in "iuf":
+        return list(keys)
+    try:
+        return [int(key) if kind in "iu" else float(key) for key in keys]
+    except ValueError:
+        raise ValueError(f"--key must be a number, as the column {column.name!r} is, got {keys!r}") from None

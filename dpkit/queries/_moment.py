@@ -1,0 +1,155 @@
+"""What a mean and a variance share: checked parameters, the rows in use, and sums of their Bernstein weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Budget, Ledger
+from dpkit import randomness
+from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers
+from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
+from dpkit.queries.answer import Answer
+
+__all__ = ["Moment"]
+
+Array = NDArray[np.float64]
+
+# The resolution of u, the place of a value between its bounds.
+_BITS = 30
+
+
+class Moment:
+    """The checked parameters of a moment, the rows that are used, and their cells."""
+
+    def __init__(
+        self,
+        what: str,
+        data: Any,
+        column: Any,
+        bounds: tuple[float, float] | None,
+        where: Any,
+        groups: Any,
+        keys: Sequence[Any] | None,
+        person: Any,
+        max_contributions: int | None,
+        max_groups: int | None,
+        max_per_group: int | None,
+        budget: Budget | None,
+        noise: NoiseName | None,
+        rng: np.random.Generator | None,
+        ledger: Ledger | None,
+    ) -> None:
+        self.budget = check_spending(budget, ledger)
+        self.low, high = check_bounds(bounds)
+        self.width = high - self.low
+        self.share: Share = checked_share(
+            self.budget,
+            person=person,
+            grouped=groups is not None,
+            max_contributions=max_contributions,
+            max_groups=max_groups,
+            max_per_group=max_per_group,
+        )
+        self.values = numbers(data, column)
+        self.rows = None if where is None else mask(data, where)
+        self.owner = owners(data, person)
+        self.coded, self.names = grouped_by(data, groups, keys)
+        if groups is not None and keys is None:
+            raise TypeError(
+                f"keys must list the groups of a {what}; groups that are not public come from count(groups=...), whose "
+                "answer has the keys that may be shown"
+            )
+        self.public_size = (
+            self.share.alone and groups is None and where is None and self.budget.adjacency != "add_remove"
+        )
+        self.query = f"{what} of {name_of(data, column, 'data')}"
+        if groups is not None:
+            self.query += f" by {name_of(data, groups, 'group')}"
+        self.noise, self.ledger, self.rng = noise, ledger, randomness.resolve(rng)
+        self.kept: NDArray[np.bool_] | None = None
+
+    def public_rows(self) -> int:
+        """n, where it is public."""
+        if self.values.size == 0:
+            raise ValueError("data must have at least one row where their number is public, got none")
+        return int(self.values.size)
+
+    def law(self, *, l1: float, l2: float) -> Noise:
+        """Noise for cells of these sensitivities, in units of one row."""
+        bits = min(_BITS, 38 - max(0, math.ceil(math.log2(l1 / self.budget.epsilon))))
+        if bits < 4:
+            raise ValueError(f"budget.epsilon is too small for noise in 64 bits, got {self.budget!r}")
+        steps = 2.0**bits
+        return choose_noise(
+            self.budget, self.noise, l1=l1 * steps, l2=l2 * steps, step=1 / steps, whole=False, one_cell=False
+        )
+
+    def blocks(self, bits: int, size: int) -> Iterator[NDArray[np.int64]]:
+        """u of the rows that are used, rounded to ``bits`` bits, block by block, and with groups their group."""
+        factor = 2.0**bits / self.width
+        for start in range(0, self.values.size, size):
+            part = self.values[start : start + size].astype(np.float64)
+            part -= self.low
+            part *= factor
+            np.clip(np.rint(part, out=part), 0.0, 2.0**bits, out=part)
+            if self.kept is not None:
+                part = part[self.kept[start : start + size]]
+            yield part.astype(np.int64)
+
+    def weights(self, degree: int) -> Callable[[int], list[NDArray[np.int64]]]:
+        """The sums of the Bernstein weights of a degree, on a lattice of so many bits."""
+        groups = max(1, len(self.names))
+
+        def sums(bits: int) -> list[NDArray[np.int64]]:
+            one, size = 1 << bits, 1 << 14
+            cells = np.zeros((degree + 1, groups), np.int64)
+            for i, u in enumerate(self.blocks(bits, size)):
+                if degree == 1:
+                    parts = [one - u, u]
+                else:
+                    share = u / one
+                    top = np.rint(share * share * one).astype(np.int64)
+                    # never beyond what is left, so that the weights of a row are nonnegative and add up to one
+                    bottom = np.minimum(np.rint((1 - share) ** 2 * one).astype(np.int64), one - top)
+                    parts = [bottom, one - bottom - top, top]
+                if self.coded is None:
+                    cells[:, 0] += [int(part.sum()) for part in parts]
+                    continue
+                group = self.coded[i * size : (i + 1) * size]
+                group = group if self.kept is None else group[self.kept[i * size : (i + 1) * size]]
+                for cell, part in zip(cells, parts, strict=True):
+                    # sums of 2¹⁴ numbers of 2³⁰ are exact in double precision
+                    cell += np.bincount(group, weights=part, minlength=groups).astype(np.int64)
+            return list(cells)
+
+        return sums
+
+    def noisy(self, sums: Callable[[int], list[NDArray[np.int64]]], law: Noise) -> list[Array]:
+        """The cells with noise, in rows."""
+        spend(law, self.query, self.rng, self.ledger)
+        self.kept = kept_rows(self.owner, self.coded, self.share, self.rows, self.rng)
+        cells = np.stack(sums(round(-math.log2(law.step))))
+        return list(with_noise(cells, law, self.rng) * law.step)
+
+    def shaped(self, values: Array) -> Any:
+        """A number, or with groups an array."""
+        return values if self.coded is not None else float(values.reshape(-1)[0])
+
+    def answer(self, law: Noise, value: Array, spread: Array, noise_interval: Any, full_interval: Any) -> Answer:
+        return Answer(
+            self.shaped(value),
+            law.cost,
+            self.query,
+            self.budget,
+            keys=tuple(self.names) if self.coded is not None else None,
+            noise_std=self.shaped(spread),
+            noise_interval=noise_interval,
+            full_interval=full_interval,
+            why_none="sampling error is offered for means",
+        )

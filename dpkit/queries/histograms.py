@@ -1,0 +1,104 @@
+"""How many rows fall between edges that are known beforehand.
+
+A histogram is a count by group, with the bins as groups: unit, sensitivity and cost are those of
+:func:`dpkit.queries.count`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import Budget, Ledger
+from accounting.checks import integer
+from dpkit.clipping import real_array
+from dpkit.queries._columns import check_bounds, name_of, numbers
+from dpkit.queries._noise import NoiseName
+from dpkit.queries.answer import Answer
+from dpkit.queries.totals import count
+
+__all__ = ["histogram"]
+
+
+def histogram(
+    data: Any,
+    column: Any = None,
+    *,
+    bins: int | ArrayLike = 10,
+    bounds: tuple[float, float] | None = None,
+    where: Any = None,
+    person: Any = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
+    budget: Budget | None = None,
+    noise: NoiseName | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """The number of rows in each bin.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        By default ``data`` itself.
+    bins : int or sequence of float
+        So many bins of one width between ``bounds``, or their edges. Each bin holds its lower edge, the last one both.
+    bounds : (float, float), optional
+        With a number of bins; values outside are cut to them. With edges, values outside are not counted.
+    max_groups, max_per_group : int, optional
+        In how many bins one person is counted, and how often in each.
+    where, person, budget, noise, rng, ledger
+        As in :func:`dpkit.queries.count`.
+
+    Returns
+    -------
+    Answer
+        ``keys`` are the pairs of edges.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> queries.histogram([1, 2, 3, 9], bins=2, bounds=(0, 10), budget=Budget(1e6, 0.0)).value.tolist()
+    [3, 1]
+    """
+    values = numbers(data, column)
+    if np.ndim(bins) == 0:
+        low, high = check_bounds(bounds)
+        edges = np.linspace(low, high, integer("bins", bins, at_least=1) + 1)
+        values = np.clip(values, low, high)
+    else:
+        if bounds is not None:
+            raise TypeError("bounds go with a number of bins, got edges as well: leave one of them out")
+        edges = real_array("bins", bins)
+        if edges.ndim != 1 or edges.size < 2 or not (np.diff(edges) > 0).all():
+            raise ValueError(f"bins must be a number of bins or increasing edges, got bins={bins!r}")
+    place = np.searchsorted(edges, values, side="right") - 1
+    place[values == edges[-1]] = edges.size - 2
+    answer = count(
+        data,
+        where=where,
+        groups=place,
+        keys=range(edges.size - 1),
+        person=person,
+        max_groups=max_groups,
+        max_per_group=max_per_group,
+        budget=budget,
+        noise=noise,
+        rng=rng,
+        ledger=ledger,
+    )
+    pairs = tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+    return Answer(
+        answer.value,
+        answer.cost,
+        f"histogram of {name_of(data, column, 'data')}",
+        answer.budget,
+        keys=pairs,
+        noise_std=answer.noise_std,
+        raw=answer.raw,
+        noise_interval=answer.noise_interval,
+    )

@@ -1,0 +1,246 @@
+"""Means and variances, with exact noise and bounds that are known beforehand.
+
+A value x is cut to (a, b), and u = (x − a)/(b − a) in [0, 1].
+
+Where the number of rows is private (``add_remove``; persons; a filter or groups) it has to be protected too. Every row
+puts its Bernstein weights into as many cells: (1 − u, u) for a mean, ((1 − u)², 2u(1 − u), u²) for a variance. They are
+nonnegative and add up to 1, so that *all* cells together have the L1 sensitivity of one count, and one release of noise
+for a count gives both numerator and denominator: with sums (A, B), N = A + B and the mean is B/N; with (A, B, C), N = A
++ B + C, the mean is (C + B/2)/N and the second moment C/N. For a mean this is the transformed noise of Kulesza, Suresh
+& Wang (2024, arXiv:2312.06658) and the simplex of Fitzsimons, Honaker, Shoemate & Singhal (2024, arXiv:2408.10438); its
+standard error is √((1 − μ)² + μ²) ≤ 1 times that of a mean under ``replace`` with public N. Sensitivity, with the
+units' module's G and m: as for counts in several cells.
+
+Where every unit is one row and the number n of rows is public:
+
+* ``replace``: Σu moves by at most 1, the variance of u by (n − 1)/n², since n²·variance is the sum over pairs
+  of (u_i − u_j)², of which n − 1 change, by at most 1 each;
+* ``zero_out``, means: a null contribution counts as the midpoint, and Σ(u − ½) moves by at most ½.
+
+u is rounded to a lattice row by row, and all sums are exact. Cost: one release of exact noise (``_noise``).
+
+Intervals. A ratio's interval is Fieller's: all means μ for which the noise (1 − μ)·n_B − μ·n_A, whose law is known for
+each μ, is not too large to be believed. It needs no approximation. The interval of a variance with private N is to
+first order in the noise. With sampling error: the variance of rows in [0, 1] of mean μ is at most μ(1 − μ), so the
+interval of a mean adds a normal error of that variance, and is as wide as two-valued rows need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Budget, Ledger
+from dpkit.queries._moment import Moment
+from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries.answer import Answer
+
+__all__ = ["mean", "variance"]
+
+Array = NDArray[np.float64]
+
+# Squares of so many bits are summed exactly in blocks of 2¹².
+_SQUARE_BITS = 25
+_BLOCK = 1 << 12
+
+
+def mean(
+    data: Any,
+    column: Any = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    where: Any = None,
+    groups: Any = None,
+    keys: Sequence[Any] | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
+    budget: Budget | None = None,
+    noise: NoiseName | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """The mean of a column, or of each group's part of it.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        By default ``data`` itself.
+    bounds : (float, float)
+        Values outside are cut to them. They must not come from the data; the narrower, the less noise.
+    where, groups, keys, person, max_contributions, max_groups, max_per_group, budget, noise, rng, ledger
+        As in :func:`dpkit.queries.count`; ``keys`` must be given with ``groups``.
+
+    Returns
+    -------
+    Answer
+        Within ``bounds``; their middle where the noise leaves no row.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> answer = queries.mean([20, 40, 60], bounds=(0, 100), budget=Budget(1e6, 0.0, adjacency="add_remove"))
+    >>> round(answer.value, 2)
+    40.0
+    """
+    task = Moment(
+        "mean", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
+        budget, noise, rng, ledger,
+    )  # fmt: skip
+    share, low, width = task.share, task.low, task.width
+    if task.public_size:
+        n = task.public_rows()
+        # in units of a row, u moves by 1, and its distance from the middle by ½
+        law = task.law(l1=1 if share.swapped else 0.5, l2=1 if share.swapped else 0.5)
+        sums = task.weights(1)
+        total = task.noisy(lambda bits: sums(bits)[1:], law)[0]
+        counted = np.full(total.shape, float(n))
+        weights: Callable[[Array], Array] = lambda mu: np.ones((*mu.shape, 1))  # noqa: E731
+    else:
+        law = task.law(l1=share.l1(2), l2=share.l2(2))
+        first, total = task.noisy(task.weights(1), law)
+        counted = first + total
+        weights = lambda mu: np.stack([-mu, 1 - mu], axis=-1)  # noqa: E731
+    value = np.where(counted > 0, np.clip(total / np.where(counted > 0, counted, 1.0), 0.0, 1.0), 0.5)
+    spread = law.std * np.sqrt((weights(value) ** 2).sum(axis=-1)) / np.maximum(counted, 1.0)
+
+    def interval(confidence: float, sampling: bool) -> tuple[Any, Any]:
+        ends = _fieller(total, counted, value, weights, law, confidence, sampling)
+        return task.shaped(low + width * ends[0]), task.shaped(low + width * ends[1])
+
+    return task.answer(
+        law,
+        low + width * value,
+        width * spread,
+        lambda level: interval(level, False),
+        lambda level: interval(level, True),
+    )
+
+
+def variance(
+    data: Any,
+    column: Any = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    where: Any = None,
+    groups: Any = None,
+    keys: Sequence[Any] | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
+    budget: Budget | None = None,
+    noise: NoiseName | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """The variance of a column (the mean squared distance from the mean), or of each group's part of it.
+
+    Parameters
+    ----------
+    data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group
+        As in :func:`mean`.
+    budget, noise, rng, ledger
+        As in :func:`mean`.
+
+    Returns
+    -------
+    Answer
+        Between 0 and (b − a)²/4.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> round(queries.variance([1, 2, 3, 4], bounds=(0, 5), budget=Budget(1e6, 0.0)).value, 2)
+    1.25
+    """
+    task = Moment(
+        "variance", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
+        budget, noise, rng, ledger,
+    )  # fmt: skip
+    if task.public_size and task.share.swapped:
+        return _public_variance(task)
+    share, square = task.share, task.width**2
+    law = task.law(l1=share.l1(2), l2=share.l2(2))
+    cells = np.stack(task.noisy(task.weights(2), law), axis=-1)
+    counted = np.maximum(cells.sum(axis=-1), 1.0)
+    place = np.array([0.0, 0.5, 1.0])
+    first = np.clip(cells @ place / counted, 0.0, 1.0)
+    second = np.clip(cells[..., 2] / counted, 0.0, 1.0)
+    value = second - first**2
+    # how the value changes with each cell, to first order
+    slopes = ((place == 1.0) - second[..., None] - 2 * first[..., None] * (place - first[..., None])) / counted[
+        ..., None
+    ]
+
+    def interval(confidence: float) -> tuple[Any, Any]:
+        reach = law.half_width(confidence, slopes)
+        return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
+
+    spread = square * law.std * np.sqrt((slopes**2).sum(axis=-1))
+    return task.answer(law, square * np.clip(value, 0.0, 0.25), spread, interval, None)
+
+
+def _public_variance(task: Moment) -> Answer:
+    """The variance itself with noise: n is public, and a swap moves it by at most (n − 1)/n² of the squared width."""
+    n, square = task.public_rows(), task.width**2
+    total, squares = 0, 0
+    for u in task.blocks(_SQUARE_BITS, _BLOCK):
+        total += int(u.sum())
+        squares += int((u * u).sum())
+    # the lattice has about 2²⁰ steps for the sensitivity, which the rounding down enlarges by at most one
+    bits = 20 + max(0, n.bit_length())
+    steps = ((n * squares - total * total) << bits) // (n * n << 2 * _SQUARE_BITS)
+    moved = float(((n - 1 << bits) // (n * n)) + 2)
+    law = choose_noise(task.budget, task.noise, l1=moved, l2=moved, step=2.0**-bits, whole=False, one_cell=True)
+    spend(law, task.query, task.rng, task.ledger)
+    value = with_noise(np.array([steps]), law, task.rng) * law.step
+
+    def interval(confidence: float) -> tuple[Any, Any]:
+        reach = law.reach(confidence) + law.step
+        return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
+
+    return task.answer(law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None)
+
+
+def _fieller(
+    total: Array,
+    counted: Array,
+    value: Array,
+    weights: Callable[[Array], Array],
+    law: Noise,
+    confidence: float,
+    sampling: bool,
+) -> tuple[Array, Array]:
+    """All μ in [0, 1] for which |total − μ·counted| is not beyond its 1 − ``confidence`` tail."""
+
+    def believed(mu: Array) -> NDArray[np.bool_]:
+        off = np.abs(total - mu * counted)
+        w = weights(mu)
+        if not sampling:
+            return np.asarray(law.tail(off, w) >= 1 - confidence)
+        from scipy.special import ndtri
+
+        nodes = ndtri((np.arange(400) + 0.5) / 400)
+        shifts = off[..., None] - nodes * np.sqrt(np.maximum(counted, 1.0) * mu * (1 - mu))[..., None]
+        one_side = law.tail(np.abs(shifts), w[..., None, :]) / 2
+        # P(|noise + sampling error| > off), the two sides being alike
+        return np.asarray(2 * np.where(shifts > 0, one_side, 1 - one_side).mean(axis=-1) >= 1 - confidence)
+
+    ends = []
+    for end in (0.0, 1.0):
+        outer, inner = np.full(value.shape, end), value.copy()
+        inner[(counted <= 0) | believed(outer)] = end
+        for _ in range(50):
+            middle = (outer + inner) / 2
+            inside = believed(middle)
+            outer, inner = np.where(inside, outer, middle), np.where(inside, middle, inner)
+        ends.append(inner)
+    return ends[0], ends[1]

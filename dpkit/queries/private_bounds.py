@@ -1,0 +1,103 @@
+"""Bounds of a column found privately, for those who know of none.
+
+For every j the rows up to s·2^j in size are counted, upwards from j = 0, and the first j at which about the share q of
+all rows is reached gives the bound (Durfee 2023, "Unbounded differentially private quantile and maximum estimation": an
+above-threshold scan over a geometric grid). One scan for the values gives the upper bound, one for the negated values
+the lower one; where the data are on one side of zero, the other bound stays at −s or s, where its scan starts.
+
+Privacy. With L the rows up to s·2^j and R the others, the query is (1 − q)·L − q·R, and the threshold 0. It moves by at
+most k·max(q, 1 − q) if a unit with at most k rows appears or vanishes, and by k if it is swapped. Each scan is one
+:class:`~dpkit.queries.AboveThreshold` with half of ε, whatever its length; together ε-DP. Cost: one random number per
+step, at most a thousand of them, and sorting the rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget, Ledger, PureDP
+from accounting.checks import fraction, positive
+from dpkit import randomness
+from dpkit.mechanisms._checked import charge
+from dpkit.queries._columns import mask, name_of, numbers
+from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
+from dpkit.queries.above_threshold import AboveThreshold
+from dpkit.queries.answer import Answer
+
+__all__ = ["private_bounds"]
+
+_LARGEST = 2.0**1000
+
+
+def private_bounds(
+    data: Any,
+    column: Any = None,
+    *,
+    share: float = 0.99,
+    smallest: float = 1.0,
+    where: Any = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    budget: Budget | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """Bounds that leave about a ``share`` of the rows as they are, as ``bounds=`` of another query.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        By default ``data`` itself.
+    share : float
+        q in (0, 1): the share of rows on the inner side of each bound.
+    smallest : float
+        s > 0: the smallest bound in size that is of interest, in the column's unit. It must not come from the data.
+    where, person, max_contributions, budget, rng, ledger
+        As in :func:`dpkit.queries.count`.
+
+    Returns
+    -------
+    Answer
+        ``value`` is (low, high), each ± ``smallest`` times a power of two.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> queries.private_bounds(list(range(1000)), budget=Budget(20.0, 0.0)).value
+    (-1.0, 1024.0)
+    """
+    budget = check_spending(budget, ledger)
+    unit = checked_share(
+        budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
+    )
+    q, start = fraction("share", share), positive("smallest", smallest)
+    values = numbers(data, column)
+    rows = None if where is None else mask(data, where)
+    owner = owners(data, person)
+    source = randomness.resolve(rng)
+    cost = PureDP(budget.epsilon, adjacency=budget.adjacency)
+    query = f"bounds of {name_of(data, column, 'data')}"
+    charge(ledger, cost, f"queries.{query}", source)
+
+    kept = kept_rows(owner, None, unit, rows, source)
+    used = np.sort((values if kept is None else values[kept]).astype(np.float64))
+    half = Budget(budget.epsilon / 2, budget.delta, adjacency=budget.adjacency)
+    sensitivity = unit.per_group * (1.0 if unit.swapped else max(q, 1 - q))
+
+    def scan(ordered: np.ndarray[Any, np.dtype[np.float64]]) -> float:
+        run = AboveThreshold(0.0, sensitivity=sensitivity, budget=half, rng=source)
+        bound = start
+        while not run.ask(float(np.searchsorted(ordered, bound, "right")) - q * ordered.size) and bound < _LARGEST:
+            bound *= 2
+        return bound
+
+    high = scan(used)
+    low = -scan(-used[::-1])
+    return Answer(
+        (low, high), cost, query, budget, keys=("low", "high"),
+        why_none="they are for use as bounds=, at a cost that is already paid",
+    )  # fmt: skip

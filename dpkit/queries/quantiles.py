@@ -1,0 +1,214 @@
+"""Quantiles, one or many, by the exponential mechanism on ranks.
+
+One. With L(o) the number of used rows below o and n of all, o is drawn from bounds with probability ∝
+exp(−c·|L(o) − q·n|) (Smith 2011): exactly, on 2⁵⁰ points between the bounds (``dpkit.samplers.ladder``).
+
+Privacy of one. L − q·n moves by 1 − q for a row below o and by −q for a row above it: by at most k·max(q, 1 − q) when
+a unit with at most k rows appears or vanishes, and by at most k when it is swapped (k·(1 − q) + k·q). So the exponent
+moves by at most c times that, in either direction, and the logarithm of the ratio of two probabilities has a range of
+at most twice as much: c = ε/(2k·max(q, 1 − q)), or c = ε/(2k) for a swap. It costs ``NoisyMax(ε)``, a mechanism of
+bounded range ε, which composes better than pure ε-DP.
+
+One of listed candidates. Where the values that the answer may take are few and known (whole years), one of them is
+chosen by permute-and-flip (McKenna & Sheldon 2020) with the same exponents: ε-DP, and never worse than the exponential
+mechanism on the same candidates.
+
+Many. Recursive bisection (Kaplan, Schnapp & Stemmer 2022): the middle one first; then each half of the rest on the rows
+on its side, within the half of the bounds that is left, at the rank that it has among them. ⌊log₂ m⌋ + 1 rounds for m
+quantiles, each of cost ``NoisyMax(ε)``, calibrated together.
+
+Privacy of a round. Its parts use disjoint rows, given the outputs of the rounds before. One row that appears or
+vanishes changes one part, by a range of 2c·max(q′, 1 − q′) with q′ the rank wanted in that part; c is chosen for each
+part so that this is ε/k, and ranges add over the k rows of a unit (and over those of both units of a swap, which
+therefore has ε/(2k)): each of these changes moves the loss of the same round, whose parts are independent. So a round
+has range ε, and rounds compose as any mechanisms of bounded range do. In the first round there is one part, and the
+better constant of one quantile holds.
+
+Cost: sorting the rows once, and O(1/c) for each quantile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import Budget, Ledger, NoisyMax
+from dpkit import randomness
+from dpkit.clipping import real_array
+from dpkit.mechanisms._checked import charge
+from dpkit.queries._columns import check_bounds, mask, name_of, numbers
+from dpkit.queries._noise import range_per_round
+from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
+from dpkit.queries.answer import Answer
+from dpkit.samplers.ladder import draw_by_rank
+from dpkit.samplers.noisy_order import NoisyOrder
+
+__all__ = ["quantile"]
+
+_POINTS = 1 << 50
+_NO_INTERVAL = "its error depends on how dense the data are; ask for ranks around it, q=(0.45, 0.5, 0.55) say"
+
+
+def quantile(
+    data: Any,
+    column: Any = None,
+    q: ArrayLike = 0.5,
+    *,
+    bounds: tuple[float, float] | None = None,
+    candidates: ArrayLike | None = None,
+    where: Any = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    budget: Budget | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """A quantile of a column, or several in increasing order.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        By default ``data`` itself.
+    q : float or sequence of float
+        In [0, 1]; 0.5 is the median.
+    bounds : (float, float)
+        Values outside are cut to them. They must not come from the data; wide bounds cost little here.
+    candidates : array_like of float, optional
+        In the place of ``bounds``: the values that one quantile may take, whole years say, known without looking at the
+        data. The fewer, the better the choice.
+    where, person, max_contributions, budget, rng, ledger
+        As in :func:`dpkit.queries.count`.
+
+    Returns
+    -------
+    Answer
+        Values within ``bounds``, increasing with q. It has no interval: how far off a quantile is depends on how dense
+        the data are around it. Ask for ranks around it, q=(0.45, 0.5, 0.55), to see that.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> heights = [1.5 + i / 10_000 for i in range(5_000)]
+    >>> answer = queries.quantile(heights, q=[0.2, 0.6], bounds=(0, 3), budget=Budget(50.0, 0.0))
+    >>> [round(float(value), 1) for value in answer.value]
+    [1.6, 1.8]
+    """
+    budget = check_spending(budget, ledger)
+    grid = None if candidates is None else _grid(candidates, bounds, q)
+    low, high = check_bounds(bounds) if grid is None else (0.0, 1.0)
+    share = checked_share(
+        budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
+    )
+    levels = _levels(q)
+    values = numbers(data, column)
+    rows = None if where is None else mask(data, where)
+    owner = owners(data, person)
+    distinct = np.unique(levels)
+    rounds = distinct.size.bit_length()
+    epsilon = range_per_round(rounds, budget)
+    noise: Literal["gumbel", "exponential"] = "gumbel" if grid is None else "exponential"
+    cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
+    source = randomness.resolve(rng)
+    query = f"quantile of {name_of(data, column, 'data')}"
+    charge(ledger, cost, f"queries.{query}", source)
+
+    kept = kept_rows(owner, None, share, rows, source)
+    if grid is not None:
+        used = np.sort(values if kept is None else values[kept])
+        chosen = _among(used, grid, Fraction(float(levels[0])), _rate(epsilon, levels[0], share), source)
+        return Answer(chosen, cost, f"{query}, q = {levels[0]:g}", budget, why_none=_NO_INTERVAL)
+    step = (high - low) / _POINTS
+    points = np.clip(values.astype(np.float64) if kept is None else values[kept].astype(np.float64), low, high)
+    points -= low
+    points /= step
+    cells = np.minimum(points.astype(np.int64), _POINTS - 1)
+    cells.sort()
+    found = dict[float, int]()
+    _bisect(cells, distinct.tolist(), (0.0, 1.0), (0, _POINTS - 1), Fraction(epsilon), share, source, found, first=True)
+    out = np.array([min(low + found[level] * step, high) for level in levels.tolist()])
+    several = np.ndim(q) > 0
+    return Answer(
+        out if several else float(out[0]),
+        cost,
+        query if several else f"{query}, q = {levels[0]:g}",
+        budget,
+        keys=tuple(levels.tolist()) if several else None,
+        why_none=_NO_INTERVAL,
+    )
+
+
+def _levels(q: ArrayLike) -> NDArray[np.float64]:
+    levels = np.atleast_1d(real_array("q", q))
+    if levels.ndim != 1 or levels.size == 0 or not ((levels >= 0) & (levels <= 1)).all():
+        raise ValueError(f"q must be a number or a sequence of numbers in [0, 1] (0.5 is the median), got q={q!r}")
+    return levels
+
+
+def _grid(candidates: ArrayLike, bounds: object, q: ArrayLike) -> NDArray[np.float64]:
+    grid = np.unique(real_array("candidates", candidates))
+    if grid.size == 0 or bounds is not None or np.size(q) != 1:
+        raise ValueError(
+            "candidates are for one q, without bounds, and at least one value, got "
+            f"{grid.size} candidates, bounds={bounds!r}, q={q!r}: leave candidates out for several quantiles"
+        )
+    return grid
+
+
+def _rate(epsilon: float | Fraction, q: float | Fraction, share: Share) -> Fraction:
+    """c for all rows in one part; see the module's text."""
+    rank = Fraction(q)
+    return Fraction(epsilon) / (2 * share.per_group * (1 if share.swapped else max(rank, 1 - rank)))
+
+
+def _among(
+    values: NDArray[Any], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
+) -> float:
+    """Permute and flip among the candidates, at the exponents that the exponential mechanism would have."""
+    below = np.searchsorted(values, grid)
+    target = q * values.size
+    nearest = below[int(np.argmin(np.abs(below - float(target))))]
+    best = abs(int(nearest) - target)
+
+    def exact(i: int) -> Fraction:
+        return rate * (best - abs(int(below[i]) - target))
+
+    order = NoisyOrder("exponential", rng)
+    order.add(-float(rate) * (np.abs(below - float(target)) - float(best)), exact)
+    return float(grid[order.largest()[0]])
+
+
+def _bisect(
+    cells: NDArray[np.int64],
+    levels: Sequence[float],
+    between: tuple[float, float],
+    reach: tuple[int, int],
+    epsilon: Fraction,
+    share: Share,
+    rng: np.random.Generator,
+    found: dict[float, int],
+    *,
+    first: bool = False,
+) -> None:
+    """Put the quantiles of all ``levels``, which lie ``between`` two that are known, into ``found``."""
+    if not levels:
+        return
+    middle = len(levels) // 2
+    level, (start, stop) = levels[middle], (Fraction(between[0]), Fraction(between[1]))
+    # between equal levels, at the ends of [0, 1], any rank will do
+    rank = (Fraction(level) - start) / (stop - start) if stop > start else Fraction(0)
+    if first:
+        rate = _rate(epsilon, rank, share)
+    else:
+        rate = epsilon / ((4 if share.swapped else 2) * share.per_group * max(rank, 1 - rank))
+    chosen = draw_by_rank(cells, reach[0], reach[1], rank * cells.size, rate, rng)
+    found[level] = chosen
+    split = int(np.searchsorted(cells, chosen))
+    below, above = (between[0], level), (level, between[1])
+    _bisect(cells[:split], levels[:middle], below, (reach[0], chosen), epsilon, share, rng, found)
+    _bisect(cells[split:], levels[middle + 1 :], above, (chosen, reach[1]), epsilon, share, rng, found)

@@ -1,0 +1,316 @@
+"""Counts and sums, of all rows or by group, with exact noise.
+
+Unit: what ``budget.unit`` names; see ``dpkit.queries`` for who is protected and how contributions are bounded.
+
+Sensitivity of a count. Present or absent, a unit with at most m rows in each of G groups moves the counts by G·m in L1
+and √G·m in L2; swapped, by twice and √2 times that (one count alone by m). Under ``replace`` with one row per unit the
+number of rows is public, and is returned as it is, at no cost.
+
+Sensitivity of a sum. Values are cut to ``bounds`` = (a, b) and rounded to a lattice row by row. With M = max(|a|, |b|)
+and R = max(b, 0) − min(a, 0), one sum moves by m·M (present or absent) or m·R (swapped; b − a where the number of rows
+is fixed). The sums of groups move by G·m·M in L1 and √G·m·M in L2; swapped, by 2·G·m·M in L1 and √G·m·max(R, √2·M) in
+L2: in a group that both units reach they differ by at most m·R, in others by at most m·M, and the squares are linear in
+the number of groups that both reach.
+
+Cost: one release of exact noise (``_noise``). Groups that nobody listed: counts are released for the groups in the
+data, and shown only from a threshold on, which a group of one unit passes with probability at most δ/(2G). Off that
+event the shown groups are those that both neighbours have, so the cost is that of the noise plus ``ApproxDP(0, δ/2)``
+(Korolova, Kenthapadi, Mishra & Ntoulas 2009; the proof for neighbours that both have groups of their own is the same,
+once on either side).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import ApproxDP, Budget, Ledger, PureDP
+from dpkit import randomness
+from dpkit.mechanisms._checked import charge
+from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers, size
+from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
+from dpkit.queries.answer import Answer
+
+__all__ = ["count", "sum"]
+
+# The resolution of real values: the larger bound is at most 2³⁰ steps.
+_BITS = 30
+
+
+def count(
+    data: Any,
+    *,
+    where: Any = None,
+    groups: Any = None,
+    keys: Sequence[Any] | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
+    budget: Budget | None = None,
+    noise: NoiseName | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """The number of rows, or of rows in each group.
+
+    Parameters
+    ----------
+    data : array, Series or table
+        Only its rows matter. The names of columns below refer to it.
+    where : column of bool, optional
+        Count these rows only.
+    groups : column, optional
+        Count each group for itself.
+    keys : sequence, optional
+        The groups to report, known without looking at the data. Without them, groups are found in the data and shown
+        from a threshold on (needs budget.delta > 0).
+    person : column, optional
+        Whose row it is.
+    max_contributions, max_groups, max_per_group : int, optional
+        See ``dpkit.queries``.
+    budget : Budget
+        What this query may spend, for which unit, under which adjacency.
+    noise : {"laplace", "gaussian"}, optional
+        By default the one of the smaller standard deviation.
+    rng : numpy.random.Generator, optional
+        None draws from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        The cost is recorded in it, or refused by it, before any noise is drawn.
+
+    Returns
+    -------
+    Answer
+        Whole numbers, 0 and above; ``raw`` has them before those below 0 were set to 0.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> table = {"town": ["A", "B", "A", "A"], "age": [20, 30, 40, 50]}
+    >>> budget = Budget(1e6, 0.0, adjacency="add_remove")
+    >>> queries.count(table, groups="town", keys=["A", "B", "C"], budget=budget).value.tolist()
+    [3, 1, 0]
+    """
+    budget = check_spending(budget, ledger)
+    grouped = groups is not None
+    if keys is not None and not grouped:
+        raise TypeError("keys lists groups, and groups was not given: give groups= too, the column that they are in")
+    share = checked_share(
+        budget,
+        person=person,
+        grouped=grouped,
+        max_contributions=max_contributions,
+        max_groups=max_groups,
+        max_per_group=max_per_group,
+    )
+    n = size(data)
+    rows = None if where is None else mask(data, where)
+    source = randomness.resolve(rng)
+    query = f"count by {name_of(data, groups, 'group')}" if grouped else "count"
+    if share.alone and share.swapped and rows is None and not grouped:
+        charge(ledger, PureDP(0.0, adjacency="replace"), f"queries.{query} (public)", source)
+        return Answer(
+            n, PureDP(0.0, adjacency="replace"), query, budget, noise_std=0.0, noise_interval=lambda _: (n, n)
+        )
+    coded, names = grouped_by(data, groups, keys)
+    unlisted = grouped and keys is None
+    if unlisted and budget.delta == 0:
+        raise ValueError(
+            f"groups that nobody listed can be shown only with budget.delta > 0, got {budget!r}: allow 1e-6, say, or "
+            "list the groups in keys="
+        )
+    spent = Budget(budget.epsilon, budget.delta / 2, adjacency=budget.adjacency) if unlisted else budget
+    cells = 2 if grouped else 1  # more than one: both units of a swap can add to the distance
+    law = choose_noise(
+        spent,
+        noise,
+        l1=share.l1(cells),
+        l2=share.l2(cells),
+        step=1.0,
+        whole=True,
+        one_cell=share.groups == 1 and not (grouped and share.swapped),
+    )
+    owner = owners(data, person)
+    also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
+    cost = spend(law, query, source, ledger, also)
+    kept = kept_rows(owner, coded, share, rows, source)
+    if coded is None:
+        true = np.array([n if kept is None else int(np.count_nonzero(kept))])
+    else:
+        true = np.bincount(coded if kept is None else coded[kept], minlength=len(names))
+    noisy = with_noise(true, law, source)
+    if unlisted:
+        floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
+        order = np.argsort(-noisy, kind="stable")
+        order = order[noisy[order] >= floor]
+        noisy, names = noisy[order], [names[i] for i in order]
+        query += f" (shown from {floor} on)"
+    reach = law.reach
+    raw = noisy if grouped else int(noisy[0])
+
+    def interval(confidence: float) -> tuple[Any, Any]:
+        half = int(reach(confidence))
+        return _counted(raw - half), _counted(raw + half)
+
+    return Answer(
+        _counted(raw),
+        cost,
+        query,
+        budget,
+        keys=tuple(names) if grouped else None,
+        noise_std=law.std,
+        raw=raw,
+        noise_interval=interval,
+    )
+
+
+def sum(
+    data: Any,
+    column: Any = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    where: Any = None,
+    groups: Any = None,
+    keys: Sequence[Any] | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
+    max_groups: int | None = None,
+    max_per_group: int | None = None,
+    budget: Budget | None = None,
+    noise: NoiseName | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> Answer:
+    """The sum of a column, or of each group's part of it.
+
+    Parameters
+    ----------
+    data : array, Series or table
+    column : column, optional
+        What is added up; by default ``data`` itself.
+    bounds : (float, float)
+        (a, b): values outside are cut to them. They must not come from the data.
+    where, groups, keys, person, max_contributions, max_groups, max_per_group, budget, noise, rng, ledger
+        As in :func:`count`; ``keys`` must be given with ``groups``.
+
+    Returns
+    -------
+    Answer
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit import queries
+    >>> queries.sum([1, 2, 30], bounds=(0, 10), budget=Budget(1e6, 0.0)).value
+    13.0
+    """
+    budget = check_spending(budget, ledger)
+    low, high = check_bounds(bounds)
+    share = checked_share(
+        budget,
+        person=person,
+        grouped=groups is not None,
+        max_contributions=max_contributions,
+        max_groups=max_groups,
+        max_per_group=max_per_group,
+    )
+    values = numbers(data, column)
+    rows = None if where is None else mask(data, where)
+    coded, names = grouped_by(data, groups, keys)
+    if groups is not None and keys is None:
+        raise TypeError(
+            "keys must list the groups of a sum; groups that are not public come from count(groups=...), whose answer "
+            "has the keys that may be shown"
+        )
+    largest = max(abs(low), abs(high))
+    step = _step(low, high, largest, values, share.l1(2) / budget.epsilon)
+    # the rounded bounds, and all that lies between them
+    a, b = (round(end / step) for end in (low, high))
+    top, span = max(abs(a), abs(b)), max(b, 0) - min(a, 0)
+    m = share.per_group
+    if coded is None:
+        fixed = share.alone and share.swapped and rows is None
+        l1 = l2 = float(m * ((b - a if fixed else span) if share.swapped else top))
+    else:
+        l1 = share.l1(2) * top
+        l2 = math.sqrt(share.groups) * m * (max(span, math.sqrt(2) * top) if share.swapped else top)
+    law = choose_noise(budget, noise, l1=l1, l2=l2, step=step, whole=step == 1.0, one_cell=coded is None)
+    source = randomness.resolve(rng)
+    owner = owners(data, person)
+    query = f"sum of {name_of(data, column, 'data')}"
+    if groups is not None:
+        query += f" by {name_of(data, groups, 'group')}"
+    spend(law, query, source, ledger)
+    kept = kept_rows(owner, coded, share, rows, source)
+    noisy = with_noise(_sums(values, coded, kept, step, a, b, len(names)), law, source)
+    value = noisy * step if coded is not None else float(noisy[0] * step)
+    return Answer(
+        value,
+        law.cost,
+        query,
+        budget,
+        keys=tuple(names) if coded is not None else None,
+        noise_std=law.std,
+        noise_interval=lambda confidence: (value - law.reach(confidence), value + law.reach(confidence)),
+    )
+
+
+def _counted(number: Any) -> Any:
+    """A count, 0 or above."""
+    return np.maximum(number, 0) if isinstance(number, np.ndarray) else max(number, 0)
+
+
+def _step(low: float, high: float, largest: float, values: NDArray[Any], scale: float) -> float:
+    """The lattice: 1 for whole numbers that allow it, else a power of two of 2⁻³⁰ of the larger bound or more.
+
+    ``scale`` is the noise in units of the larger bound, which keeps it below 2³⁹ steps.
+    """
+    bits = min(_BITS, 38 - max(0, math.ceil(math.log2(scale))))
+    if values.dtype.kind in "biu" and low == int(low) and high == int(high) and largest <= 2.0**bits:
+        return 1.0
+    return math.ldexp(1.0, math.frexp(largest)[1] - bits)
+
+
+def _sums(
+    values: NDArray[Any],
+    coded: NDArray[np.int64] | None,
+    kept: NDArray[np.bool_] | None,
+    step: float,
+    a: int,
+    b: int,
+    count: int,
+) -> NDArray[np.int64]:
+    """The sum of the rounded values of each group: exact, for each is at most 2³¹ steps."""
+    totals = np.zeros(max(1, count), np.int64)
+    block = 1 << 16
+    for start in range(0, values.size, block):
+        part = values[start : start + block].astype(np.float64)
+        np.clip(np.rint(part / step, out=part), a, b, out=part)
+        inside = None if kept is None else kept[start : start + block]
+        steps = part.astype(np.int64) if inside is None else part[inside].astype(np.int64)
+        if coded is None:
+            totals[0] += steps.sum()
+        else:
+            group = coded[start : start + block] if inside is None else coded[start : start + block][inside]
+            # sums of 2¹⁶ numbers of 2³¹ are exact in double precision
+            totals += np.bincount(group, weights=steps, minlength=count).astype(np.int64)
+    return totals
+
+
+def _rarely_reached(law: Noise, probability: float) -> int:
+    """The smallest j that the noise of a count reaches with at most this probability."""
+    if law.name == "laplace":
+        # P(k ≥ j) = q^j/(1 + q)
+        q = math.exp(-1 / law.scale)
+        j = math.ceil(math.log(probability * (1 + q)) / math.log(q) * (1 + 1e-12)) if q > 0 else 1
+        return max(j, 1)
+    from scipy.special import ndtri
+
+    # rounding brings the noise to j from j − ½ on
+    return max(1, math.ceil(0.5 - law.scale * float(ndtri(probability)) * (1 + 1e-12)))

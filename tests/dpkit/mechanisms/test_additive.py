@@ -1,0 +1,145 @@
+"""What the Laplace and the Gaussian mechanism cannot be misread as, and what they say of themselves."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from watched import WatchedGenerator
+
+from accounting import Budget, Laplace, Ledger, epsilon
+from dpkit.mechanisms import GaussianMechanism, LaplaceMechanism
+
+BOTH = pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
+ROUTES = pytest.mark.parametrize("exact", [False, True], ids=["float", "lattice"])
+
+
+def test_a_number_without_a_name_is_refused_with_both_readings():
+    with pytest.raises(TypeError, match=r"write epsilon=0\.1 for the privacy parameter, or noise_multiplier=0\.1"):
+        LaplaceMechanism(0.1, sensitivity=1)
+    with pytest.raises(TypeError, match=r"write noise_multiplier=0\.1 for the standard deviation"):
+        GaussianMechanism(0.1, sensitivity=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        (LaplaceMechanism, {}, "needs epsilon= or noise_multiplier="),
+        (LaplaceMechanism, {"epsilon": 1.0, "noise_multiplier": 1.0}, "and not both"),
+        (GaussianMechanism, {}, "needs noise_multiplier="),
+        (GaussianMechanism, {"epsilon": 1.0}, r"calibrated\(budget=Budget\(epsilon, delta\)"),
+        (GaussianMechanism, {"epsilon": 1.0, "noise_multiplier": 1.0}, "no epsilon="),
+    ],
+)
+def test_the_noise_is_given_once(kind, parameters, message):
+    with pytest.raises(TypeError, match=message):
+        kind(sensitivity=1.0, **parameters)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 1.0, 3.0, 7.0, 1e-5, 49.0])
+def test_epsilon_is_what_laplace_noise_then_costs(value):
+    mechanism = LaplaceMechanism(epsilon=value, sensitivity=1.0)
+    assert epsilon(mechanism.cost, 0.0) <= value
+    assert epsilon(mechanism.cost, 0.0) == pytest.approx(value, rel=1e-12)
+    assert mechanism.cost == Laplace(mechanism.noise_multiplier, adjacency="replace")
+    with pytest.raises(ValueError, match="epsilon must be positive"):
+        LaplaceMechanism(epsilon=-value, sensitivity=1.0)
+
+
+def test_a_budget_says_what_is_missing():
+    with pytest.raises(TypeError, match=r"delta must be given: Budget\(1\.0, 0\.0\) for pure.*Budget\(1\.0, 1e-6\)"):
+        Budget(1.0)
+    with pytest.raises(ValueError, match=r"Gaussian noise needs budget\.delta > 0.*or take LaplaceMechanism"):
+        GaussianMechanism.calibrated(budget=Budget(1.0, 0.0), sensitivity=1.0)
+
+
+def test_the_repr_says_what_matters():
+    laplace = repr(LaplaceMechanism(epsilon=0.5, sensitivity=3.0))
+    assert laplace.startswith("LaplaceMechanism(epsilon=0.5, noise_multiplier=2, sensitivity=3.0, adjacency='replace')")
+    assert laplace.endswith(": exact noise of std 8.49081")
+    gaussian = repr(GaussianMechanism(noise_multiplier=2.0, sensitivity=3.0, norm_bound=3.0, clip=True, exact=False))
+    assert "norm_bound=3.0, clip=True" in gaussian
+    assert gaussian.endswith("floating-point noise of std 6")
+
+
+@BOTH
+@ROUTES
+def test_pandas_goes_in_and_comes_out(kind, exact):
+    mechanism = kind(noise_multiplier=1e-9, sensitivity=1.0, exact=exact, granularity=2.0**-20 if exact else None)
+    series = pd.Series([1.0, 2.0], index=["a", "b"], name="towns")
+    out = mechanism.release(series)
+    assert isinstance(out, pd.Series)
+    assert out.name == "towns"
+    assert out.round(3).to_dict() == {"a": 1.0, "b": 2.0}
+    frame = mechanism.release(pd.DataFrame({"x": [1, 2], "y": [3, 4]}, index=[5, 6]))
+    assert frame.round(3).loc[6, "y"] == 4.0
+    assert isinstance(mechanism.release(np.ones(3)), np.ndarray)
+
+
+@BOTH
+@ROUTES
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_intervals_hold_the_noise_as_often_as_they_say(kind, exact, confidence):
+    rng = np.random.default_rng(3)
+    mechanism = kind(noise_multiplier=2.0, sensitivity=3.0, exact=exact, rng=rng)
+    low, high = mechanism.interval(confidence, size=1)
+    assert low == -high
+    runs = np.array([float(mechanism.release(0.3)) - 0.3 for _ in range(3000)])
+    # 3000 runs are off by 0.061 with probability below 1e-9
+    assert abs(np.mean((low <= runs) & (runs <= high)) - confidence) < 0.061
+    # the lattice widens it by 0.1 % of noise, and two half steps of rounding
+    floating = kind(noise_multiplier=2.0, sensitivity=3.0, exact=False).interval(confidence)[1]
+    assert floating <= high <= floating * 1.002
+    for wrong in (0.0, 1.0, 95, math.nan):
+        with pytest.raises(ValueError, match="confidence must"):
+            mechanism.interval(wrong)
+
+
+@BOTH
+@ROUTES
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (math.nan, "value must be finite"),
+        (-math.inf, "value must be finite"),
+        (1j, "real numbers"),
+        ("3", "real numbers"),
+        (np.ma.masked_array([1.0, 2.0], [True, False]), "must not be masked"),
+        (np.array([1, 2], dtype="m8[s]"), "real numbers"),
+        (np.array(["2020-01-01"], dtype="M8[D]"), "real numbers"),
+        (pd.Series([1, None], dtype="Int64"), "real numbers|finite"),
+        (pd.Series([1.0, math.nan]), "value must be finite"),
+    ],
+)
+def test_what_is_no_number_is_refused_before_anything_is_drawn(kind, exact, value, message):
+    rng, ledger = WatchedGenerator(), Ledger()
+    with pytest.raises((TypeError, ValueError), match=message):
+        kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact, rng=rng, ledger=ledger).release(value)
+    assert rng.draws == 0
+    assert len(ledger.rows()) == 0
+
+
+@BOTH
+def test_a_scalar_is_released_as_an_array_of_one_is(kind):
+    """The short way for one number: the same lattice, the same refusals, the same record."""
+    mechanism = kind(noise_multiplier=1e-9, sensitivity=1.0, granularity=2.0**-10)
+    for value in (0.3, -1234.56789, 1e6, 0.5 * 2.0**-10, 1.5 * 2.0**-10):
+        assert float(mechanism.release(value)) == float(mechanism.release(np.array([value]))[0])
+    ledger = Ledger()
+    alone = kind(noise_multiplier=1.0, sensitivity=1.0, ledger=ledger, granularity=2.0**-10)
+    alone.release(1.0)
+    alone.release(np.array([1.0]))
+    first, second = ledger.rows()
+    assert (first.release, first.label) == (second.release, second.label)
+    with pytest.raises(ValueError, match=r"at most 2\*\*62 steps"):
+        alone.release(1e19)
+    assert len(ledger.rows()) == 2
+
+
+@BOTH
+def test_the_class_takes_its_own_keywords_when_calibrated(kind):
+    mechanism = kind.calibrated(budget=Budget(1.0, 1e-6), sensitivity=1.0, norm_bound=2.0, clip=True, exact=False)
+    assert mechanism.clip
+    assert mechanism.norm_bound == 2.0
+    with pytest.raises(TypeError, match="cliq"):
+        kind.calibrated(budget=Budget(1.0, 1e-6), sensitivity=1.0, cliq=True)

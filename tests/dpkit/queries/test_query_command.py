@@ -1,0 +1,124 @@
+"""``dpkit query``: answers, refusals, ledgers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from accounting import Budget, Ledger
+from dpkit.cli import app
+
+
+@pytest.fixture(scope="module", params=["csv", "parquet"])
+def file(request, tmp_path_factory):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "income": rng.integers(0, 150_000, 2000),
+            "id": rng.integers(0, 500, 2000),
+            "town": rng.choice(["Linz", "Graz"], 2000),
+            "age": rng.integers(0, 90, 2000),
+        }
+    )
+    path = tmp_path_factory.mktemp("data") / f"survey.{request.param}"
+    frame.to_csv(path, index=False) if request.param == "csv" else frame.to_parquet(path)
+    return path
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(app, ["query", *map(str, arguments)], env={"COLUMNS": "200"})
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def test_a_mean_of_persons(file):
+    told = run(
+        file,
+        "--mean",
+        "income",
+        "--bounds",
+        0,
+        200_000,
+        "--person",
+        "id",
+        "--max-contributions",
+        2,
+        "--epsilon",
+        1,
+        "--json",
+    )
+    answer = json.loads(told)
+    assert answer["query"] == "mean of income"
+    assert answer["low"] < answer["value"] < answer["high"]
+    assert 60_000 < answer["value"] < 90_000
+    assert (answer["unit"], answer["adjacency"], answer["epsilon"], answer["delta"]) == (
+        "person",
+        "add_remove",
+        1.0,
+        0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--count"],
+        ["--count", "--groups", "town", "--key", "Linz", "--key", "Graz"],
+        ["--count", "--groups", "town", "--delta", "1e-6"],
+        ["--count", "--groups", "age", "--key", "20", "--key", "21"],
+        ["--sum", "income", "--bounds", "-10", "200000"],
+        ["--variance", "age", "--bounds", "0", "120"],
+        ["--histogram", "age", "--bins", "4", "--bounds", "0", "120"],
+        ["--quantile", "age", "-q", "0.25", "-q", "0.5", "--bounds", "0", "120"],
+        ["--quantile", "age", "--bounds", "0", "120"],
+        ["--top", "town", "-k", "1", "--key", "Linz", "--key", "Graz"],
+    ],
+    ids=" ".join,
+)
+def test_every_query_can_be_asked(file, asked):
+    assert "costs" in run(file, *asked, "--epsilon", 1)
+    assert json.loads(run(file, *asked, "--epsilon", 1, "--json"))["epsilon"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ([], "ask for one of"),
+        (["--count", "--mean", "age"], "ask for one of"),
+        (["--mean", "age"], "bounds must be given"),
+        (["--mean", "height", "--bounds", "0", "1"], "no column 'height'; its columns are income, id, town, age"),
+        (["--mean", "income", "--bounds", "0", "1", "--person", "id"], "max_contributions must be given"),
+        (["--histogram", "age", "--groups", "town"], "--groups cannot be combined with --histogram"),
+        (["--count", "--groups", "town"], "budget.delta > 0"),
+        (["--count", "--groups", "age", "--key", "old"], "--key must be a number"),
+        (["--mean", "town", "--bounds", "0", "1"], "real numbers"),
+        (["--count", "--ledger", "nowhere.ledger"], "there is no ledger"),
+    ],
+)
+def test_refusals_name_the_way_out(file, asked, message):
+    assert message in run(file, *asked, "--epsilon", 1, status=2).replace("\n", " ")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    assert "there is no file" in run(tmp_path / "no.csv", "--count", "--epsilon", 1, status=2)
+
+
+def test_a_ledger_gives_its_terms_and_refuses_what_passes_them(file, tmp_path):
+    path = tmp_path / "survey.ledger"
+    Ledger.open(path, Budget(1.5, 1e-6, adjacency="replace", unit="person")).close()
+    asked = [file, "--sum", "age", "--bounds", 0, 120, "--person", "id", "--max-contributions", 1, "--ledger", path]
+    answer = json.loads(run(*asked, "--epsilon", 0.5, "--delta", 0, "--json"))
+    assert (answer["unit"], answer["adjacency"]) == ("person", "replace")
+    assert "the ledger, 'person'" in run(*asked, "--epsilon", 0.5, "--unit", "row", status=2)
+    assert "asks for" in run(*asked, "--epsilon", 3, status=2)
+    with Ledger.open(path) as ledger:
+        assert [row.label for row in ledger.rows()] == ["queries.sum of age"]
+        assert not ledger.simulation
+
+
+def test_the_help_says_how():
+    told = run("--help")
+    for word in ("--max-contributions", "--bounds", "Parquet", "survey.csv"):
+        assert word in told
