@@ -4,7 +4,7 @@
 mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory          noise              whole stream costs
 =====================  =======================================  ==============  =================  =================
 ``BufferedToeplitz``   3.08, 3.96                               O(log T)        Gaussian           Gaussian(z)
-``Unbounded``          4.58, 5.74 (T need not be known)         O(1)            Gaussian           Gaussian(z)
+``Unbounded``          4.18, 5.23 (T need not be known)         O(1)            Gaussian           Gaussian(z)
 ``Toeplitz``           3.27, 4.16                               O(T)            Gaussian           Gaussian(z)
 ``BinaryTree``         10.5, 14.5; Honaker 7.62, 10.5           O(log T)        four kinds         L(T) nodes
 =====================  =======================================  ==============  =================  =================
@@ -14,13 +14,16 @@ mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory   
 Every mechanism has the same methods: ``add(x)`` returns the noisy sum so far and ``add_many(xs)`` several of them,
 ``noise_std(t)`` is the standard deviation of the t-th, ``cost`` describes the whole stream, and is what the
 ledger is charged with, once, when the mechanism is made. ``state()`` saves a stream; the class method
-``restore(state)`` returns a new mechanism that continues it with fresh noise.
+``restore(state)`` returns a new mechanism that continues it with fresh noise; ``kept()`` and ``resume(saved)`` do so
+in place, for an object that owns the stream and its promise. Noise is added to integers, so the guarantee holds in
+floating point too. Each is a ``ContinualSum`` with a ``Factorization``, and so is a new one.
 """
 
-from dpkit.continual._stream import ContinualSum
 from dpkit.continual.binary_tree import BinaryTree
 from dpkit.continual.buffered_toeplitz import BufferedToeplitz
+from dpkit.continual.factorization import Factorization
+from dpkit.continual.sums import ContinualSum
 from dpkit.continual.toeplitz import Toeplitz
 from dpkit.continual.unbounded import Unbounded
 
-__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Toeplitz", "Unbounded"]
+__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Factorization", "Toeplitz", "Unbounded"]

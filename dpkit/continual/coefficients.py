@@ -143,15 +143,16 @@ class ColumnScales:
     Column s (from 0) of the T × T matrix C has T − s entries and the norm ‖c_{0:T−s}‖: it shrinks towards the end.
     Dividing every column by its norm leaves the sensitivity at 1, and the increments of the noise C⁻¹ζ are multiplied
     by those norms instead of by the first one. The norm is held constant over runs of at most 2 % of the entries, at
-    its value in the run's first and longest column, which bounds the others. That keeps the number of runs
-    logarithmic, and the errors closed-form: within run p the noise in the t-th prefix sum is d_p N_t + K_p, where
-    N = A·C⁻¹ζ and K_{p+1} = K_p + (d_p − d_{p+1}) N_{s_p}, s_p the number of steps before run p + 1.
+    its value in the run's first and longest column, which bounds the others (``constant``: one run of all columns).
+    That keeps the number of runs logarithmic, and the errors closed-form: within run p the noise in the t-th prefix sum
+    is d_p N_t + K_p, where N = A·C⁻¹ζ and K_{p+1} = K_p + (d_p − d_{p+1}) N_{s_p}, s_p the number of steps before run
+    p + 1.
     """
 
-    def __init__(self, c: Geometric, horizon: int) -> None:
+    def __init__(self, c: Geometric, horizon: int, *, constant: bool = False) -> None:
         self._errors = prefix_sum_errors(c)
         lengths = [horizon]
-        while lengths[-1] > 1:
+        while lengths[-1] > 1 and not constant:
             lengths.append(min(lengths[-1] - 1, int(lengths[-1] / 1.02)))
         # the first column of each run, and the bound on the norms in it
         self.starts = [horizon - length for length in lengths]
@@ -167,6 +168,15 @@ class ColumnScales:
         """The bounds for the columns start, …, stop − 1."""
         runs = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
         return self.norms[runs]
+
+    def buffer_sizes(self, c: Geometric) -> Vector:
+        """For each series of ``c``, the largest Σ_s λ^(t−s)/d_s over t: that of the last t, as d_s never grows."""
+        logs = np.log1p(-c.gaps)
+        after = np.subtract(self._stops[-1], self._stops)[:, None].astype(np.float64)
+        lengths = np.subtract(self._stops, self.starts)[:, None].astype(np.float64)
+        runs = np.exp(after * logs) * -np.expm1(lengths * logs) / c.gaps
+        sizes: Vector = (1.0 / self.norms) @ runs
+        return sizes
 
     def error(self, t: int) -> float:
         """The standard deviation of the t-th prefix sum's noise, t ≥ 1, for standard Gaussian ζ."""
@@ -207,6 +217,6 @@ class ColumnScales:
 
 
 @lru_cache(maxsize=64)
-def column_scales(c: Geometric, horizon: int) -> ColumnScales:
+def column_scales(c: Geometric, horizon: int, *, constant: bool = False) -> ColumnScales:
     """The column norms of the ``horizon`` × ``horizon`` matrix of ``c``, computed once."""
-    return ColumnScales(c, horizon)
+    return ColumnScales(c, horizon, constant=constant)

@@ -6,7 +6,7 @@ private continual observation", arXiv:2202.11205.
 The all-ones lower triangle A is C·C for the lower-triangular Toeplitz matrix C with entries c_k = binom(2k, k)/4^k.
 What leaves is A·x + σCζ, row by row, with independent standard Gaussian ζ; that is C applied to C·x + σζ.
 
-All rows of ζ that were drawn so far are kept, so memory grows with the stream: T × dimension numbers.
+All inputs and all encoded rows are kept, so memory grows with the stream: 2T × dimension numbers.
 ``BufferedToeplitz`` does the same job with less noise in logarithmic memory; this is what it is compared with.
 
 Guarantee
@@ -17,23 +17,24 @@ Guarantee
   that norm. So the *whole stream* costs one ``Gaussian(noise_multiplier)``.
 * Inputs may depend on earlier outputs: a lower-triangular C with Gaussian noise is as private for adaptive inputs as
   for fixed ones (Denisov, McMahan, Rush, Smith & Thakurta 2022, arXiv:2202.08312, Theorem 2.1).
-* The guarantee is for real-number arithmetic; the noise is drawn and added in float64.
+* It holds for the program as it runs, in floating point: noise is added to integers (``dpkit.continual.sums``). C has
+  float64 entries, and the dot products of the encoder with them are right within T + 2 roundings.
 
-Cost per step t: 2t × dimension multiplications and additions, most of them in matrix products over blocks of steps.
+Cost per step t: 4t × dimension multiplications and additions, most of them in matrix products over blocks of steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from accounting import Adjacency, Gaussian, Ledger
-from dpkit.continual._stream import ContinualSum, accumulate, one_of
+from accounting import Adjacency, Ledger
 from dpkit.continual.coefficients import ROUNDING
+from dpkit.continual.factorization import Factorization, checked_horizon, reach_of
+from dpkit.continual.sums import ContinualSum
 
 __all__ = ["Toeplitz"]
 
@@ -47,33 +48,10 @@ class Toeplitz(ContinualSum):
     ----------
     horizon : int
         T, the largest number of inputs; what is calibrated for.
-    shape : int or tuple of int
-        The shape of one input. ``()`` for scalars.
-    sensitivity : float
-        The largest L2 (Frobenius) distance between one input and the one that a neighbouring stream has in its
-        place, under ``adjacency``: 2B for vectors of norm at most B under "replace"; see ``dpkit.geometry``. It is the
-        caller's to guarantee, by clipping: a distance cannot be checked on one input.
     noise_multiplier : float
         The whole stream costs ``Gaussian(noise_multiplier)``.
-    noise : {"gaussian"}
-        The distribution of ζ.
-    adjacency : {"replace", "add_remove", "zero_out"}
-        The neighbouring relation that ``sensitivity`` was measured under.
-    symmetric : bool
-        Inputs are symmetric (d, d) matrices; noise is added to their isometric half-vector, estimates are symmetric.
-    rng : numpy.random.Generator, optional
-        By default secure; any other generator makes it a simulation, and the ledger says so.
-    ledger : Ledger, optional
-        Charged with the whole stream here, before any noise is drawn.
-    label : str
-        For the reader of the ledger.
-
-    Raises
-    ------
-    ValueError, TypeError
-        For a parameter out of range.
-    BudgetExceeded
-        If the ledger refuses.
+    shape, sensitivity, noise, adjacency, symmetric, rng, ledger, label
+        As for :class:`dpkit.continual.ContinualSum`; so are the attributes and what is raised.
 
     Examples
     --------
@@ -82,8 +60,10 @@ class Toeplitz(ContinualSum):
     >>> sums = Toeplitz(horizon=1024, shape=(), sensitivity=1.0, noise_multiplier=1.0, rng=np.random.default_rng(0))
     >>> estimate = sums.add(1.0)
     >>> round(sums.noise_std(1), 4), round(sums.noise_std(1024), 4)
-    (1.809, 3.2726)
+    (1.8099, 3.2742)
     """
+
+    _PARAMETERS: ClassVar[tuple[str, ...]] = ("horizon",)
 
     def __init__(
         self,
@@ -99,118 +79,109 @@ class Toeplitz(ContinualSum):
         ledger: Ledger | None = None,
         label: str = "Toeplitz sums",
     ) -> None:
-        self._configure(horizon, shape, sensitivity, noise_multiplier, noise, adjacency, symmetric)
-        self._open(rng, ledger, label)
-
-    def _configure(
-        self,
-        horizon: int,
-        shape: int | tuple[int, ...],
-        sensitivity: float,
-        noise_multiplier: float,
-        noise: str,
-        adjacency: Adjacency,
-        symmetric: bool,
-    ) -> None:
-        self._declare(horizon, shape, sensitivity, noise_multiplier, adjacency, symmetric)
-        self.noise = one_of("noise", noise, ("gaussian",))
-        self._c, self._norms = _square_root(self.horizon)
-        self._scale = self._sigma * float(self._norms[-1]) * ROUNDING
-        self._sum = np.zeros(self._layout.dimension)
-        self._zeta = np.zeros((self.horizon, self._layout.dimension))
-        self._earlier = np.zeros((0, self._layout.dimension))
-
-    @classmethod
-    def _describe(cls, noise_multiplier: float, parameters: Mapping[str, Any]) -> Gaussian:
-        return Gaussian(noise_multiplier, adjacency=parameters["adjacency"])
-
-    def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"sum": self._sum, "zeta": self._zeta[: self.steps]}
-
-    def _load(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._sum = arrays["sum"]
-        self._zeta[: self.steps] = arrays["zeta"]
-        self._earlier = self._earlier[:0]  # of other draws
+        horizon = checked_horizon(horizon)
+        self._c, norms = _square_root(horizon)
+        super().__init__(
+            _SquareRoot(self._c, norms),
+            shape=shape,
+            sensitivity=sensitivity,
+            noise_multiplier=noise_multiplier,
+            noise=noise,
+            adjacency=adjacency,
+            symmetric=symmetric,
+            rng=rng,
+            ledger=ledger,
+            label=label,
+        )
 
     @property
     def coefficients(self) -> NDArray[np.float64]:
         """c_0, …, c_{T−1}, the first column of C; all are nonnegative."""
         return self._c.copy()
 
-    def noise_std(self, t: int) -> float:
-        """The standard deviation of the noise in the t-th estimate, 1 ≤ t ≤ horizon, in closed form.
 
-        Of each entry; for symmetric inputs of each diagonal entry, and √2 times that of an off-diagonal one.
-        """
-        return self._scale * float(self._norms[self._check_step(t) - 1])
+class _SquareRoot(Factorization):
+    """B = C, Toeplitz with the first column ``c``; ``norms`` are those of its first t entries."""
 
-    def add(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Take the next input and return the noisy sum of all inputs so far, a new array of shape ``shape``.
+    def __init__(self, c: NDArray[np.float64], norms: NDArray[np.float64]) -> None:
+        super().__init__(len(c))
+        self._c, self._norms = c, norms
+        self.column_norm = float(norms[-1]) * ROUNDING
+        # a dot product of up to T terms, in two sums
+        self.reach = reach_of(float(c.sum()), len(c) + 2)
 
-        Raises
-        ------
-        ValueError, TypeError
-            If ``x`` has the wrong shape or type, is not finite or not symmetric, or passes the horizon. Nothing is
-            drawn and the state is unchanged.
-        """
-        self._check_room(1)
-        flat = self._layout.flatten(x)
-        s = self.steps
-        start = s - s % _BLOCK
-        if start == s or not len(self._earlier):
-            self._earlier = self._from_earlier(start)
-        self._zeta[s] = self._rng.standard_normal(self._layout.dimension)
-        noise = self._c[s - start :: -1] @ self._zeta[start : s + 1]
-        noise += self._earlier[s - start]
-        noise *= self._scale
-        total = self._sum + flat
-        noise += total
-        # counted last: should the draw be interrupted, the step is repeated with another one, never left without noise
-        self._sum = total
-        self.steps += 1
-        return self._layout.unflatten(noise)
+    def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
+        self._inputs, self._noisy = (_Product(self._c, dimension) for _ in range(2))
 
-    def _from_earlier(self, start: int) -> NDArray[np.float64]:
-        """What the ζ before step ``start`` add to each step of the block that starts there."""
-        rows = min(_BLOCK, self.horizon - start)
-        if start == 0:
-            return np.zeros((rows, self._layout.dimension))
-        # row i of the band holds c_{start+i}, …, c_{i+1}
-        band = np.lib.stride_tricks.sliding_window_view(self._c[start + rows - 1 : 0 : -1], start)[::-1]
-        return band @ self._zeta[:start]
+    def secret(self, t: int) -> dict[str, NDArray[Any]]:
+        return {"inputs": self._inputs.rows[:t]}
 
-    def add_many(self, xs: ArrayLike) -> NDArray[np.float64]:
-        """Take n inputs at once, ``xs`` of shape ``(n, *shape)``, and return the noisy sum after each of them.
+    def public(self, t: int) -> dict[str, NDArray[Any]]:
+        return {"noisy": self._noisy.rows[:t]}
 
-        As n calls of :meth:`add` up to rounding, with one fast Fourier transform. Inputs that depend on earlier outputs
-        must be added one by one.
+    def error(self, t: int) -> float:
+        return float(self._norms[t - 1])
 
-        Raises
-        ------
-        ValueError, TypeError
-            As for :meth:`add`; then none of the inputs is taken.
-        """
-        rows = self._layout.flatten_rows(xs)
-        self._check_room(len(rows))
-        start, stop = self.steps, self.steps + len(rows)
-        if start == stop:
-            return self._layout.unflatten(rows.copy())
-        self._zeta[start:stop] = self._rng.standard_normal(rows.shape)
+    def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+        return np.rint(self._inputs.next(t, v)).astype(np.int64)[None]
+
+    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+        rows = np.empty(v.shape, np.int64)
+        for i in range(0, len(v), _BLOCK):
+            part = v[i : i + _BLOCK]
+            self._inputs.rows[t + i : t + i + len(part)] = part
+            rows[i : i + _BLOCK] = np.rint(self._inputs.band(t + i, len(part), t + i + len(part)))
+        self._inputs.forget()
+        return rows
+
+    def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
+        return self._noisy.next(t, z[0])
+
+    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
+        """With one fast Fourier transform: what it rounds off moves estimates, and tells nothing."""
         from scipy.fft import irfft, next_fast_len, rfft
 
+        stop = t + count
+        self._noisy.rows[t:stop] = z
+        self._noisy.forget()
         n = next_fast_len(2 * stop - 1, real=True)
-        transform = rfft(self._zeta[:stop], n, axis=0)
+        transform = rfft(self._noisy.rows[:stop], n, axis=0)
         transform *= rfft(self._c[:stop], n)[:, None]
-        noise = irfft(transform, n, axis=0)[start:stop]
-        noise *= self._scale
-        sums = rows.copy()
-        sums[0] += self._sum
-        accumulate(sums)
-        noise += sums
-        self._earlier = self._earlier[:0]
-        self._sum = sums[-1].copy()
-        self.steps = stop
-        return self._layout.unflatten(noise)
+        sums: NDArray[np.float64] = irfft(transform, n, axis=0)[t:stop]
+        return sums
+
+
+class _Product:
+    """The product of a lower-triangular Toeplitz matrix with rows that come one by one, and are all kept."""
+
+    def __init__(self, c: NDArray[np.float64], dimension: int) -> None:
+        self._c = c
+        self.rows = np.zeros((len(c), dimension))
+        self._earlier: NDArray[np.float64] | None = None
+
+    def next(self, t: int, row: NDArray[Any]) -> NDArray[np.float64]:
+        """The t-th row of the product, whose t-th factor is ``row``."""
+        start = t - t % _BLOCK
+        if self._earlier is None or start == t:
+            self._earlier = self.band(start, min(_BLOCK, len(self._c) - start), start)
+        self.rows[t] = row
+        product: NDArray[np.float64] = self._c[t - start :: -1] @ self.rows[start : t + 1]
+        product += self._earlier[t - start]
+        return product
+
+    def forget(self) -> None:
+        """Rows were written that the block at hand does not know."""
+        self._earlier = None
+
+    def band(self, start: int, count: int, stop: int) -> NDArray[np.float64]:
+        """What the rows before ``stop`` add to the rows start, …, start + count − 1 of the product."""
+        if stop == 0:
+            return np.zeros((count, self.rows.shape[1]))
+        # row i holds c_{start+i}, …, c_{start+i−stop+1}, and zeros for negative indices
+        padded = np.concatenate([self._c[start + count - 1 :: -1], np.zeros(max(0, stop - start))])
+        matrix = np.lib.stride_tricks.sliding_window_view(padded, stop)[:count][::-1]
+        product: NDArray[np.float64] = matrix @ self.rows[:stop]
+        return product
 
 
 @lru_cache(maxsize=4)

@@ -199,7 +199,7 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
     def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
         kind = BufferedToeplitz if self.noise == "gaussian" else BinaryTree
         sums = {name.removeprefix("sums."): state[name] for name in state if name.startswith("sums.")}
-        self._sums = kind.restore(sums, rng=rng, ledger=ledger)
+        self._sums = kind.restore(sums, rng=rng, ledger=ledger, unattended=True)
 
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
         rho, g_t, cut = self._recursive_gradient(x, y, length)

@@ -47,7 +47,8 @@ class Observed:
             reward_range=(0.0, 1.0),
             rng=np.random.default_rng(20),
         )
-        self.policy._sums.sums._sigma *= noise
+        self.policy._sums.sums._law.step *= noise
+        self.policy._sums.sums._law.std *= noise
         self.start_again = rewinder(self.policy)
 
     def runs(self, first, trials: int) -> np.ndarray:

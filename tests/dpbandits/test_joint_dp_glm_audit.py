@@ -95,7 +95,8 @@ class Observed:
             policy_calls=1,
             rng=np.random.default_rng(20),
         )
-        policy._sums._sigma *= stream_noise
+        policy._sums._law.step *= stream_noise
+        policy._sums._law.std *= stream_noise
         after_a_batch(policy, decisions=1)
         if not self.estimates:
             policy.public = replace(policy.public, calls_o=1, calls=1)
@@ -130,7 +131,7 @@ def log_ratio(seen: Observed, arm, other) -> float:
     C, A = C[:m, :m], np.tril(np.ones((m, m)))
     decoded = C @ np.linalg.solve(A, np.array(seen.sums))
     means = [np.outer(C[:, 0], each) for each in (x, y)]
-    sigma = policy._sums._sigma
+    sigma = policy._sums._law.std
     ratio = (np.sum((decoded - means[1]) ** 2) - np.sum((decoded - means[0]) ** 2)) / (2 * sigma**2)
     for noisy, theta, std, which in seen.gradients:
         expected = [

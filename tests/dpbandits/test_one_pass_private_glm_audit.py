@@ -40,7 +40,8 @@ def released_sums(monkeypatch, noise: float):
         gradient_share=0.75,
         rng=np.random.default_rng(20),
     )
-    policy._sums.sums._sigma *= noise
+    policy._sums.sums._law.step *= noise
+    policy._sums.sums._law.std *= noise
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = BufferedToeplitz.add

@@ -51,7 +51,8 @@ def lower_bound(
     monkeypatch, trials: int, noise: float = 1.0, kind: type[PrivateHvtUCB] = PrivateHvtUCB
 ) -> tuple[float, audit.LowerBound]:
     policy = made(kind=kind)
-    policy._sums.sums._sigma *= noise
+    policy._sums.sums._law.step *= noise
+    policy._sums.sums._law.std *= noise
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = BufferedToeplitz.add

@@ -10,3 +10,30 @@ def toeplitz_factor(c: np.ndarray) -> np.ndarray:
     m = len(c)
     C = np.array([[c[t - s] if t >= s else 0.0 for s in range(m)] for t in range(m)])
     return C / np.linalg.norm(C, axis=0)
+
+
+class Given:
+    """In place of a stream's noise: these rows of integers, in order."""
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = iter(rows)
+
+    def add_to(self, encoded: np.ndarray) -> np.ndarray:
+        for row in encoded:
+            row += next(self._rows).astype(encoded.dtype)
+        return encoded
+
+
+UNIT = 2**40
+
+
+def decoder(sums, draws: int, splits=None) -> np.ndarray:
+    """B of a stream of shape (draws,): rows are estimates, columns are rows of noise in their order."""
+    sums._ahead = Given(UNIT * np.eye(draws, dtype=np.int64))
+    steps = min(sums.horizon, draws)
+    zeros = np.zeros((steps, draws))
+    if splits is None:
+        estimates = np.array([sums.add(row) for row in zeros])
+    else:
+        estimates = np.vstack([sums.add_many(part) for part in np.split(zeros, sorted(splits))])
+    return estimates / (UNIT * sums._law.step)

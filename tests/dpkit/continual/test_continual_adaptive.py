@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 import pytest
+from factors import decoder
 
 from accounting import gdp
 from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
@@ -38,21 +39,11 @@ def run(mechanism, noise_multiplier, changed, seed):
 
 
 def encoder(mechanism):
-    """C of the mechanism, probed with unit vectors in place of noise of multiplier 1."""
+    """C of the mechanism, probed with unit vectors in place of noise."""
 
-    class UnitNoise(np.random.Generator):
-        rows = iter(np.eye(HORIZON))
-
-        def standard_normal(self, size=None, dtype=np.float64, out=None):
-            values = np.empty(size) if out is None else out
-            values[...] = next(self.rows)
-            return values
-
-        def normal(self, loc=0.0, scale=1.0, size=None):
-            return loc + scale * self.standard_normal(size)
-
-    sums = make(mechanism, 1.0, HORIZON, UnitNoise(np.random.PCG64(0)))
-    B = np.array([sums.add(np.zeros(HORIZON)) for _ in range(HORIZON)])
+    sums = make(mechanism, 1.0, HORIZON, np.random.default_rng(0))
+    sums.horizon = HORIZON
+    B = decoder(sums, HORIZON)
     return np.linalg.solve(B, np.tril(np.ones((HORIZON, HORIZON))))
 
 

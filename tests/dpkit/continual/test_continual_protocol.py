@@ -1,7 +1,11 @@
 """What all continual mechanisms have in common: shapes, refusals, cost and ledger, saved states."""
 
+import copy
 import io
 import math
+import pickle
+import sys
+import threading
 import tracemalloc
 
 import numpy as np
@@ -23,7 +27,7 @@ from accounting import (
 )
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
-from dpkit.states import files
+from dpkit.states import RunStopped, files
 
 CASES = {
     "buffered": (BufferedToeplitz, {}),
@@ -50,8 +54,8 @@ def make(case, *, seed=0, **parameters):
 
 
 def entries(state):
-    """A comparable copy of a state (each has a nonce of its own); a simulation's has the generator's state."""
-    return {name: np.array(value).tolist() for name, value in state.items() if name != "nonce"}
+    """A comparable copy of a state (each is of a run of its own); a simulation's has the generator's state."""
+    return {name: np.array(value).tolist() for name, value in state.items() if not name.startswith("run_")}
 
 
 # ------------------------------------------------------------------------------------- inputs and outputs
@@ -77,9 +81,9 @@ def test_estimates_have_the_shape_of_the_inputs_and_are_new(case, shape):
 def test_without_much_noise_the_estimates_are_the_prefix_sums(case):
     x = np.random.default_rng(1).normal(size=(37, 4))
     expected = np.cumsum(x, axis=0)
-    one, many = (make(case, horizon=37, shape=4, noise_multiplier=1e-12) for _ in range(2))
-    np.testing.assert_allclose([one.add(row) for row in x], expected, atol=1e-9)
-    np.testing.assert_allclose(many.add_many(x), expected, atol=1e-9)
+    one, many = (make(case, horizon=37, shape=4, noise_multiplier=1e-9) for _ in range(2))
+    np.testing.assert_allclose([one.add(row) for row in x], expected, atol=1e-7)
+    np.testing.assert_allclose(many.add_many(x), expected, atol=1e-7)
 
 
 @pytest.mark.parametrize("case", [*CASES, "integers"])
@@ -97,12 +101,12 @@ def test_the_order_of_memory_does_not_matter(case, layout):
     if case == "integers":
         case, exact = "tree", {"noise": "discrete_gaussian", "noise_multiplier": 1e-3}
     else:
-        x, exact = x.astype(float), {"noise_multiplier": 1e-12}
+        x, exact = x.astype(float), {"noise_multiplier": 1e-9}
     sums = make(case, horizon=140, **exact)
-    np.testing.assert_allclose(sums.add_many(layout(x)), np.cumsum(x, axis=0), atol=1e-9)
+    np.testing.assert_allclose(sums.add_many(layout(x)), np.cumsum(x, axis=0), atol=1e-7)
     for row in layout(x):
         estimate = sums.add(np.ravel(row))
-    np.testing.assert_allclose(estimate, 2 * x.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(estimate, 2 * x.sum(axis=0), atol=1e-7)
 
 
 @each_case
@@ -203,37 +207,26 @@ def test_the_horizon_cannot_be_exceeded(case):
 
 @each_case
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_a_call_that_is_interrupted_while_it_draws_leaves_the_sums_whole(case, error):
-    class Failing(np.random.Generator):
-        armed = False
-
-        def _draw(self, name, *args, **kwargs):
-            if type(self).armed:
-                raise error
-            return getattr(super(), name)(*args, **kwargs)
-
-        def standard_normal(self, *args, **kwargs):
-            return self._draw("standard_normal", *args, **kwargs)
-
-        def normal(self, *args, **kwargs):
-            return self._draw("normal", *args, **kwargs)
-
-        def laplace(self, *args, **kwargs):
-            return self._draw("laplace", *args, **kwargs)
-
-        def standard_gamma(self, *args, **kwargs):
-            return self._draw("standard_gamma", *args, **kwargs)
-
-    sums = make(case, rng=Failing(np.random.PCG64(0)), noise_multiplier=1e-9)
+@pytest.mark.parametrize("many", [False, True])
+def test_a_call_that_is_interrupted_while_it_draws_stops_the_stream(case, error, many, monkeypatch):
+    sums = make(case)
     sums.add_many(np.ones((3, 3)))
-    Failing.armed = True
-    for call in (lambda: sums.add(np.ones(3)), lambda: sums.add_many(np.ones((2, 3)))):
-        with pytest.raises(error):
+    before = sums.kept()
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(sums._ahead, "add_to", fails)
+    with pytest.raises(error):
+        sums.add_many(np.ones((2, 3))) if many else sums.add(np.ones(3))
+    monkeypatch.undo()
+    for call in (lambda: sums.add(np.ones(3)), lambda: sums.add_many(np.ones((2, 3))), sums.state):
+        with pytest.raises(RunStopped, match="must not be noised again"):
             call()
-    Failing.armed = False
-    # the inputs of the failed calls are not in the sum; the others are, once
-    np.testing.assert_allclose(sums.add(np.ones(3)), 4 * np.ones(3), atol=1e-6)
-    assert sums.steps in (4, 7)
+    # another one goes on from before, as its owner's checkpoint would
+    other = make(case)
+    other.resume(before)
+    assert other.add(np.ones(3)).shape == (3,)
 
 
 # ------------------------------------------------------------------------------------- parameters and cost
@@ -308,9 +301,9 @@ def test_the_ledger_is_charged_the_whole_stream_once_at_construction(case):
     (row,) = ledger.rows()
     assert (row.label, row.release, row.simulation) == ("clicks", sums.cost, False)
     assert row.release.adjacency == "replace"
-    for _ in range(10):
+    for _ in range(9):
         sums.add(np.ones(3))
-    CASES[case][0].restore(sums.state())
+    CASES[case][0].restore(sums.state(), ledger=ledger).add(np.ones(3))
     assert ledger.rows() == [row]
     make(case, ledger=ledger)
     assert ledger.rows()[1].simulation
@@ -424,9 +417,9 @@ def test_a_restored_private_stream_never_draws_the_same_noise_again(case):
     released = [sums.add(np.zeros(3)) for _ in range(4)]
     state = through_a_file(sums.state())
     assert state["generator"].item() == ""
-    streams = [sums, type(sums).restore(state), type(sums).restore(state, rng=randomness.secure())]
+    restored = [type(sums).restore(state, rng=rng, unattended=True) for rng in (None, randomness.secure())]
+    streams = [sums, *restored]
     following = np.array([[stream.add(np.zeros(3)) - released[-1] for _ in range(4)] for stream in streams])
-    # all different, but for the secure Laplace nodes of which a repeated one would be as surprising
     assert np.unique(following).size == following.size
 
 
@@ -437,7 +430,8 @@ def test_a_restored_stream_keeps_the_noise_that_was_released(case):
     n = 20_000
     sums = make(case, shape=n, rng=None)
     before = [sums.add(np.zeros(n)) for _ in range(9)][-1]
-    restored, going_on = type(sums).restore(sums.state()).add(np.zeros(n)), sums.add(np.zeros(n))
+    restored = type(sums).restore(sums.state(), unattended=True).add(np.zeros(n))
+    going_on = sums.add(np.zeros(n))
     correlations = [np.corrcoef(before, after)[0, 1] for after in (restored, going_on)]
     assert abs(correlations[0] - correlations[1]) < 6.5 * math.sqrt(2 / n)
     assert correlations[0] > 0.3
@@ -463,26 +457,85 @@ def test_a_simulation_may_continue_with_a_generator_of_the_caller(case):
 
 
 @each_case
-def test_a_second_restoration_of_a_state_is_refused_by_the_ledger(case):
+@pytest.mark.parametrize("seed", [0, None])
+def test_the_ledger_refuses_a_second_an_older_and_an_unknown_state(case, seed):
     ledger = Ledger()
-    sums = make(case, ledger=ledger)
-    first, second = through_a_file(sums.state()), through_a_file(sums.state())
     mechanism = CASES[case][0]
-    mechanism.restore(first, ledger=ledger)
-    with pytest.raises(ValueError, match="state must be restored once only"):
-        mechanism.restore(first, ledger=ledger)
-    mechanism.restore(second, ledger=ledger)
-    assert len(ledger.rows()) == 3
+    sums = make(case, ledger=ledger, rng=None if seed is None else np.random.default_rng(seed))
+    older = through_a_file(sums.state())
+    sums.add(np.ones(3))
+    newer = through_a_file(sums.state())
+    with pytest.raises(ValueError, match="the state must be the newest of its run"):
+        mechanism.restore(older, ledger=ledger)
+    restored = mechanism.restore(newer, ledger=ledger)
+    for state in (older, newer):
+        with pytest.raises(ValueError, match="the state must be the newest of its run"):
+            mechanism.restore(state, ledger=ledger)
+    with pytest.raises(RunStopped, match="another process goes on"):
+        sums.add(np.ones(3))
+    restored.add(np.ones(3))
+    last = restored.state()
+    with pytest.raises(ValueError, match="the state must be the newest of its run"):
+        mechanism.restore(last | {"run_anchor": "0" * 64}, ledger=ledger)
+    mechanism.restore(last, ledger=ledger).add(np.ones(3))
+    assert len(ledger.rows()) == 1
     assert ledger.total == sums.cost
 
 
-def test_recording_a_restoration_spends_nothing_of_a_budget():
-    ledger = Ledger(Budget(2.0, 1e-6))
-    sums = make("buffered", noise_multiplier=5.0, ledger=ledger)
-    left = ledger.remaining()
-    BufferedToeplitz.restore(sums.state(), ledger=ledger)
-    assert ledger.remaining() == left
-    assert len(ledger.rows()) == 2
+@each_case
+def test_a_state_needs_the_ledger_that_it_was_made_with(case):
+    ledger = Ledger()
+    state = make(case, ledger=ledger, rng=None).state()
+    for unattended in (False, True):
+        with pytest.raises(ValueError, match="ledger must be given for a state that was made with one"):
+            CASES[case][0].restore(state, unattended=unattended)
+
+
+@each_case
+def test_a_state_without_a_ledger_needs_a_word_unless_it_is_a_simulation(case):
+    state = make(case, rng=None).state()
+    with pytest.raises(ValueError, match="unattended=True"):
+        CASES[case][0].restore(state)
+    CASES[case][0].restore(state, unattended=True).add(np.ones(3))
+    CASES[case][0].restore(make(case).state()).add(np.ones(3))
+
+
+@each_case
+def test_a_stream_cannot_be_copied_pickled_or_used_in_a_fork(case):
+    sums = make(case)
+    for repeat in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            repeat(sums)
+    sums._run._process += 1  # what a child of a fork finds
+    for call in (lambda: sums.add(np.ones(3)), lambda: sums.add_many(np.ones((2, 3))), sums.state):
+        with pytest.raises(RunStopped, match="from its fork"):
+            call()
+
+
+@pytest.mark.parametrize("case", ["buffered", "toeplitz", "tree", "honaker"])
+def test_threads_lose_no_step_and_share_no_noise(case):
+    threads, each = 4, 150
+    sums = make(case, horizon=threads * each, shape=8, noise_multiplier=1e-3, rng=None)
+    estimates = []
+
+    def work():
+        estimates.extend(sums.add(np.ones(8)) for _ in range(each))
+
+    running = [threading.Thread(target=work) for _ in range(threads)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in running:
+            thread.start()
+        for thread in running:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sums.steps == threads * each
+    counts = np.round(np.mean(estimates, axis=1))  # the noise is below 0.3 with probability 1 − 10⁻¹⁰⁰
+    assert sorted(counts) == list(range(1, threads * each + 1))
+    # steps with the same noise would have the same estimates but for their counts
+    assert len(np.unique(np.round(np.array(estimates) - counts[:, None], 9), axis=0)) == threads * each
 
 
 @each_case
@@ -521,8 +574,8 @@ def test_a_state_with_a_missing_or_misshapen_entry_is_refused(case):
             mechanism.restore({key: value for key, value in state.items() if key != name}, ledger=ledger)
     for name, value in state.items():
         if isinstance(value, np.ndarray) and value.size and name != "shape":
-            for wrong in (value[..., :-1], np.full_like(value, np.nan), value.astype(np.float32)):
-                with pytest.raises(ValueError, match=f"{name} must be finite, float64 and of shape"):
+            for wrong in (value[..., :-1], np.full(value.shape, np.nan), value.astype(np.float32)):
+                with pytest.raises(ValueError, match=f"{name} must be finite, {value.dtype} and of shape"):
                     mechanism.restore(state | {name: wrong})
     assert len(ledger.rows()) == 1
 
@@ -603,7 +656,7 @@ def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
     for name, value in saved.items():
         wrong.append({key: one for key, one in saved.items() if key != name})
         if isinstance(value, np.ndarray) and value.size:
-            wrong += [saved | {name: part} for part in (value[..., :-1], np.full_like(value, np.nan), 1.0)]
+            wrong += [saved | {name: part} for part in (value[..., :-1], np.full(value.shape, np.nan), 1.0)]
     sums.add(np.ones(3))
     before = entries(sums.kept())
     for state in wrong:

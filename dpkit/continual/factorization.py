@@ -1,0 +1,137 @@
+"""What a continual mechanism is made of: a factorization of the prefix sums, as a program for the rows of each factor.
+
+Let A be the all-ones lower triangle and A = B·C, both factors revealed row by row. A stream x_1, x_2, … is encoded as
+the rows of C·x, noise is added to them, and B of the result leaves: A·x plus the noise B·ζ. Here the encoded rows are
+integers, in units of a public step γ, and so is the noise (:mod:`dpkit.continual.sums` adds it):
+
+    k_t = ⌊(C·x/γ)_t⌉,    z_t = k_t + noise,    y = γB·z.
+
+A :class:`Factorization` computes k from the inputs (``encode``; its state is secret) and y/γ from z (``decode``; its
+state is public, as it depends on z alone). Whatever else a mechanism promises (exactness, cost, states, marks) is the
+same for all of them, so a new factorization is a new mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.checks import integer
+
+__all__ = ["UNIT_ROUNDOFF", "Factorization", "checked_horizon", "norm_of_ones", "reach_of"]
+
+# u: the relative error of one operation in double precision
+UNIT_ROUNDOFF = 2.0**-53
+
+# what an int64 counts, so that every state fits into a file of plain numbers
+_LONGEST = 2**62
+
+
+class Factorization(ABC):
+    """The factors of prefix sums over at most ``horizon`` inputs, and the state of one stream that runs through them.
+
+    Inputs arrive as vectors v = x/γ of float64 with entries cut to [−``reach``, ``reach``]; encoded rows are int64. A
+    subclass sets the attributes when it is made, and has to keep one promise, for whatever inputs: if v and v′ differ
+    in one input by Δ, then the encoded rows satisfy
+
+        ‖k − k′‖ ≤ column_norm·‖Δ‖ + excess(dimension, order)        (in L2 for order 2, in L1 for order 1)
+
+    however the inputs are grouped into calls. That bound includes what float64 does to k, but not to v.
+
+    Attributes
+    ----------
+    horizon : int
+        T.
+    column_norm : float
+        N, at least the L2 norm of every column of C, rounded up.
+    reach : float
+        V: entries of v beyond it are cut, which lengthens no distance.
+    fineness : float
+        γ is at most sensitivity/fineness, for an encoder whose rounding adds up in the sums; 0 for others.
+    """
+
+    horizon: int
+    column_norm: float = 1.0
+    reach: float
+    fineness: float = 0.0
+
+    def __init__(self, horizon: int) -> None:
+        self.horizon = checked_horizon(horizon)
+
+    @abstractmethod
+    def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
+        """Make the state of an empty stream; ``dtype`` is that of encoded rows (int64, float64 where noise is real)."""
+
+    def check(self, t: int, v: NDArray[Any]) -> None:  # noqa: B027 (most have nothing to refuse)
+        """Refuse inputs (rows) that cannot be taken at step t, before anything changes."""
+
+    @abstractmethod
+    def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+        """The rows of C·v, rounded, that input t (from 0) completes: shape (rows, dimension), a new array."""
+
+    @abstractmethod
+    def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
+        """The t-th row of B·z, shape (dimension,), a new array, from the noisy rows of step t; the public state."""
+
+    @abstractmethod
+    def secret(self, t: int) -> dict[str, NDArray[Any]]:
+        """The live arrays of the encoder after ``t`` inputs, by name."""
+
+    @abstractmethod
+    def public(self, t: int) -> dict[str, NDArray[Any]]:
+        """The live arrays of the decoder after ``t`` inputs, by name."""
+
+    @abstractmethod
+    def error(self, t: int) -> float:
+        """The norm of the t-th row of B, 1 ≤ t ≤ horizon: what noise of unit variance becomes in the t-th sum."""
+
+    def excess(self, dimension: int, order: int) -> float:
+        """How much farther rounding may take k and k′ apart: 4 in each of the horizon × dimension entries.
+
+        Of those at most 1 is the rounding to integers, and 2η ≤ 3 what float64 does before that, with η ≤ 1.5 as in
+        :func:`reach_of`.
+        """
+        return 4.0 * norm_of_ones(float(self.horizon) * dimension, order)
+
+    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+        """The rows that the inputs t, …, t + len(v) − 1 complete."""
+        return np.vstack([self.encode(t + i, row) for i, row in enumerate(v)])
+
+    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
+        """The rows of B·z for the steps t, …, t + count − 1; here for one encoded row per input."""
+        return np.vstack([self.decode(t + i, row[None]) for i, row in enumerate(z)])
+
+
+def reach_of(row_sum: float, operations: float) -> float:
+    """V such that η ≤ 1.5: η is the distance of the float64 number that is rounded to k_t from (C·v)_t itself.
+
+    Parameters
+    ----------
+    row_sum : float
+        K, at least the largest Σ_s |C_ts|, so that |(C·v)_t| ≤ K·V.
+    operations : float
+        κ such that η ≤ κ·u·K·V: for a dot product of n exact float64 numbers n (Higham 2002, §3.1: n·u/(1 − n·u)
+        times Σ|C_ts v_s|, in whatever order and with or without fused operations); one more hundredth is added here.
+
+    Notes
+    -----
+    So |k_t| ≤ K·V + 2 ≤ 1.5/(1.01·κ·u) + 2 < 2⁵⁴ for κ ≥ 1.
+    """
+    return 1.5 / (1.01 * operations * UNIT_ROUNDOFF * row_sum)
+
+
+def checked_horizon(horizon: Any) -> int:
+    """``horizon``, if it is a whole number of steps that a state can count."""
+    checked = integer("horizon", horizon, at_least=1)
+    if checked > _LONGEST:
+        raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
+    return checked
+
+
+def norm_of_ones(count: float, order: int) -> float:
+    """The norm of a vector of ``count`` ones, in L1 or L2."""
+    return math.sqrt(count) if order == 2 else float(count)

@@ -1,0 +1,387 @@
+"""Noisy prefix sums of a stream by a factorization: cut, encode, round, add exact noise, decode.
+
+With A = B·C (:mod:`dpkit.continual.factorization`), γ a public step and integers k, z:
+
+1. v_t = x_t/γ, cut entrywise to the factorization's reach;
+2. k_t = the t-th rows of C·v, rounded, by a deterministic program;
+3. z_t = k_t + ⌊noise⌉, sampled exactly;
+4. y_t = γ·(B·z)_t, in float64.
+
+Since k is an integer, k + ⌊n⌉ = ⌊k + n⌉: what leaves is a function of k + n with real noise n, and the sensitivity of
+k is that of C·x plus at most 0.1 %, which the noise level includes. So it costs what the mechanism in real arithmetic
+costs, and nothing is left to say about floating point: step 4 reads public numbers only. ``docs/exact-noise.md`` has
+the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import Adjacency, Budget, Gaussian, Ledger, Release, calibrate
+from accounting.checks import integer, positive
+from dpkit import randomness
+from dpkit.continual._layout import Layout
+from dpkit.continual._noise import Ahead, law
+from dpkit.continual.factorization import Factorization
+from dpkit.states import Run, Unrepeatable
+from dpkit.states.entries import check_kind, conform, entry, generator, generator_text, scalar
+
+__all__ = ["ContinualSum"]
+
+_RUN = ("id", "step", "anchor", "ledger")
+_AHEAD = ("ahead", "ahead_used", "ahead_drawn")
+
+
+class ContinualSum(Unrepeatable):
+    """Noisy prefix sums by ``factorization``, whose whole stream costs ``Gaussian(noise_multiplier)``.
+
+    The named mechanisms (``BufferedToeplitz``, …) are this class with a factorization of their own.
+
+    Parameters
+    ----------
+    factorization : Factorization
+        Of one stream, this one; it holds the stream's state.
+    shape : int or tuple of int
+        The shape of one input. ``()`` for scalars.
+    sensitivity : float
+        The largest L2 (Frobenius) distance between one input and the one that a neighbouring stream has in its
+        place, under ``adjacency``: 2B for vectors of norm at most B under "replace"; see ``dpkit.geometry``. It is the
+        caller's to guarantee, by clipping: a distance cannot be checked on one input.
+    noise_multiplier : float
+        z > 0. ``calibrated`` finds it from a budget.
+    noise : {"gaussian"}
+        The distribution of the noise; ``BinaryTree`` has more.
+    adjacency : {"replace", "add_remove", "zero_out"}
+        The neighbouring relation that ``sensitivity`` was measured under.
+    symmetric : bool
+        Inputs are symmetric (d, d) matrices; noise is added to their isometric half-vector, estimates are symmetric.
+    rng : numpy.random.Generator, optional
+        By default secure; any other generator makes it a simulation, and the ledger says so.
+    ledger : Ledger, optional
+        Charged with the whole stream here, before any noise is drawn.
+    label : str
+        For the reader of the ledger.
+
+    Attributes
+    ----------
+    horizon : int
+        The largest number of inputs.
+    steps : int
+        How many were taken.
+    largest_input : float
+        Entries of inputs (of half-vectors, for matrices) beyond it are cut to it, as a public limit of the arithmetic.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+    BudgetExceeded
+        If the ledger refuses.
+    """
+
+    # what a state keeps, besides what every stream has; and of what a state means: an older one is refused
+    _PARAMETERS: ClassVar[tuple[str, ...]] = ()
+    _COMMON: ClassVar[tuple[str, ...]] = ("sensitivity", "noise_multiplier", "noise", "adjacency", "symmetric", "label")
+    _VERSION: ClassVar[int] = 2
+    _KINDS: ClassVar[tuple[str, ...]] = ("gaussian",)
+
+    def __init__(
+        self,
+        factorization: Factorization,
+        *,
+        shape: int | tuple[int, ...],
+        sensitivity: float,
+        noise_multiplier: float,
+        noise: str = "gaussian",
+        adjacency: Adjacency = "replace",
+        symmetric: bool = False,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        label: str = "continual sums",
+    ) -> None:
+        self._factorization = factorization
+        self.horizon = factorization.horizon
+        self.noise = one_of("noise", noise, self._KINDS)
+        integers = noise == "discrete_gaussian"
+        self._layout = Layout(shape, symmetric, np.dtype(np.int64 if integers else np.float64))
+        self.symmetric = self._layout.symmetric
+        self.sensitivity = positive("sensitivity", sensitivity)
+        self.noise_multiplier = positive("noise_multiplier", noise_multiplier)
+        positive("noise_multiplier * sensitivity", self.noise_multiplier * self.sensitivity)
+        one_of("adjacency", adjacency, get_args(Adjacency))
+        self.adjacency: Adjacency = adjacency
+        self.label = label
+        self.steps = 0
+
+        dimension = self._layout.dimension
+        q = getattr(self, "q", 2.0)
+        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization)
+        self._cut = noise in ("gaussian", "laplace")
+        self.largest_input = factorization.reach * self._law.step if self._cut else math.inf
+        if self.largest_input < self.sensitivity:
+            raise ValueError(
+                f"horizon, shape and noise_multiplier must leave 53 bits enough for inputs of the size of the "
+                f"sensitivity={sensitivity!r}, got horizon={self.horizon} with {dimension} coordinates, where inputs "
+                f"would be cut at {self.largest_input:.3g}: split the stream, or use BinaryTree (up to 2**40 inputs)"
+            )
+        factorization.begin(dimension, self._law.dtype)
+        source = randomness.resolve(rng)
+        self._rng = source
+        self._ahead = Ahead(self._law, dimension, source)
+        self._run = Run(label, ledger=ledger, simulation=randomness.is_simulation(source))
+        self._run.charge(self.cost)
+
+    @classmethod
+    def _describe(cls, noise_multiplier: float, parameters: Mapping[str, Any]) -> Release:
+        """The cost of a whole stream with these parameters of the constructor."""
+        return Gaussian(noise_multiplier, adjacency=parameters["adjacency"])
+
+    @classmethod
+    def calibrated(cls, *, budget: Budget, **parameters: Any) -> Self:
+        """The mechanism whose whole stream just meets ``budget``.
+
+        Parameters
+        ----------
+        budget : Budget
+            What the whole stream may cost. Its adjacency is the mechanism's, unless ``adjacency`` is given as well.
+        **parameters
+            The constructor's other parameters, without ``noise_multiplier``.
+
+        Raises
+        ------
+        AdjacencyMismatch
+            If ``adjacency`` is given and is not the budget's.
+        """
+        parameters.setdefault("adjacency", budget.adjacency)
+        z = calibrate(lambda z: cls._describe(z, parameters), budget)
+        make: Callable[..., Self] = cls
+        return make(noise_multiplier=z, **parameters)
+
+    @property
+    def cost(self) -> Release:
+        """What the whole stream costs, whether or not all of its steps are used; it states the adjacency."""
+        return self._describe(self.noise_multiplier, self._parameters())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input and of one estimate."""
+        return self._layout.shape
+
+    def noise_std(self, t: int) -> float:
+        """The standard deviation of the noise in the t-th estimate, 1 ≤ t ≤ horizon, in closed form.
+
+        Of each entry; for symmetric inputs of each diagonal entry, and √2 times that of an off-diagonal one.
+        """
+        t = integer("t", t, at_least=1)
+        if t > self.horizon:
+            raise ValueError(f"t must be at most horizon={self.horizon}, got t={t}")
+        return self._law.std * self._factorization.error(t)
+
+    # ------------------------------------------------------------------------------------------- inputs
+
+    def add(self, x: ArrayLike) -> NDArray[Any]:
+        """Take the next input and return the noisy sum of all inputs so far, a new array of shape ``shape``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``x`` has the wrong shape or type, is not finite or not symmetric, or passes the horizon. Nothing is
+            drawn and the state is unchanged.
+        RunStopped
+            If an earlier call was interrupted, another process goes on with this stream, or it was forked.
+        """
+        run = self._run
+        run.check_process()
+        with run.lock:
+            t = self.steps
+            self._check_room(1)
+            v = self._steps_of(self._layout.flatten(x))
+            if not self._cut:
+                self._factorization.check(t, v[None])
+            run.begin()
+            z = self._ahead.add_to(self._factorization.encode(t, v))
+            y = self._factorization.decode(t, z)
+            self.steps = t + 1
+            estimate = self._layout.unflatten(self._in_units(y))
+            if run.ledger is not None:
+                run.commit()
+            run.end()
+        return estimate
+
+    def add_many(self, xs: ArrayLike) -> NDArray[Any]:
+        """Take n inputs at once, ``xs`` of shape ``(n, *shape)``, and return the noisy sum after each of them.
+
+        The same as n calls of :meth:`add` up to rounding, several times faster. Inputs that depend on earlier outputs
+        must be added one by one.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As for :meth:`add`; then none of the inputs is taken.
+        RunStopped
+            As for :meth:`add`.
+        """
+        run = self._run
+        run.check_process()
+        with run.lock:
+            rows = self._layout.flatten_rows(xs)
+            self._check_room(len(rows))
+            self._factorization.check(self.steps, rows)
+            estimates = np.empty(rows.shape, self._layout.dtype)
+            run.begin()
+            size = max(48, 2**15 // rows.shape[1] // 48 * 48)  # a quarter of a megabyte, for the processor's cache
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                k = self._factorization.encode_many(self.steps, self._steps_of(part))
+                y = self._factorization.decode_many(self.steps, self._ahead.add_to(k), len(part))
+                estimates[start : start + size] = self._in_units(y)
+                self.steps += len(part)
+            if run.ledger is not None:
+                run.commit()
+            run.end()
+        return self._layout.unflatten(estimates)
+
+    def _check_room(self, count: int) -> None:
+        """Refuse the inputs that would pass the horizon: the noise was calibrated for no more."""
+        if self.steps + count > self.horizon:
+            raise ValueError(f"at most horizon={self.horizon} inputs may be added, got input {self.steps + count}")
+
+    def _steps_of(self, flat: NDArray[Any]) -> NDArray[Any]:
+        """v: inputs in units of γ, cut to what the encoder bears."""
+        if not self._cut:
+            return flat
+        reach = self._factorization.reach
+        v: NDArray[np.float64] = flat / self._law.step
+        if not np.vdot(v, v) <= reach * reach:  # otherwise nothing is to be cut
+            np.clip(v, -reach, reach, out=v)
+        return v
+
+    def _in_units(self, y: NDArray[Any]) -> NDArray[Any]:
+        return y * self._law.step if self._cut else y
+
+    # --------------------------------------------------------------------------------------------- states
+
+    def _parameters(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*self._PARAMETERS, *self._COMMON)}
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return self._factorization.secret(self.steps) | self._factorization.public(self.steps)
+
+    def kept(self) -> dict[str, Any]:
+        """What the state of an object that owns this stream keeps of it; secret, and without the generator."""
+        arrays = {name: array.copy() for name, array in self._arrays().items()}
+        return {"steps": self.steps, **arrays, **self._ahead.kept()}
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Go on, in place, where a stream of the same parameters was when :meth:`kept` was called on it.
+
+        Only one continuation is private at the stated cost. The owner's :class:`dpkit.states.Run` sees to that.
+
+        Raises
+        ------
+        ValueError
+            If an entry is missing, too many, or not of this stream's type, shape and size. Then nothing changes.
+        """
+        steps = conform("steps", saved.get("steps"), like=0)
+        if steps > self.horizon:
+            raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={steps}")
+        likes = self._factorization.secret(steps) | self._factorization.public(steps)
+        if set(saved) != {"steps", *_AHEAD, *likes}:
+            raise ValueError(f"state must hold the entries {sorted({'steps', *likes})}, got {sorted(saved)}")
+        arrays = {name: conform(name, saved[name], like) for name, like in likes.items()}
+        self._ahead.resume(*(saved[name] for name in _AHEAD))
+        self._factorization.begin(self._layout.dimension, self._law.dtype)  # forget what was computed for other steps
+        live = self._factorization.secret(steps) | self._factorization.public(steps)
+        for name, array in arrays.items():
+            live[name][...] = array
+        self.steps = steps
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
+
+        The state is secret: exact sums follow from it. Of a secure source nothing is saved; of a simulation's generator
+        its state is, so that the restored stream continues bit for bit.
+
+        Raises
+        ------
+        RunStopped
+            If the stream was interrupted, or another process goes on with it.
+        """
+        self._run.check_process()
+        with self._run.lock:
+            return {
+                "mechanism": type(self).__name__,
+                "version": self._VERSION,
+                "shape": np.array(self.shape, dtype=np.int64),
+                **self._parameters(),
+                **self.kept(),
+                "generator": generator_text(self._rng),
+                **{f"run_{name}": value for name, value in self._run.state().items()},
+            }
+
+    @classmethod
+    def restore(
+        cls,
+        state: Mapping[str, Any],
+        *,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+        unattended: bool = False,
+        **own: Any,
+    ) -> Self:
+        """A new mechanism that continues where ``state`` was taken, with fresh noise; its stream was already paid for.
+
+        Only one continuation is private at the stated cost: whoever continues a state a second time, or an older
+        state after a later estimate has left, releases some noisy sums twice with independent noise, which can cost
+        as much as the whole stream again. The ledger knows the newest state, and refuses every other one; after this
+        it also stops whoever made the state.
+
+        Parameters
+        ----------
+        state : mapping
+            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
+        rng : numpy.random.Generator, optional
+            By default the saved simulation's generator, or the secure source. A private stream refuses a seeded
+            generator.
+        ledger : Ledger, optional
+            The ledger that was charged with the stream. Needed if there was one.
+        unattended : bool
+            For a stream without a ledger, where nothing can tell: the caller's word that the state is the newest and
+            that nobody else continues it. A simulation needs no such word.
+        **own
+            Parameters that a state does not keep: ``factorization`` for a plain ``ContinualSum``.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the state is not one of this mechanism, was restored before, is older than the newest one, or was not
+            paid for in ``ledger``.
+        """
+        check_kind(state, "mechanism", cls.__name__, cls._VERSION)
+        parameters = {name: scalar(state, name) for name in (*cls._PARAMETERS, *cls._COMMON)}
+        shape = tuple(entry(state, "shape").tolist())
+        source = generator(scalar(state, "generator"), rng)
+        make: Callable[..., Self] = cls
+        self = make(**own, **parameters, shape=shape, rng=source)
+        steps = integer("steps", scalar(state, "steps"), at_least=0)
+        if steps <= self.horizon:
+            self.steps = steps
+        arrays = {name: entry(state, name) for name in (*self._arrays(), "ahead")}
+        self.resume(arrays | {name: scalar(state, name) for name in ("steps", *_AHEAD[1:])})
+        if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
+            raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")
+        saved = {name: scalar(state, f"run_{name}") for name in _RUN}
+        self._run.resume(saved, ledger=ledger, unattended=unattended, once=True)
+        return self
+
+
+def one_of(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """``value``, if it is one of the names in ``choices``."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {choices}, got {name}={value!r}")
+    return str(value)

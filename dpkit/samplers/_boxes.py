@@ -1,0 +1,172 @@
+"""The standard normal law by boxes under its density, whose points have exactly uniform bits.
+
+The half-line is cut into strips of width w = 2⁻⁵, and the area under f(x) = exp(−x²/2) is covered by boxes of one width
+w and one height c: strip j holds n_j boxes, c·n_j ≥ f(jw). With a last box for everything beyond R = 6 and a few empty
+ones there are 2¹² boxes, so that 12 random bits choose one uniformly. In the i-th box of strip j,
+
+    x = (j + U)·w is kept if c·(i + V) < f(x), U and V uniform,
+
+which is rejection from a uniform point under a staircase: what is kept has a density proportional to f, *whatever* c
+is. (A ziggurat needs layers of exactly equal area, which no floating-point table has.) In nine boxes of ten the whole
+box lies below the curve, and no decision is taken at all. In the last box x = R + E/R with E standard exponential, kept
+with probability f(x)/(w·c·R·exp(−R(x − R))) = exp(−(E/R)²/2 − R²/2)/(R·w·c) (Marsaglia 1964).
+
+Since w is a power of two, the binary digits of x are those of j followed by those of U: random bits as they come. So
+⌊2^m·x + ½⌋ is a shift. Decisions near the curve are taken in double precision with a bound on the error, and those that
+it leaves open with as many further digits as they need, as in ``discrete``.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpkit.samplers._exact import LazyUniform, decimal_context, random_words, rounding_slack
+from dpkit.samplers._filtered import BLOCK
+
+__all__ = ["MOST_BITS", "half_normal_tail", "lies_below", "normal_steps"]
+
+# The scale is at most 2⁵⁰, and then a result beyond 2⁶¹ has a probability below exp(−2²⁰). It is not cut, which would
+# show what it is added to: drawing fails, which says nothing about that.
+MOST_BITS = 50
+_LARGEST = 2**61
+
+_TAIL = 6  # R
+_STRIPS = 32 * _TAIL
+_HEIGHT = 84 * 2.0**-13  # c
+_BOXES = 1 << 12
+# of a word: 12 bits for the box, one for the sign, the others are the first 51 binary digits of U
+_FRACTION = 51
+_UNIT = 2.0 ** -(_FRACTION + 5)  # of the position (j + U)·w as an integer
+# of c·(i + V) − f(x) in double precision, absolute; it is below 2⁻⁵⁰
+_ERROR = 2.0**-40
+
+
+def _tables() -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+    """For each box j·2⁵¹, or −1 − j·2⁵¹ where a decision is to be taken, and c·i; and which box is the tail's."""
+    certain = 1e-12  # far more than the error of numpy's exponential
+    f = np.exp(-0.5 * (np.arange(_STRIPS + 1) / 32) ** 2)
+    counts = np.ceil(f[:-1] * (1 + certain) / _HEIGHT).astype(np.int64)
+    strip = np.repeat(np.arange(_STRIPS), counts)
+    level = np.arange(strip.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    inside = (level + 1) * _HEIGHT <= f[strip + 1] * (1 - certain)
+    # the tail and the empty boxes behind it lie above the curve: only the first is looked at
+    start = np.full(_BOXES, -1)
+    start[: strip.size] = np.where(inside, strip << _FRACTION, -1 - (strip << _FRACTION))
+    low = np.full(_BOXES, 2.0)
+    low[: strip.size] = level * _HEIGHT
+    return start, low, strip.size
+
+
+_START, _LOW, _TAIL_BOX = _tables()
+# as 64-bit fractions: V must be below exp(−R²/2)/(R·w·c) for anything in the tail
+_TAIL_AT_MOST = np.uint64(math.ceil(math.exp(-(_TAIL**2) / 2) / (_TAIL * _HEIGHT / 32) * (1 + 1e-9) * 2**64))
+
+
+def normal_steps(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> None:
+    """Fill the 1-d array ``out`` with the nearest integers to 2^bits·N, N standard normal, exactly; 0 ≤ bits ≤ 50."""
+    for first in range(0, out.size, BLOCK):
+        block = out[first : first + BLOCK]
+        rejected = _trials(bits, block, rng)
+        while rejected.size:
+            again = np.empty(rejected.size, np.int64)
+            still = _trials(bits, again, rng)
+            block[rejected] = again
+            rejected = rejected[still]
+
+
+def _trials(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.intp]:
+    """One trial for each entry of ``out``; the indices of those that were rejected."""
+    words = random_words(rng, out.size)
+    boxes = (words & np.uint64(_BOXES - 1)).view(np.int64)
+    start = _START.take(boxes)
+    sign = (words << np.uint64(51)).view(np.int64)
+    sign >>= 63
+    words >>= np.uint64(13)
+    position = words.view(np.int64)
+    open_ = np.flatnonzero(start < 0)
+    np.add(position, start, out=out)
+    out += 1 << (_FRACTION + 4 - bits)
+    out >>= _FRACTION + 5 - bits
+    rejected = open_
+    if open_.size:
+        kept, magnitudes = _decide(bits, boxes[open_], position[open_], rng)
+        out[open_] = magnitudes
+        rejected = open_[~kept]
+    out ^= sign
+    out -= sign
+    return rejected
+
+
+def _decide(
+    bits: int, boxes: NDArray[np.int64], fractions: NDArray[np.int64], rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """For points in boxes that are not wholly below the curve: whether each is kept, and its rounded multiple."""
+    heights = random_words(rng, boxes.size)
+    position = -1 - _START[boxes] + fractions
+    x = position * _UNIT
+    margin = (heights >> np.uint64(1)).view(np.int64) * (_HEIGHT * 2.0**-63)
+    margin += _LOW[boxes]
+    margin -= np.exp(-0.5 * x * x)
+    kept = margin < 0
+    magnitude = (position + (1 << (_FRACTION + 4 - bits))) >> (_FRACTION + 5 - bits)
+    for i in np.flatnonzero(np.abs(margin) <= _ERROR):
+        u = LazyUniform(int(position[i]), _FRACTION + 5, rng)
+        kept[i] = lies_below(u, float(_LOW[boxes[i]]), LazyUniform(int(heights[i]), 64, rng))
+    for i in np.flatnonzero(boxes == _TAIL_BOX):
+        kept[i] = False
+        if heights[i] <= _TAIL_AT_MOST:
+            value = half_normal_tail(bits, LazyUniform(0, 0, rng), LazyUniform(int(heights[i]), 64, rng))
+            kept[i], magnitude[i] = value is not None, value or 0
+    return kept, magnitude
+
+
+def lies_below(x: LazyUniform, low: float, v: LazyUniform) -> bool:
+    """Whether low + c·V < exp(−x²/2), where ``x`` is [numerator, numerator + 1]·2^−bits, possibly above 1."""
+    digits = 40
+    while True:
+        with localcontext(decimal_context(digits, Fraction(_TAIL))):
+            near, far = (Decimal(n) / Decimal(2**x.bits) for n in (x.numerator, x.numerator + 1))
+            least, most = (Decimal(low) + Decimal(_HEIGHT) * (v.numerator + i) / Decimal(2**v.bits) for i in (0, 1))
+            slack = rounding_slack(digits, Decimal(_TAIL**2))
+            if most + slack < (-far * far / 2).exp():
+                return True
+            if least - slack > (-near * near / 2).exp():
+                return False
+        x.extend()
+        v.extend()
+        digits += 40
+
+
+def half_normal_tail(bits: int, u: LazyUniform, v: LazyUniform) -> int | None:
+    """⌊2^bits·x + ½⌋ with x = R − ln(U)/R, if −ln V > (ln(U)/R)²/2 + R²/2 + ln(R·w·c), else None: a trial beyond R."""
+    u.extend()
+    digits = 40
+    while True:
+        with localcontext(decimal_context(digits, Fraction(2**bits))):
+            low, high = u.minus_log()
+            low_v, high_v = v.minus_log()
+            if high.is_finite():
+                constant = Decimal(_TAIL**2) / 2 + (_TAIL * Decimal(_HEIGHT) / 32).ln()
+                ends = [(end / _TAIL) ** 2 / 2 + constant for end in (low, high)]
+                slack = rounding_slack(digits, ends[1] + low_v)
+                if ends[0] - slack > high_v:
+                    return None
+                if ends[1] + slack < low_v:
+                    scale = Decimal(2**bits)
+                    slack = scale * rounding_slack(digits, low)
+                    first, last = (
+                        int((scale * (_TAIL + end / _TAIL) + Decimal("0.5") + error).to_integral_value(ROUND_FLOOR))
+                        for end, error in ((low, -slack), (high, slack))
+                    )
+                    if first == last <= _LARGEST:
+                        return first
+                    if first > _LARGEST:
+                        raise OverflowError("noise must be at most 2**61 in size")
+        u.extend()
+        v.extend()
+        digits += 40

@@ -1,0 +1,388 @@
+"""What leaves a continual mechanism in floating point: no trace of the input, real noise's law, bounds that hold."""
+
+import doctest
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chi_square import fits
+from factors import Given
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from accounting import Budget, Gaussian, Ledger
+from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Factorization, Toeplitz, Unbounded
+from dpkit.continual._buffers import Buffered
+from dpkit.continual.coefficients import column_scales, sqrt_coefficients, square_summable_coefficients
+from dpkit.continual.factorization import reach_of
+from dpkit.samplers import rounded_gaussian
+
+CASES = {
+    "buffered": (BufferedToeplitz, {}),
+    "unbounded": (Unbounded, {}),
+    "toeplitz": (Toeplitz, {}),
+    "tree": (BinaryTree, {}),
+    "honaker": (BinaryTree, {"estimator": "honaker"}),
+    "laplace": (BinaryTree, {"noise": "laplace"}),
+}
+each_case = pytest.mark.parametrize("case", CASES)
+
+
+def make(case, **parameters):
+    mechanism, own = CASES[case]
+    if mechanism is Unbounded:
+        parameters.pop("horizon", None)
+    return mechanism(
+        **{"sensitivity": 1.0, "noise_multiplier": 4.22, "rng": np.random.default_rng(0)} | own | parameters
+    )
+
+
+# ------------------------------------------------------------------------------------------ the attack
+
+# What a reader of the low bits would look for in the float64 number y.
+EVENTS = {
+    "no multiple of 2**-53": lambda y: (np.abs(y) < 0.5) & (y * 2.0**53 % 1 != 0),
+    "no multiple of 2**-54": lambda y: (np.abs(y) < 0.25) & (y * 2.0**54 % 1 != 0),
+    "resolution": lambda y: (np.abs(y) < 1) & (np.frexp(y)[0] * 2.0**50 % 1 == 0),
+    "last bit": lambda y: (np.abs(y) < 0.5) & (np.frexp(y)[0] * 2.0**53 % 2 == 1),
+    "neighbouring floats": lambda y: (np.abs(y) < 1) & ((1 - y) + y != 1),
+    "missing values": lambda y: (np.abs(y) < 0.5) & ((y - 1) + 1 != y),
+}
+
+
+def frequencies(estimates):
+    return {name: float(event(estimates).mean()) for name, event in EVENTS.items()}
+
+
+def told_apart(zero, one, sigma):
+    """Whether some event is likelier under one input than its probability under real noise allows.
+
+    N(1, σ²) and N(0, σ²) give an event within [−1, 1] probabilities that differ by less than 1/σ² (for Laplace noise
+    the sum of 32 inputs is wide enough as well). Six events at 7 standard errors: false alarm below 1e-10.
+    """
+    n = len(zero)
+    pairs = zip(frequencies(zero).values(), frequencies(one).values(), strict=True)
+    return any(abs(p - q) > 0.5 / sigma**2 + 7 * math.sqrt((p + q + 1 / n) / n) for p, q in pairs)
+
+
+@each_case
+@pytest.mark.parametrize("horizon", [1, 2, 32])
+@pytest.mark.parametrize("many", [False, True])
+def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many):
+    n = 40_000
+    first = [np.zeros(n), np.ones(n)]
+    estimates = []
+    for seed, x in enumerate(first):
+        sums = make(case, horizon=horizon, shape=n, rng=np.random.default_rng(seed))
+        stream = np.zeros((horizon, n))
+        stream[0] = x
+        estimates.append(sums.add_many(stream) if many else [sums.add(row) for row in stream])
+    for t in {0, horizon - 1}:
+        assert not told_apart(estimates[0][t], estimates[1][t], sums.noise_std(t + 1))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 32])
+def test_noise_that_is_added_in_floating_point_is_caught(horizon):
+    # what these mechanisms were: the noise of the t-th sum, drawn in float64, plus the sum in float64
+    n = 40_000
+    sums = make("buffered", horizon=horizon, shape=1)
+    sigma = sums.noise_std(horizon)
+    zero, one = (x + np.random.default_rng(x).normal(0, sigma, n) for x in (0, 1))
+    assert told_apart(zero, one, sigma)
+
+
+class Recorded:
+    """The noise that a stream draws, kept."""
+
+    def __init__(self, ahead):
+        self.ahead, self.rows = ahead, []
+
+    def add_to(self, encoded):
+        before = encoded.copy()
+        noisy = self.ahead.add_to(encoded)
+        self.rows += [(k, z) for k, z in zip(before, noisy.copy(), strict=True)]
+        return noisy
+
+
+@each_case
+@given(seed=st.integers(0, 2**32), horizon=st.integers(1, 40), size=st.sampled_from([1e-9, 1.0, 1e3]))
+@settings(max_examples=15, deadline=None)
+def test_every_output_of_one_stream_is_one_of_the_other_with_noise_shifted_by_whole_steps(case, seed, horizon, size):
+    """The proof in code: estimates are a function of z = k + noise, down to the last bit, whatever the inputs are."""
+    rng = np.random.default_rng(seed)
+    x, other = rng.normal(size=(2, horizon, 3)) * size
+    sums, twin, encoder = (make(case, horizon=horizon, shape=3) for _ in range(3))
+    sums._ahead = recorded = Recorded(sums._ahead)
+    estimates = [sums.add(row) for row in x]
+    encoder._ahead = shifted = Recorded(encoder._ahead)
+    for row in other:
+        encoder.add(row)
+    noise = [z - k for (_, z), (k, _) in zip(recorded.rows, shifted.rows, strict=True)]
+    twin._ahead = Given(np.array(noise))
+    for row, estimate in zip(other, estimates, strict=True):
+        assert twin.add(row).tobytes() == estimate.tobytes()
+
+
+# --------------------------------------------------------------------------------- the law of what leaves
+
+
+def rational_rows(case, sums, x):
+    """Rows of C·x/γ in exact rational arithmetic, from the matrix as the documentation has it."""
+    T = len(x)
+    v = [Fraction(float(value) / sums._law.step) for value in x]
+    if case in ("tree", "laplace"):
+        starts = [t - (t & -t) for t in range(1, T + 1)]
+        return [sum(map(round, v[start:t])) for t, start in enumerate(starts, 1)]
+    if case == "toeplitz":
+        c, d = [Fraction(float(value)) for value in sums.coefficients], [Fraction(1)] * T
+    else:
+        series, scales = sums._factorization._c, sums._factorization._scales
+        c = [
+            sum(
+                Fraction(float(w)) * (1 - Fraction(float(g))) ** k
+                for w, g in zip(series.weights, series.gaps, strict=True)
+            )
+            for k in range(T)
+        ]
+        d = [Fraction(float(value)) for value in scales.bounds(0, T)]
+    return [sum(c[t - s] / d[s] * v[s] for s in range(t + 1)) for t in range(T)]
+
+
+@pytest.mark.parametrize("case", ["buffered", "unbounded", "toeplitz", "tree"])
+@pytest.mark.parametrize("wrong", [0.9, 1.0, 1.1])
+def test_the_released_rows_have_the_law_of_the_dense_matrix_mechanism(case, wrong):
+    # the noisy rows z of n equal streams, found from what was released by z = C·y/γ, against ⌊C·x/γ⌉ + ⌊σN⌉
+    n, horizon = 20_000, 8
+    x = np.random.default_rng(3).normal(size=horizon)
+    stream = np.repeat(x[:, None], n, axis=1)
+    sums = make(case, horizon=horizon, shape=n, rng=np.random.default_rng(6))
+    sums._law.bits = 2  # coarse enough for a χ² test: the claim is that the scale of the rows' noise is 2**bits
+    sums._ahead = recorded = Recorded(sums._ahead)
+    estimates = np.array([sums.add(row) for row in stream])
+    assert case == "tree" or sums.cost == Gaussian(4.22, adjacency="replace")
+    unit = np.eye(horizon) * sums._law.step
+    encoder = np.array([rational_rows(case, sums, column) for column in unit], dtype=float).T
+    rows = encoder @ np.diff(estimates, axis=0, prepend=np.zeros((1, n))) / sums._law.step
+    encoded = [int(k[0]) for k, _ in recorded.rows]
+    exact = rational_rows(case, sums, x)
+    assert max(abs(k - row) for k, row in zip(encoded, exact, strict=True)) <= 0.5 + 1.5
+    noise = np.rint(rows).astype(int) - np.array(encoded)[:, None]
+    assert np.abs(rows - np.rint(rows)).max() < 0.01
+    cells = np.arange(-40, 41)
+    sigma = wrong * 4.0
+    probabilities = stats.norm.cdf((cells + 0.5) / sigma) - stats.norm.cdf((cells - 0.5) / sigma)
+    # false alarm 1e-10 for each of 9: every row by itself, and all pairs of rows by their sums
+    by_row = [fits(row, cells, probabilities) for row in noise]
+    pairs = noise[0::2] - noise[1::2]
+    both = np.convolve(probabilities, probabilities)
+    assert fits(pairs.ravel(), np.arange(-80, 81), both) == (wrong == 1.0)
+    assert all(by_row) if wrong == 1.0 else not any(by_row)
+
+
+@each_case
+def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
+    for horizon in (1, 30, 5000):
+        for shape in (1, 300):
+            for z in (0.5, 4.0, 77.0):
+                sums = make(case, horizon=horizon, shape=shape, noise_multiplier=z)
+                factor = math.sqrt(2) if case == "laplace" else 1.0
+                exact = factor * z * sums._factorization.column_norm * sums._factorization.error(1)
+                assert 1 <= sums.noise_std(1) / exact <= 1.001
+
+
+# --------------------------------------------------------------------------------------- rounding bounds
+
+
+def buffered(horizon, constant=False):
+    c = square_summable_coefficients() if constant else sqrt_coefficients(horizon, 8 + horizon.bit_length() // 4)
+    factorization = Buffered(c, horizon, column_scales(c, horizon, constant=constant))
+    factorization.begin(1, np.dtype(np.int64))
+    return factorization
+
+
+HOSTILE = {
+    "largest": lambda rng, t, n: np.ones(n),
+    "signs": lambda rng, t, n: rng.choice([-1.0, 1.0], n),
+    "magnitudes": lambda rng, t, n: rng.choice([-1.0, 1.0], n) * 10.0 ** rng.uniform(-25, 0, n),
+    "cancelling": lambda rng, t, n: np.where(np.arange(t, t + n) // 1000 % 2, 1.0, -1.0) * (1 - 1e-9 * rng.random(n)),
+    "tiny": lambda rng, t, n: np.full(n, 5e-324),
+}
+
+
+def largest_error(factorization, inputs, steps, seed):
+    """The largest distance of an encoded row from the exact one, by integers of 160 fractional bits."""
+    bits, rng, t, worst = 160, np.random.default_rng(seed), 0, Fraction(0)
+    weights = [int(Fraction(float(w)) * 2**bits) for w in factorization._c.weights]
+    gaps = [int(Fraction(float(g)) * 2**bits) for g in factorization._c.gaps]
+    state = [0] * len(gaps)
+    scales = [Fraction(float(d)) for d in factorization._scales.bounds(0, steps)]
+    while t < steps:
+        n = min(int(rng.choice([1, 1, 3, 16, 17, 200])), steps - t)
+        v = inputs(rng, t, n) * factorization.reach
+        several = n > 1 or rng.random() < 0.5
+        k = factorization.encode_many(t, v[:, None]) if several else factorization.encode(t, v)
+        for j in range(n):
+            x = Fraction(float(v[j])) / scales[t + j]
+            x = (x.numerator << bits) // x.denominator
+            state = [s - (s * g >> bits) + x for s, g in zip(state, gaps, strict=True)]
+            exact = sum(w * s for w, s in zip(weights, state, strict=True))
+            worst = max(worst, abs(exact - (int(k[j, 0]) << 2 * bits)))
+        t += n
+    return worst / 2 ** (2 * bits)
+
+
+@pytest.mark.parametrize("inputs", HOSTILE)
+@pytest.mark.parametrize(
+    ("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**25, True), (2**28, False)]
+)
+def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, horizon, constant):
+    factorization = buffered(horizon, constant)
+    assert largest_error(factorization, HOSTILE[inputs], min(horizon, 2500), 1) <= 0.5 + 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inputs", HOSTILE)
+def test_the_encoder_keeps_its_bound_over_a_million_steps(inputs):
+    assert largest_error(buffered(2**20), HOSTILE[inputs], 2**20, 1) <= 0.5 + 1.5
+
+
+def test_beyond_its_reach_the_encoder_loses_whole_steps():
+    factorization = buffered(2500)
+    factorization.reach *= 8000
+    assert largest_error(factorization, HOSTILE["signs"], 2500, 1) > 2.0
+
+
+@pytest.mark.parametrize("case", ["buffered", "unbounded", "toeplitz", "tree", "honaker"])
+@given(seed=st.integers(0, 2**32), horizon=st.integers(1, 60), data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_no_pair_of_streams_is_farther_apart_than_the_noise_is_for(case, seed, horizon, data):
+    """Encoded rows of neighbours: exact distances of integers, by size and position of the change and grouping."""
+    rng = np.random.default_rng(seed)
+    size = data.draw(st.sampled_from([1e-9, 0.3, 1.0, 1e3, 1e9, 1e140]))
+    sums = [make(case, horizon=horizon, shape=3) for _ in range(2)]
+    x = rng.choice([-1.0, 1.0], (horizon, 3)) * size * rng.random((horizon, 3)) ** 0.1
+    changed = data.draw(st.integers(0, horizon - 1))
+    other = x.copy()
+    # a change of length at most 1 that straddles as many half steps as possible
+    step = sums[0]._law.step
+    x[changed] = np.round(x[changed] / step) * step + 0.5 * step
+    other[changed] = x[changed] + rng.choice([-1.0, 1.0], 3) * data.draw(st.sampled_from([1e-7, 0.5, 0.5773]))
+    split = data.draw(st.integers(0, horizon))
+    rows = []
+    for stream, values in zip(sums, (x, other), strict=True):
+        stream._ahead = recorded = Recorded(stream._ahead)
+        stream.add_many(values[:split])
+        for row in values[split:]:
+            stream.add(row)
+        rows.append(np.array([k for k, _ in recorded.rows], dtype=object))
+    squares = sum(int(value) ** 2 for value in (rows[0] - rows[1]).ravel())
+    f = sums[0]._factorization
+    nodes = f._levels if case in ("tree", "honaker") else 1
+    # the noise's standard deviation is 2**bits = z × this distance
+    assert math.sqrt(squares) <= math.sqrt(nodes) * math.ldexp(1.0, sums[0]._law.bits) / 4.22 * (1 + 1e-12)
+
+
+@each_case
+def test_encoded_rows_stay_far_from_the_end_of_the_integers(case):
+    for horizon in (1, 40):
+        for sign in (1.0, -1.0):
+            sums = make(case, horizon=horizon, shape=2)
+            sums._ahead = recorded = Recorded(sums._ahead)
+            sums.add_many(np.full((horizon, 2), sign * 1e149))
+            largest = max(abs(int(value)) for k, _ in recorded.rows for value in k)
+            assert 2**20 < largest <= 2**60
+
+
+@each_case
+def test_inputs_are_cut_at_the_public_limit_and_nowhere_below(case):
+    sums, cut = (make(case, horizon=20, shape=2) for _ in range(2))
+    limit = sums.largest_input
+    assert limit > 100
+    x = np.array([[1.0, -1.0]]) * np.array([[0.999], [1e3], [1e100], [-7.0]]) * limit
+    expected = cut.add_many(np.clip(x, -limit, limit))
+    np.testing.assert_array_equal(sums.add_many(x), expected)
+    # below it, estimates are the sums and their noise
+    y = make(case, horizon=20, shape=2).add([0.99 * limit, 0.0])[0]
+    assert abs(y - 0.99 * limit) < 10 * sums.noise_std(1) + 1e-9 * limit
+
+
+# ---------------------------------------------------------------------- a factorization from outside the package
+
+
+class Dense(Factorization):
+    """Any lower triangle C, written out: B = A·C⁻¹ (for a few dozen batches)."""
+
+    def __init__(self, C):
+        super().__init__(len(C))
+        self.C, self.B = C, np.tril(np.ones(C.shape)) @ np.linalg.inv(C)
+        self.column_norm = float(np.linalg.norm(C, axis=0).max()) * (1 + 1e-12)
+        self.reach = reach_of(float(np.abs(C).sum(axis=1).max()), len(C))
+
+    def begin(self, dimension, dtype):
+        self.inputs, self.noisy = np.zeros((2, self.horizon, dimension))
+
+    def encode(self, t, v):
+        self.inputs[t] = v
+        return np.rint(self.C[t, : t + 1] @ self.inputs[: t + 1]).astype(np.int64)[None]
+
+    def decode(self, t, z):
+        self.noisy[t] = z[0]
+        return self.B[t, : t + 1] @ self.noisy[: t + 1]
+
+    def secret(self, t):
+        return {"inputs": self.inputs[:t]}
+
+    def public(self, t):
+        return {"noisy": self.noisy[:t]}
+
+    def error(self, t):
+        return float(np.linalg.norm(self.B[t - 1]))
+
+
+def banded(horizon):
+    return np.eye(horizon) + 0.5 * np.eye(horizon, k=-1)
+
+
+def test_a_factorization_from_outside_the_package_has_state_ledger_and_exactness():
+    budget = Budget(1.0, 1e-6)
+    ledger = Ledger(budget)
+    known = {"shape": 3, "sensitivity": 1.0, "ledger": ledger}
+    sums = ContinualSum.calibrated(budget=budget, factorization=Dense(banded(9)), **known)
+    assert sums.cost == ledger.total == Gaussian(sums.noise_multiplier, adjacency="replace")
+    x = np.random.default_rng(1).normal(size=(9, 3))
+    for row in x[:4]:
+        sums.add(row)
+    saved = sums.state()
+    with pytest.raises(ValueError, match="ledger must be given"):
+        ContinualSum.restore(saved, factorization=Dense(banded(9)))
+    restored = ContinualSum.restore(saved, factorization=Dense(banded(9)), ledger=ledger)
+    with pytest.raises(ValueError, match="must be the newest"):
+        ContinualSum.restore(saved, factorization=Dense(banded(9)), ledger=ledger)
+    restored._ahead = Given(np.zeros((5, 3), dtype=int))
+    estimates = restored.add_many(x[4:])
+    assert np.abs(estimates - np.cumsum(x, axis=0)[4:]).max() < 9 * sums.noise_std(9)
+    # exactness: the low bits
+    pair = [
+        ContinualSum(
+            Dense(banded(2)), shape=40_000, sensitivity=1.0, noise_multiplier=4.22, rng=np.random.default_rng(i)
+        )
+        for i in range(2)
+    ]
+    assert not told_apart(pair[0].add(np.zeros(40_000)), pair[1].add(np.ones(40_000)), pair[0].noise_std(1))
+
+
+def test_the_attack_needs_no_more_than_a_coarse_lattice_to_fail():
+    # the same events on a plain rounded mechanism: what the documentation's worked example shows
+    zero, one = (2.0**-20 * (x * 2**20 + rounded_gaussian(4.22 * 2**20, 40_000)) for x in (0, 1))
+    assert not told_apart(zero, one, 4.22)
+
+
+@pytest.mark.parametrize("page", ["exact-noise.md", "continual-release.md"])
+def test_the_examples_of_the_documentation_run(page):
+    path = Path(__file__).parents[3] / "docs" / page
+    failed, tried = doctest.testfile(str(path), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert tried > 3
+    assert failed == 0
