@@ -188,6 +188,13 @@ class LedgerFile:
         if position != upto:
             raise LedgerCorrupted(f"{self.path}: entry {upto.entries - 1} is another one than before")
 
+    def check(self) -> None:
+        """SQLite's own check of pages and indices."""
+        with self._translated():
+            found = self._at_rest().execute("PRAGMA integrity_check(1)").fetchall()
+        if found != [("ok",)]:
+            raise LedgerCorrupted(f"{self.path}: {found[0][0]}")
+
     def _verified(
         self, stored: Iterable[tuple[int, object, object]], position: Position
     ) -> Iterator[tuple[Entry, str]]:
@@ -238,11 +245,15 @@ class LedgerFile:
     def row(self, index: int) -> Row:
         """A row as it was reserved."""
         with self._translated():
-            found = self._open().execute(
-                "SELECT e.id, e.body, e.hash, b.hash FROM entries e LEFT JOIN entries b ON b.id = e.id - 1 "
-                "WHERE json_extract(e.body, '$.index') = ? AND json_extract(e.body, '$.entry') = 'spend' LIMIT 1",
-                (index,),
-            ).fetchone()
+            found = (
+                self._open()
+                .execute(
+                    "SELECT e.id, e.body, e.hash, b.hash FROM entries e LEFT JOIN entries b ON b.id = e.id - 1 "
+                    "WHERE json_extract(e.body, '$.index') = ? AND json_extract(e.body, '$.entry') = 'spend' LIMIT 1",
+                    (index,),
+                )
+                .fetchone()
+            )
         if found is None:
             raise LedgerCorrupted(f"{self.path}: row {index} is missing")
         entry = self._decoded(found[0], found[1], found[2], str(found[3]))

@@ -44,6 +44,10 @@ class Journal(Protocol):
         """Every entry up to a position, with its hash, verified from the first on."""
         ...
 
+    def check(self) -> None:
+        """Check what lies beside the entries: indices and the like."""
+        ...
+
     def has_label(self, label: str) -> bool: ...
     def outcome(self, index: int) -> str | None: ...
     def row(self, index: int) -> Row: ...
@@ -109,6 +113,9 @@ class MemoryJournal:
 
         for link, number in zip(chained(self._entries[n] for n in range(upto.entries))[1], self._entries, strict=False):
             yield str(link["hash"]), self._entries[number]
+
+    def check(self) -> None:
+        """Nothing lies beside the entries."""
 
     def has_label(self, label: str) -> bool:
         return label in self._look()[1]

@@ -98,6 +98,9 @@ class Ledger:
     1
     """
 
+    # the books, while nobody uses them; see _take
+    _state: _State | None = None
+
     def __init__(
         self,
         budget: Budget | None = None,
@@ -111,9 +114,6 @@ class Ledger:
     def _start(self, journal: Journal) -> None:
         self._journal = journal
         self._closed = False
-        # The books and how far they go, in one step; None while they change, so that whatever interrupts a change
-        # (an exception in a signal handler, say) makes the next use read them again.
-        self._state: _State | None = None
         self._rows = Rows()
         self._lock = threading.RLock()
         with _registry_lock:
@@ -173,7 +173,8 @@ class Ledger:
         ledger = cls.__new__(cls)
         ledger._start(file)
         try:
-            opening = ledger._caught_up().book.opening
+            with ledger._reading() as book:
+                opening = book.opening
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
@@ -206,7 +207,7 @@ class Ledger:
     def head(self) -> str:
         """The hash of the last entry: noted elsewhere, it pins down everything recorded so far."""
         with self._lock:
-            position = self._current().position
+            position = self._position()
             if position.head:
                 return position.head
             return export.chained(entry for _, entry in self._journal.everything(position))[0]
@@ -486,7 +487,7 @@ class Ledger:
         """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far."""
         with self._lock:
             if self._closed:
-                position = self._current().position
+                position = self._position()
                 found = Rows().extended((entry for _, entry in self._journal.everything(position)), position)
                 self._let_go()
             else:
@@ -504,7 +505,7 @@ class Ledger:
             Naming the entry that is wrong, or if ``expected_head`` is not in the ledger.
         """
         with self._lock:
-            position = self._current().position
+            position = self._position()
             head = verified(self._journal, position, expected_head)
             self._let_go()
             return head
@@ -558,7 +559,7 @@ class Ledger:
             if self._closed:
                 return
             try:
-                self._caught_up()
+                self._position()
             finally:
                 self._closed = True
                 self._journal.disconnect()
@@ -575,14 +576,14 @@ class Ledger:
         True
         """
         with self._lock:
-            found = export.dumps(entry for _, entry in self._journal.everything(self._current().position))
+            found = export.dumps(entry for _, entry in self._journal.everything(self._position()))
             self._let_go()
             return found
 
     def to_csv(self) -> str:
         """Everything recorded as CSV text, one line per row, mark and quota, for a spreadsheet."""
         with self._lock:
-            found = export.to_csv([entry for _, entry in self._journal.everything(self._current().position)])
+            found = export.to_csv([entry for _, entry in self._journal.everything(self._position())])
             self._let_go()
             return found
 
@@ -605,7 +606,7 @@ class Ledger:
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[object, ...]]:
         with self._lock:
-            position = self._current().position
+            position = self._position()
             if self._journal.path is None:
                 entries = [entry for _, entry in self._journal.everything(position)]
                 return _from_entries, (type(self), entries, self._closed)
@@ -617,15 +618,25 @@ class Ledger:
     def _reading(self) -> Iterator[Book]:
         """The books, up to date and held."""
         with self._lock:
-            yield self._current().book
+            state = self._take()
+            try:
+                yield state.book
+            finally:
+                self._state = state
 
-    def _current(self) -> _State:
-        """The books, up to date; those of a closed ledger as they were then."""
-        return self._state if self._closed and self._state is not None else self._caught_up()
+    def _position(self) -> Position:
+        """How far the books go, up to date."""
+        state = self._take()
+        self._state = state
+        return state.position
 
-    def _caught_up(self) -> _State:
-        """The books with everything that others recorded."""
-        state, self._state = self._state, None
+    def _take(self) -> _State:
+        """The books with everything that others recorded (those of a closed ledger as they were), to be given back.
+
+        Until then they are in nobody else's reach. Who comes in between (a signal handler of this thread) or after
+        (if an exception kept them from being given back) finds none, and reads the journal anew.
+        """
+        state: _State | None = self.__dict__.pop("_state", None)  # in one step
         name = str(self._journal.path or "the ledger")
         if state is None:
             opening, opening_hash, summary, position = self._journal.start()
@@ -634,9 +645,10 @@ class Ledger:
             except (KeyError, TypeError, ValueError) as error:
                 raise LedgerCorrupted(f"{name}: entry {position.entries - 1} cannot be read: {error}") from None
             state = _State(book, position, 0 if summary is None else position.entries - 1, opening_hash)
+        elif self._closed:
+            return state
         entries, position = self._journal.unread(state.position)
-        self._state = found = state.extended(entries, position, name)
-        return found
+        return state.extended(entries, position, name)
 
     def _let_go(self) -> None:
         """A closed ledger holds no connection."""
@@ -644,60 +656,65 @@ class Ledger:
             self._journal.disconnect()
 
     def _record(self, decide: Callable[[Book, bool], _E]) -> _E:
-        """Record the entry that ``decide`` makes of the books, held and up to date; durably, if in a file.
-
-        What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
-        recorded in the meantime; else it is taken again, and if that takes long, everything begins anew.
-        """
+        """Record the entry that ``decide`` makes of the books, held and up to date; durably, if in a file."""
         with self._lock:
             while True:
                 if self._closed:
                     raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
-                before = self._caught_up()
-                made = [decide(before.book, False)]
-                after: list[_State] = []
+                made = self._attempt(decide)
+                if made is not None:
+                    return made
 
-                def make(
-                    now: Position, before: _State = before, made: list[_E] = made, after: list[_State] = after
-                ) -> list[Entry] | None:
-                    if after:  # another took the place, in a signal handler: the books are read anew
+    def _attempt(self, decide: Callable[[Book, bool], _E]) -> _E | None:
+        """One try of :meth:`_record`; None if others recorded something in the meantime that takes long to price.
+
+        What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
+        recorded in the meantime; else it is taken again, quickly.
+        """
+        # None while the books change: then they are not given back
+        state: _State | None = self._take()
+        after: _State | None = None
+        try:
+            made = decide(state.book, False)
+
+            def make(now: Position) -> list[Entry] | None:
+                nonlocal state, after, made
+                if state is not None and now != state.position:
+                    if (others := self._quick(state, now)) is None:
                         return None
-                    state: _State | None = before
-                    if now != before.position:
-                        state = self._quickly_caught_up(before, now)
-                        if state is None:
-                            return None
-                        try:
-                            made[0] = decide(state.book, True)
-                        except Undecided:
-                            return None
-                    self._state = None
-                    state = state.extended([made[0]], now, "the ledger")
-                    entries: list[Entry] = [made[0]]
-                    if now.head and state.wants_summary(now.entries + 1):
-                        entries.append(Summary(state.opening, datetime.now(UTC), state.book.summary()))
-                        state = state._replace(summary=now.entries + 1)
-                    after[:] = [state]
-                    return entries
+                    old, state = state, None
+                    state = old.extended(others, now, str(self._journal.path or "the ledger"))
+                    try:
+                        made = decide(state.book, True)
+                    except Undecided:
+                        return None
+                if state is None:
+                    return None
+                old, state = state, None
+                entries: list[Entry] = [made]
+                after = old.extended(entries, now, "the ledger")
+                if now.head and after.wants_summary(now.entries + 1):
+                    entries.append(Summary(after.opening, datetime.now(UTC), after.book.summary()))
+                    after = after._replace(summary=now.entries + 1)
+                return entries
 
-                position = self._journal.append(make)
-                if position is not None:
-                    self._state = after[0]._replace(position=position)
-                    return made[0]
-
-    def _quickly_caught_up(self, state: _State, now: Position) -> _State | None:
-        """The books at a position, while the journal's lock is held; None if it would take long."""
-        entries, position = self._journal.unread(state.position, inside=True)
-        if position != now:
-            return None
-        for entry in entries:
-            if isinstance(entry, Quota) or (
-                isinstance(entry, Spend) and not state.book.knows(entry.row.scope, entry.row.release)
-            ):
+            position = self._journal.append(make)
+            if position is None or after is None:
                 return None
-        self._state = None
-        self._state = found = state.extended(entries, position, str(self._journal.path or "the ledger"))
-        return found
+            state = after._replace(position=position)
+            return made
+        finally:
+            self._state = state
+
+    def _quick(self, state: _State, now: Position) -> list[Entry] | None:
+        """What others recorded up to a position, under the journal's lock; None if it takes long to price."""
+        entries, position = self._journal.unread(state.position, inside=True)
+        known = all(
+            not isinstance(entry, Quota)
+            and not (isinstance(entry, Spend) and not state.book.knows(entry.row.scope, entry.row.release))
+            for entry in entries
+        )
+        return entries if known and position == now else None
 
 
 class _State(NamedTuple):
@@ -737,7 +754,7 @@ def _from_entries(cls: type[Ledger], entries: list[Entry], closed: bool) -> Ledg
     ledger = cls.__new__(cls)
     Book.of(entries, "the ledger")
     ledger._start(MemoryJournal(entries))
-    ledger._caught_up()
+    ledger._position()
     ledger._closed = closed
     return ledger
 

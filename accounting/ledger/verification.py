@@ -38,6 +38,7 @@ def verified(journal: Journal, position: Position, expected_head: str | None) ->
             raise LedgerCorrupted(f"{name}: entry {number} does not sum up the entries before it")
         head = stated
         seen = seen or stated == expected_head
+    journal.check()
     if expected_head is not None and not seen:
         raise LedgerCorrupted(
             f"{name} does not contain the expected head {expected_head}: it is an older copy, another ledger, or its "
