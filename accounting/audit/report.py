@@ -21,7 +21,7 @@ __all__ = ["Report", "ScopeReport", "recompute"]
 
 _DEAREST = 10
 # With more scopes than this, each is priced by the accountants that take about a millisecond.
-_MANY_SCOPES = 200
+_MANY_SCOPES = 8
 _CLOSED: tuple[Accountant, ...] = ("gdp", "pure", "rdp")
 
 

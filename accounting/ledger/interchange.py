@@ -97,7 +97,7 @@ def from_dp_accounting(event: DpEvent) -> Release:
     (10 * Gaussian(noise_multiplier=2.0))
     """
     try:
-        import dp_accounting as dp
+        from dp_accounting import dp_event as dp
     except ImportError:
         raise ImportError("from_dp_accounting needs dp-accounting: pip install dpkit[pld]") from None
     match event:

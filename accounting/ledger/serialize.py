@@ -119,8 +119,10 @@ class Outside(Release):
 
     def __repr__(self) -> str:
         given = json.loads(self.stored)
-        values = ", ".join(f"{name}={value!r}" for name, value in given["fields"].items())
-        return f"{given['kind'].partition(':')[2]}({values})"
+        values = [f"{name}={value!r}" for name, value in given["fields"].items() if name != "adjacency"]
+        if self.adjacency is not None:
+            values.append(f"adjacency={self.adjacency!r}")
+        return f"{given['kind'].rpartition('.')[2].rpartition(':')[2]}({', '.join(values)})"
 
     def weaker(self) -> Release:
         """The description that was stored with it, which costs at least as much."""

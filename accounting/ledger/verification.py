@@ -10,6 +10,7 @@ from accounting.ledger.book import Book
 from accounting.ledger.chain import START
 from accounting.ledger.entries import Opening, Settlement, Summary
 from accounting.ledger.journal import Journal, Position
+from accounting.ledger.serialize import canonical
 
 __all__ = ["verified"]
 
@@ -64,4 +65,4 @@ def _same(stated: Any, found: Any) -> bool:
 
 def _name(item: Any) -> str:
     """What sorts the terms of a total: scope and release, not the count."""
-    return repr(item[:-1])
+    return canonical(item[:-1])

@@ -22,7 +22,7 @@ __all__ = ["broken_page", "most_spent", "page", "verdict"]
 _SHORT = {"gdp": "GDP", "pld": "PLD", "pure": "pure DP", "rdp": "RDP", "zcdp": "zCDP"}
 _SLOW = "pld"
 _SCOPES = 20  # scopes without a quota that are shown
-_FEW, _MANY = 9, 121  # points of a curve, for an accountant that composes numerically and for a closed formula
+_FEW, _MANY = 9, 61  # points of a curve, for an accountant that composes numerically and for a closed formula
 
 
 def verdict(report: Report) -> tuple[str, str]:

@@ -127,14 +127,14 @@ def test_a_forged_summary_is_found_by_verifying(path, change):
 def test_an_edit_before_the_last_summary_is_found_by_verifying(path, often):
     head = busy(path)[0]
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE entries SET body = replace(body, 'row 1', 'row x') WHERE id = 3")
+        connection.execute("UPDATE entries SET body = replace(body, 'row 0', 'row x') WHERE id = 2")
     connection.close()
     ledger = Ledger.open(path)
-    with pytest.raises(LedgerCorrupted, match="entry 3 does not match its hash"):
+    with pytest.raises(LedgerCorrupted, match="entry 2 does not match its hash"):
         ledger.verify()
-    with pytest.raises(LedgerCorrupted, match="entry 3 does not match its hash"):
+    with pytest.raises(LedgerCorrupted, match="entry 2 does not match its hash"):
         ledger.rows()
-    with pytest.raises(LedgerCorrupted, match="entry 3 does not match its hash"):
+    with pytest.raises(LedgerCorrupted, match="entry 2 does not match its hash"):
         Ledger.open(path, expected_head=head)
 
 

