@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -107,18 +108,21 @@ class Book:
             raise Undecided
         self._check_meaning(row)
         filter = self._filter_for(row.release)
-        asked = [(self.budget, filter, row.scope, "")] if self.budget is not None and filter is not None else []
-        asked += [
-            (quota.budget, self._quota_filters[scope], row.scope, scope)
-            for scope in path(row.scope)[1:]
-            if scope is not None and (quota := self.quotas.get(scope)) is not None and quota.budget is not None
-        ]
-        for budget, each, scope, quota in asked:
-            verdict = each.admits(scope, row.release, None if quick else lambda q=quota: self._total_after(row, q))
+        # the ledger's own budget (""), then the quotas of the scopes around the row
+        asked: list[tuple[str, Budget, Filter]] = []
+        if self.budget is not None and filter is not None:
+            asked.append(("", self.budget, filter))
+        for outer in path(row.scope)[1:]:
+            quota = self.quotas.get(str(outer))
+            if quota is not None and quota.budget is not None:
+                asked.append((quota.scope, quota.budget, self._quota_filters[quota.scope]))
+        for of, budget, each in asked:
+            total_after = None if quick else partial(self._total_after, row, of)
+            verdict = each.admits(row.scope, row.release, total_after)
             if quick and not verdict:
                 raise Undecided
             if not verdict:
-                raise self._refusal(budget, each, row, quota)
+                raise self._refusal(budget, each, row, of)
         return filter.rule if filter is not None and self.filter is None else None
 
     def knows(self, scope: str | None, release: Release) -> bool:

@@ -209,7 +209,8 @@ class LedgerFile:
         found = connection.execute("SELECT body, hash FROM entries WHERE id = ?", (number,)).fetchone()
         if found is None:
             raise LedgerCorrupted(f"{self.path}: entry {number} is missing")
-        return self._decoded(number, *found, previous), str(found[1])
+        body, stated = found
+        return self._decoded(number, body, stated, previous), str(stated)
 
     def _decoded(self, number: int, body: object, stated: object, previous: str) -> Entry:
         name = f"{self.path}: entry {number}"
@@ -361,10 +362,10 @@ class LedgerFile:
     @contextmanager
     def _snapshot(self, inside: bool = False) -> Iterator[sqlite3.Connection]:
         """One state of the file for several readings; ``inside`` a transaction, what that one sees."""
-        connection = self._open() if inside else self._at_rest()
-        if connection.in_transaction:
-            yield connection
+        if inside:
+            yield self._open()
             return
+        connection = self._at_rest()
         try:
             connection.execute("BEGIN")
             yield connection

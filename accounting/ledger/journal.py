@@ -51,6 +51,10 @@ class Journal(Protocol):
     def has_label(self, label: str) -> bool: ...
     def outcome(self, index: int) -> str | None: ...
     def row(self, index: int) -> Row: ...
+    def copy(self, path: Path) -> None:
+        """Copy one state of a file to where nothing is."""
+        ...
+
     def disconnect(self) -> None: ...
 
 
@@ -129,6 +133,11 @@ class MemoryJournal:
         if not isinstance(entry, Spend):
             raise ValueError(f"row {index} is missing")
         return entry.row
+
+    def copy(self, path: Path) -> None:
+        raise ValueError(
+            "only an open ledger in a file can be backed up, and this one is in memory: keep its to_json()"
+        )
 
     def disconnect(self) -> None:
         """Nothing is open."""

@@ -523,9 +523,8 @@ class Ledger:
             If the ledger is in memory (see :meth:`to_json`) or closed.
         """
         with self._lock:
-            if self._journal.path is None or self._closed:
-                kind = "closed" if self._closed else "in memory: keep its to_json()"
-                raise ValueError(f"only an open ledger in a file can be backed up, and this one is {kind}")
+            if self._closed:
+                raise ValueError("only an open ledger in a file can be backed up, and this one is closed")
             self._journal.copy(Path(path).absolute())
         with type(self).open(path) as copy:
             return copy.verify()
@@ -671,11 +670,12 @@ class Ledger:
         What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
         recorded in the meantime; else it is taken again, quickly.
         """
+        taken = self._take()
         # None while the books change: then they are not given back
-        state: _State | None = self._take()
+        state: _State | None = taken
         after: _State | None = None
         try:
-            made = decide(state.book, False)
+            made = decide(taken.book, False)
 
             def make(now: Position) -> list[Entry] | None:
                 nonlocal state, after, made

@@ -21,7 +21,7 @@ __all__ = ["broken_page", "most_spent", "page", "verdict"]
 
 _SHORT = {"gdp": "GDP", "pld": "PLD", "pure": "pure DP", "rdp": "RDP", "zcdp": "zCDP"}
 _SLOW = "pld"
-_SCOPES = 20  # scopes without a quota that are shown
+_SCOPES = 10  # scopes without a quota that are shown
 _FEW, _MANY = 9, 61  # points of a curve, for an accountant that composes numerically and for a closed formula
 
 
@@ -230,7 +230,7 @@ def _scopes(report: Report) -> str:
     return (
         "<section><h2>Scopes and quotas</h2><p>“ε met there” bounds everything that a unit of the scope met: there, in "
         f"its parts, around it and on the whole data, at δ = {report.delta:g}. A quota counts what was recorded in the "
-        "scope and its parts only.</p><div class='scroll'><table class='wide'><thead><tr><th>scope</th>"
+        "scope and its parts only.</p><div class='scroll'><table class='wide scopes'><thead><tr><th>scope</th>"
         "<th class='number'>releases</th><th class='number'>ε met there</th><th class='number'>quota ε</th>"
         f"<th class='number'>used ε</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
     )
@@ -342,6 +342,8 @@ table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;font-weight:400;padding:.4rem .7rem .4rem 0;vertical-align:top}
 th,td{border-bottom:1px solid var(--rule)}
 table.wide{min-width:34rem}
+.scopes tbody th{white-space:nowrap}.scopes td.bar{width:20%}.scopes .bar div{padding:.35rem 0}
+.scopes .bar div span{height:.7rem}
 thead th{color:var(--quiet);font-size:.82rem}
 tbody tr:last-child>*{border-bottom:0}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
