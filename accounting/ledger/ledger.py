@@ -56,12 +56,13 @@ class Ledger:
     ----------
     budget : Budget, optional
         Without one, everything is recorded and nothing refused.
-    accountant : {"gdp", "pure", "rdp", "zcdp"}, optional
-        The measure that the filter adds up (see :mod:`accounting.ledger.filters`). By default the first release
-        fixes it: gdp for Gaussians, zcdp where only ρ is known, rdp otherwise.
+    accountant : {"mixed", "gdp", "pure", "rdp", "zcdp"}, optional
+        What the filter adds up (see :mod:`accounting.ledger.filters`). By default ``"mixed"``, which follows from the
+        budget alone and takes releases of any kind in any order; unless the budget holds a whole number of releases
+        like the first, to nine digits: then the measure that it was calibrated by.
     failure_delta : float, optional
-        The part of the budget's δ that is kept for releases that may fail outright (``ApproxDP``). By default the
-        first release fixes it: half if it may fail itself, nothing if not.
+        The part of the budget's δ that is kept for releases that may fail outright (``ApproxDP``). By default half if
+        the first release may fail itself, else a 32nd (nothing if it was calibrated for).
     plan : Release, optional
         Everything that will be released, if that is known in advance: then the tightest accountant prices it as
         a whole, and the ledger admits the releases of the plan, in any order, and no others.
@@ -73,8 +74,9 @@ class Ledger:
 
     Notes
     -----
-    Scopes. ``scope=None`` means all of the data. Named scopes are disjoint parts of it, fixed by public
-    information; they compose in parallel with each other and sequentially with ``None``.
+    Scopes. ``scope=None`` means all of the data. A named scope is a part of it, fixed by public information, and
+    ``"north/ann"`` a part of ``"north"``. Scopes of which neither lies in the other are disjoint and compose in
+    parallel; a unit meets what is released in its scope, around it and on the whole. See :meth:`set_quota`.
 
     What is guaranteed. With a budget, the filter's theorem holds for releases that are chosen with every earlier
     output in view. :meth:`epsilon` is the smallest ε of the recorded list as it stands, which is a guarantee if

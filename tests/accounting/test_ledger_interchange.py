@@ -278,7 +278,7 @@ def test_events_come_back_as_descriptions():
     assert from_dp_accounting(tree) == 3 * TreeAggregation(5.0, steps=9)
     assert from_dp_accounting(dp.PoissonSampledDpEvent(0.0, dp.GaussianDpEvent(1.0))) == Composed()
     # P(x) ∝ e^(−a|x|), L1 sensitivity 3: (3a)-DP
-    assert epsilon(from_dp_accounting(dp.DiscreteLaplaceDpEvent(0.2, 3)), 0.0) == pytest.approx(0.6, rel=1e-12)
+    assert epsilon(from_dp_accounting(dp.dp_event.DiscreteLaplaceDpEvent(0.2, 3)), 0.0) == pytest.approx(0.6, rel=1e-12)
 
 
 def test_events_that_nothing_describes_are_refused():

@@ -196,7 +196,7 @@ def month(path, tmp_path, spends):
     return recorded
 
 
-@pytest.mark.parametrize("spends", [240, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("spends", [96, pytest.param(5000, marks=pytest.mark.slow)])
 def test_a_teams_month(tmp_path, spends):
     path = tmp_path / "month.ledger"
     recorded = month(path, tmp_path, spends)
