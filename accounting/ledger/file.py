@@ -338,6 +338,7 @@ class LedgerFile:
                 connection.close()
                 raise
             self._connection = connection
+            _remove_drafts(self.path)
             # what killed processes left behind; small logs stay, so that readers do not wait for the write lock
             if _log(self.path).exists() and _log(self.path).stat().st_size > _LARGE_LOG:
                 self._checkpoint(connection, "TRUNCATE")
@@ -350,7 +351,7 @@ class LedgerFile:
                 status = self.path.stat()
             except FileNotFoundError:
                 raise LedgerCorrupted(f"{self.path} was moved or deleted while it was open") from None
-            if status.st_nlink == 1:
+            if status.st_nlink <= 1:
                 return status
             # whoever makes the file has a second name for it for a moment, or died meanwhile
             _remove_drafts(self.path)

@@ -252,6 +252,9 @@ def test_what_killed_processes_left_is_cleaned_up(path):
     assert not dead.with_name(dead.name + "-wal").exists()
     assert alive.exists()
     assert unrelated.exists()
+    dead.write_text("left by one who came second")
+    Ledger.open(path)
+    assert not dead.exists()
     # killed between the link and the removal of the draft: the file has a second name
     os.link(path, alive.with_name(alive.name[:-2] + "ef"))
     ledger.spend(Gaussian(20.0))

@@ -10,7 +10,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from accounting import Budget, BudgetExceeded, Gaussian, Laplace, Ledger, PureDP, epsilon
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpkit.cli import app
 from dpkit.cli.costs import NAMES
 from dpkit.cli.expression import names
@@ -158,7 +158,7 @@ def week(path, team, spends, results):
     allowed = 0
     for i in range(spends):
         scope = [team, f"{team}/person {i % 9}"][i % 2]
-        release = [Gaussian(400.0), Laplace(900.0), PureDP(2e-4)][i % 3]
+        release = [Gaussian(400.0), Gaussian(900.0), Gaussian(600.0)][i % 3]
         with ledger.reserve(release, label=f"{team} {i}", scope=scope):
             allowed += 1
     results.put(allowed)
