@@ -99,6 +99,8 @@ class Report:
         What is wrong, in words; empty if nothing is.
     scopes : list of ScopeReport
         Every named scope, by its name.
+    at_least : float
+        A proved lower bound on any ε of the total at ``delta``; 0 where none is known.
     """
 
     budget: Budget | None
@@ -110,6 +112,7 @@ class Report:
     within_budget: bool | None
     problems: list[str]
     scopes: list[ScopeReport] = field(default_factory=list)
+    at_least: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values; what is infinite is None."""
@@ -169,10 +172,12 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
                 f"row {row.index} {row.label!r} counts {stated!r} neighbours, the budget {budget.adjacency!r}"
             )
     epsilons: dict[str, float] = {}
+    at_least = 0.0
     within: bool | None = None if budget is None else False
     try:
         total = _Recorded(rows).total()
-        epsilons = compare(total, delta)
+        compared = compare(total, delta)
+        epsilons, at_least = dict(compared), float(getattr(compared, "at_least", 0.0))
         if budget is not None:
             within = bool(total_delta(total, budget.epsilon) <= budget.delta)
             if not within:
@@ -206,6 +211,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         within_budget=within,
         problems=problems,
         scopes=scopes,
+        at_least=at_least,
     )
 
 

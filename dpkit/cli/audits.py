@@ -87,6 +87,8 @@ def print_report(ledger: Ledger, report: Report) -> None:
                 for index, (name, value) in enumerate(report.epsilons.items())
             ],
         )
+    if report.at_least > 0:
+        say(f"No proof can give less than ε = {report.at_least:.6g} for this total.")
     if report.scopes:
         shown = most_spent(report.scopes)
         print_table(

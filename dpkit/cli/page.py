@@ -127,9 +127,10 @@ def _side_by_side(report: Report) -> str:
             "</tr>"
         )
     line = "" if report.budget is None else "The vertical line is the budget. "
+    least = f"No proof can give less than ε = {_number(report.at_least)}." if report.at_least > 0 else ""
     return (
         f"<section><h2>Accountants side by side</h2><p>ε at δ = {report.delta:g}. {line}"
-        "Each is a proved upper bound; they differ because each knows the releases by another measure.</p>"
+        f"Each is a proved upper bound; they differ because each knows the releases by another measure. {least}</p>"
         f"<div class='scroll'><table><thead><tr><th>accountant</th><th class='number'>ε</th><th></th></tr>"
         f"</thead><tbody>{rows}</tbody></table></div></section>"
     )
