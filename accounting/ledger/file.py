@@ -6,8 +6,9 @@ removed last entry shows, and the number of the last summary (0 if there is none
 indices find a row's outcome, and a label; they are made of the bodies and say nothing of their own.
 
 Summaries. Now and then an entry sums up all before it, a part of the chain like any other. Opening reads the last one
-and what follows, and verifies these; ``everything`` verifies the whole chain from its beginning. As one is written
-only when as many entries were added as it has lines, neither opening nor spending grows with the file.
+and what follows, and verifies these; ``everything`` verifies the whole chain from its beginning. One is written when an
+eighth as many entries were added as it has lines (one for every different release in every scope, mark and
+quota), so that a spend costs the same on average however long the file is.
 
 Durability. A reservation is one ``BEGIN IMMEDIATE`` transaction, held until the entry is on disk, so that two
 processes never both spend what is left of a budget. What takes long (pricing a release, the last digits of a total)

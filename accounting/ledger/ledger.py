@@ -737,8 +737,8 @@ class _State(NamedTuple):
         return _State(self.book, position, summary, self.opening)
 
     def wants_summary(self, entries: int) -> bool:
-        """Whether as many entries were added as a summary has lines, and enough to be worth one."""
-        return entries - self.summary >= max(_ENTRIES_PER_SUMMARY, 2 * self.book.size)
+        """Whether enough entries were added to be worth one: a part of the lines that it would have."""
+        return entries - self.summary >= max(_ENTRIES_PER_SUMMARY, self.book.size // 8)
 
 
 def _opening(
