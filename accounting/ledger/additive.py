@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -173,8 +174,13 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
     yield _single("pure", pure, pure_parameter(epsilon, 0.0), lambda m: pure_epsilon(m, 0.0), epsilon, 0.0)
 
 
+@lru_cache(maxsize=256)
+def _largest_mu(epsilon: float, delta: float) -> float:
+    return gdp_mu(epsilon, delta)
+
+
 def _gdp(epsilon: float, delta: float) -> _Measure:
-    limit = gdp_mu(epsilon, delta) ** 2
+    limit = _largest_mu(epsilon, delta) ** 2
     return _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
 
 

@@ -49,6 +49,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import get_args
 
 import numpy as np
@@ -125,6 +126,7 @@ def make_filter(budget: Budget, rule: Rule) -> Filter:
     return PlanFilter(budget, rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule)
 
 
+@lru_cache(maxsize=256)
 def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
     """The rule for releases of any kind in any order, from the budget alone."""
     if budget.delta == 0:

@@ -7,7 +7,7 @@ import threading
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
@@ -285,6 +285,7 @@ def quick_epsilon(release, delta=BUDGET.delta):
     return min(found)
 
 
+@settings(max_examples=60, deadline=None)
 @given(spends, st.sampled_from([None, "mixed", "gdp", "zcdp", "pure", "rdp"]))
 def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):
     ledger = Ledger(BUDGET, accountant=accountant)
