@@ -11,7 +11,7 @@ A lower bound above the claim proves, at its confidence, that the claim is false
 from accounting.audit import scores
 from accounting.audit.bounds import LowerBound, OneRunBound, PrivacyViolation
 from accounting.audit.canaries import one_run
-from accounting.audit.report import Report, recompute
+from accounting.audit.report import Report, ScopeReport, recompute
 from accounting.audit.threshold import from_scores, lower_bound
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "OneRunBound",
     "PrivacyViolation",
     "Report",
+    "ScopeReport",
     "from_scores",
     "lower_bound",
     "one_run",

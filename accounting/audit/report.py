@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, cast
 
 from accounting.budget import Budget
 from accounting.checks import fraction
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
+from accounting.ledger import Ledger
 from accounting.releases import Release, compose, parallel
-from accounting.totals import compare, epsilon
+from accounting.totals import Accountant, compare, epsilon
 from accounting.totals import delta as total_delta
 
-__all__ = ["Report", "recompute"]
+__all__ = ["Report", "ScopeReport", "recompute"]
 
 _DEAREST = 10
+# With more scopes than this, each is priced by the accountants that take about a millisecond.
+_MANY_SCOPES = 8
+_CLOSED: tuple[Accountant, ...] = ("gdp", "pure", "rdp")
 
 
 class _Row(Protocol):
@@ -43,6 +48,33 @@ class _Ledger(Protocol):
 
 
 @dataclass(frozen=True)
+class ScopeReport:
+    """One part of the data, or one quota.
+
+    Parameters
+    ----------
+    scope : str
+    rows : int
+        The number of releases recorded in it and its parts.
+    epsilon : float
+        ε at the report's δ of everything that a unit there met: in the scope and its parts, around it, on the whole.
+    quota : Budget or None
+        What may be spent inside it.
+    used : float or None
+        ε at the quota's δ of what was recorded inside, by the best accountant.
+    within_quota : bool or None
+        Whether that meets the quota; None without one.
+    """
+
+    scope: str
+    rows: int
+    epsilon: float
+    quota: Budget | None
+    used: float | None
+    within_quota: bool | None
+
+
+@dataclass(frozen=True)
 class Report:
     """What a recomputation found.
 
@@ -65,6 +97,10 @@ class Report:
         Whether the smallest total meets the budget; None without a budget.
     problems : list of str
         What is wrong, in words; empty if nothing is.
+    scopes : list of ScopeReport
+        Every named scope, by its name.
+    at_least : float
+        A proved lower bound on any ε of the total at ``delta``; 0 where none is known.
     """
 
     budget: Budget | None
@@ -75,6 +111,12 @@ class Report:
     dearest: list[tuple[int, str, str, float]]
     within_budget: bool | None
     problems: list[str]
+    scopes: list[ScopeReport] = field(default_factory=list)
+    at_least: float = 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON values; what is infinite is None."""
+        return cast(dict[str, Any], _plain(asdict(self)))
 
 
 def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
@@ -114,6 +156,8 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
             raise ValueError("delta must be given for a ledger without a budget, got delta=None")
         delta = budget.delta
     fraction("delta", delta, include_zero=True)
+    if isinstance(ledger, Ledger):
+        ledger.verify()
     rows = ledger.rows()
     problems: list[str] = []
     alone: dict[Release, float] = {}
@@ -128,10 +172,12 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
                 f"row {row.index} {row.label!r} counts {stated!r} neighbours, the budget {budget.adjacency!r}"
             )
     epsilons: dict[str, float] = {}
+    at_least = 0.0
     within: bool | None = None if budget is None else False
     try:
-        total = _total(rows)
-        epsilons = compare(total, delta)
+        total = _Recorded(rows).total()
+        compared = compare(total, delta)
+        epsilons, at_least = dict(compared), float(getattr(compared, "at_least", 0.0))
         if budget is not None:
             within = bool(total_delta(total, budget.epsilon) <= budget.delta)
             if not within:
@@ -145,6 +191,15 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
             problems.append(f"the ledger says ε={said:.6g} at δ={delta:g}, its rows add up to {found:.6g}")
     except (AdjacencyMismatch, UnsupportedRelease) as error:
         problems.append(f"the rows have no total: {error}")
+    quotas = ledger.quotas() if isinstance(ledger, Ledger) else {}
+    recorded = _Recorded(rows)
+    names = sorted({*quotas, *(row.scope for row in rows if row.scope is not None)})
+    scopes = [_scope(name, recorded, delta, quotas.get(name), len(names) > _MANY_SCOPES) for name in names]
+    problems += [
+        f"what was recorded in {one.scope!r} passes its quota {one.quota.epsilon:g} at δ={one.quota.delta:g}"
+        for one in scopes
+        if one.quota is not None and not one.within_quota
+    ]
     dearest = sorted(rows, key=lambda row: (-alone[row.release], row.index))[:_DEAREST]
     return Report(
         budget=budget,
@@ -155,6 +210,8 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         dearest=[(row.index, row.label, repr(row.release), alone[row.release]) for row in dearest],
         within_budget=within,
         problems=problems,
+        scopes=scopes,
+        at_least=at_least,
     )
 
 
@@ -165,10 +222,59 @@ def _alone(release: Release, delta: float) -> float:
         return math.inf
 
 
-def _total(rows: Sequence[_Row]) -> Release:
-    """Everything on the whole data, plus the dearest of the named scopes, which are disjoint."""
-    scopes: defaultdict[str | None, Counter[Release]] = defaultdict(Counter)
-    for row in rows:
-        scopes[row.scope][row.release] += 1
-    whole = compose(scopes.pop(None, Counter()).items())
-    return whole + parallel(*(compose(counts.items()) for counts in scopes.values())) if scopes else whole
+class _Recorded:
+    """Counts of releases per scope, as a tree of the scopes' parts."""
+
+    def __init__(self, rows: Sequence[_Row]) -> None:
+        self.counts: dict[tuple[str, ...], Counter[Release]] = defaultdict(Counter)
+        self.parts: dict[tuple[str, ...], set[tuple[str, ...]]] = defaultdict(set)
+        self.rows: Counter[tuple[str, ...]] = Counter()
+        for row in rows:
+            steps = () if row.scope is None else tuple(row.scope.split("/"))
+            self.counts[steps][row.release] += 1
+            self.rows[()] += 1
+            for depth in range(len(steps)):
+                self.parts[steps[:depth]].add(steps[: depth + 1])
+                self.rows[steps[: depth + 1]] += 1
+
+    def total(self, at: tuple[str, ...] = ()) -> Release:
+        """What was released in a scope and its parts, which are disjoint."""
+        here = compose(self.counts[at].items()) if at in self.counts else compose([])
+        parts = sorted(self.parts[at]) if at in self.parts else []
+        return compose([(here, 1), (parallel(*map(self.total, parts)), 1)]) if parts else here
+
+    def met(self, at: tuple[str, ...]) -> Release:
+        """What a unit of a scope met: there, in its parts and around it."""
+        around = [self.counts[at[:depth]] for depth in range(len(at)) if at[:depth] in self.counts]
+        return compose([(self.total(at), 1), *((compose(counts.items()), 1) for counts in around)])
+
+
+def _scope(name: str, recorded: _Recorded, delta: float, quota: Budget | None, many: bool) -> ScopeReport:
+    at = tuple(name.split("/"))
+    used = within = None
+    if quota is not None:
+        inside = recorded.total(at)
+        used = _alone(inside, quota.delta)
+        within = math.isfinite(used) and bool(total_delta(inside, quota.epsilon) <= quota.delta)
+    try:
+        met = _quickly(recorded.met(at), delta) if many else _alone(recorded.met(at), delta)
+    except AdjacencyMismatch:
+        met = math.inf
+    return ScopeReport(name, recorded.rows[at], met, quota, used, within)
+
+
+def _quickly(release: Release, delta: float) -> float:
+    """ε by the closed formulas only."""
+    found = [math.inf]
+    for accountant in _CLOSED:
+        with suppress(UnsupportedRelease):
+            found.append(float(epsilon(release, delta, accountant=accountant)))
+    return min(found)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

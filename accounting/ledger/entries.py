@@ -1,18 +1,40 @@
-"""What a ledger is made of: an opening, then spends, outcomes and marks: frozen records, each with a JSON form."""
+"""What a ledger is made of: an opening, then spends, outcomes, marks and quotas; frozen, each with a JSON form."""
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from accounting.budget import Budget
 from accounting.checks import integer
-from accounting.ledger.filters import Measure, Rule
-from accounting.ledger.serialize import VERSION, decode, encode
+from accounting.ledger.rule import Measure, Rule
+from accounting.ledger.serialize import VERSION, canonical, decode, encode
+from accounting.ledger.text import check_text
 from accounting.releases import Release
 
-__all__ = ["FORMAT", "Entry", "Mark", "Opening", "Outcome", "Row", "Settlement", "Spend", "from_dict", "to_dict"]
+__all__ = [
+    "FORMAT",
+    "Entry",
+    "Mark",
+    "Opening",
+    "Outcome",
+    "Quota",
+    "Row",
+    "Settlement",
+    "Spend",
+    "Summary",
+    "check_scope",
+    "checked",
+    "from_dict",
+    "rule_from_dict",
+    "rule_to_dict",
+    "to_dict",
+]
+
+_Any = TypeVar("_Any", bound="Entry")
 
 Outcome = Literal["reserved", "released", "failed"]
 
@@ -35,6 +57,18 @@ class Row:
     simulation: bool
     unit: str | None = None
     outcome: Outcome = "reserved"
+
+    def __post_init__(self) -> None:
+        if type(self.index) is not int or self.index < 0:
+            raise ValueError(f"index must be a number of a row, got index={self.index!r}")
+        check_text("label", self.label)
+        if self.scope is not None:
+            check_scope("scope", self.scope)
+        if self.unit is not None:
+            check_text("unit", self.unit, empty=False)
+        if not isinstance(self.release, Release):
+            raise TypeError(f"release must be a description such as Gaussian(1.0), got release={self.release!r}")
+        _check_flag_and_time(self.simulation, self.time)
 
 
 @dataclass(frozen=True)
@@ -93,28 +127,71 @@ class Mark:
     simulation: bool = False
 
     def __post_init__(self) -> None:
-        text("run", self.run, empty=False)
-        text("label", self.label)
-        text("digest", self.digest, empty=False)
+        check_text("run", self.run, empty=False)
+        check_text("label", self.label)
+        check_text("digest", self.digest, empty=False)
         if not set(self.digest) <= set("0123456789abcdefABCDEF"):
             raise ValueError(f"digest must consist of hexadecimal digits, got digest={self.digest!r}")
         object.__setattr__(self, "step", integer("step", self.step, at_least=1))
-        if not isinstance(self.simulation, bool):
-            raise TypeError(f"simulation must be True or False, got simulation={self.simulation!r}")
-        if not isinstance(self.time, datetime) or self.time.tzinfo is None:
-            raise ValueError(f"time must be a datetime with a time zone, got time={self.time!r}")
+        _check_flag_and_time(self.simulation, self.time)
 
 
-Entry = Opening | Spend | Settlement | Mark
+@dataclass(frozen=True)
+class Quota:
+    """What may be spent inside one scope, under the ledger's own budget; ``budget=None`` lifts an earlier one.
+
+    The rule is fixed with it, from the quota alone.
+    """
+
+    scope: str
+    budget: Budget | None
+    time: datetime
+    rule: Rule | None = None
+
+    def __post_init__(self) -> None:
+        check_scope("scope", self.scope)
+        _check_flag_and_time(False, self.time)
+        if (self.rule is None) != (self.budget is None):
+            raise ValueError("a quota has a rule, and one that is lifted has none")
 
 
-def text(name: str, value: object, *, empty: bool = True) -> str:
-    """``value``, if it is a string that every reader can print: no half of a surrogate pair stands alone."""
-    if not isinstance(value, str) or not (value or empty):
-        raise TypeError(f"{name} must be a {'' if empty else 'nonempty '}string, got {name}={value!r}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise ValueError(f"{name} must not hold lone surrogates, got {name}={value!r}")
-    return value
+@dataclass(frozen=True)
+class Summary:
+    """All that the entries before say together, so that a file is opened without reading them all.
+
+    ``opening`` is the hash of the first entry. The rest is what :meth:`accounting.ledger.book.Book.summary` says, and
+    is checked against all entries by :meth:`accounting.ledger.ledger.Ledger.verify`.
+    """
+
+    opening: str
+    time: datetime
+    state: dict[str, Any]
+
+
+Entry = Opening | Spend | Settlement | Mark | Quota | Summary
+
+
+def check_scope(name: str, value: object) -> str:
+    """``value``, if it names a scope: words between slashes, none of them empty."""
+    scope = check_text(name, value, empty=False)
+    if not all(scope.split("/")):
+        raise ValueError(f"{name} must have no empty part between its slashes, got {name}={scope!r}")
+    return scope
+
+
+def _check_flag_and_time(simulation: object, time: object) -> None:
+    if not isinstance(simulation, bool):
+        raise TypeError(f"simulation must be True or False, got simulation={simulation!r}")
+    if not isinstance(time, datetime) or time.tzinfo is None:
+        raise ValueError(f"time must be a datetime with a time zone, got time={time!r}")
+
+
+def checked(entry: _Any) -> _Any:
+    """The entry, if it is what will be read back; else what is wrong with it, before it is recorded."""
+    again = from_dict(json.loads(canonical(to_dict(entry))))
+    if again != entry:
+        raise ValueError(f"what would be stored reads back as something else: {again!r}")
+    return entry
 
 
 def to_dict(entry: Entry) -> dict[str, Any]:
@@ -143,14 +220,7 @@ def to_dict(entry: Entry) -> dict[str, Any]:
                 "unit": row.unit,
             }
             if rule is not None:
-                plan = None if rule.plan is None else encode(rule.plan)
-                stored["rule"] = {
-                    "accountant": rule.accountant,
-                    "failure_delta": rule.failure_delta,
-                    "order": rule.order,
-                    "limit": rule.limit,
-                    "plan": plan,
-                }
+                stored["rule"] = rule_to_dict(rule)
             return stored
         case Settlement():
             return {
@@ -161,6 +231,21 @@ def to_dict(entry: Entry) -> dict[str, Any]:
             }
         case Mark():
             return {"entry": "mark", **asdict(entry), "time": entry.time.isoformat()}
+        case Quota():
+            return {
+                "entry": "quota",
+                "scope": entry.scope,
+                "budget": None if entry.budget is None else asdict(entry.budget),
+                "rule": None if entry.rule is None else rule_to_dict(entry.rule),
+                "time": entry.time.isoformat(),
+            }
+        case Summary():
+            return {
+                "entry": "summary",
+                "opening": entry.opening,
+                "state": entry.state,
+                "time": entry.time.isoformat(),
+            }
 
 
 def from_dict(stored: dict[str, Any]) -> Entry:
@@ -191,11 +276,10 @@ def from_dict(stored: dict[str, Any]) -> Entry:
                 stored["unit"],
             )
             rule = stored.get("rule")
-            if rule is None:
-                return Spend(row)
-            plan = rule["plan"]
-            return Spend(row, Rule(**{**rule, "plan": None if plan is None else decode(plan)}))
+            return Spend(row, None if rule is None else rule_from_dict(rule))
         case "outcome":
+            if type(stored["index"]) is not int or stored["outcome"] not in ("released", "failed"):
+                raise ValueError(f"{stored['outcome']!r} of row {stored['index']!r} is no outcome of a row")
             return Settlement(stored["index"], stored["outcome"], time)
         case "mark":
             # every field must be there, and no other
@@ -205,5 +289,39 @@ def from_dict(stored: dict[str, Any]) -> Entry:
             if type(stored["step"]) is not int:
                 raise TypeError(f"step must be a whole number, got step={stored['step']!r}")
             return Mark(**{**{name: stored[name] for name in names}, "time": time})
+        case "quota":
+            budget, rule = stored["budget"], stored["rule"]
+            return Quota(
+                stored["scope"],
+                None if budget is None else Budget(**budget),
+                time,
+                None if rule is None else rule_from_dict(rule),
+            )
+        case "summary":
+            return Summary(str(stored["opening"]), time, dict(stored["state"]))
         case kind:
             raise ValueError(f"unknown kind of entry {kind!r}")
+
+
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
+    """A rule as plain JSON values; what it does not use is left out."""
+    stored: dict[str, Any] = {"accountant": rule.accountant, "failure_delta": rule.failure_delta}
+    if rule.order is not None:
+        stored |= {"order": rule.order, "limit": rule.limit}
+    if rule.plan is not None:
+        stored["plan"] = encode(rule.plan)
+    if rule.orders:
+        stored |= {"orders": list(rule.orders), "shares": list(rule.shares)}
+    return stored
+
+
+def rule_from_dict(stored: dict[str, Any]) -> Rule:
+    """The rule of a dictionary that :func:`rule_to_dict` made."""
+    given = dict(stored)
+    plan = given.pop("plan", None)
+    orders, shares = (tuple(map(float, given.pop(name, ()))) for name in ("orders", "shares"))
+    if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or sum(shares) > 1:
+        raise ValueError(f"a rule's orders lie above 1 and its shares add up to at most 1, got {orders}, {shares}")
+    if orders and len(shares) != len(orders) + 1:
+        raise ValueError(f"a rule has one share more than orders, got {len(shares)} and {len(orders)}")
+    return Rule(**given, plan=None if plan is None else decode(plan), orders=orders, shares=shares)

@@ -1,16 +1,20 @@
-"""A ledger as JSON text: the entries with their hashes, as in a file."""
+"""A ledger as JSON text (the entries with their hashes, as in a file) and as CSV text."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterable
+from datetime import datetime
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
-from accounting.ledger.entries import FORMAT, Entry, from_dict, to_dict
-from accounting.ledger.serialize import VERSION, canonical
+from accounting.ledger.entries import FORMAT, Entry, Mark, Opening, Quota, Settlement, Spend, from_dict, to_dict
+from accounting.ledger.serialize import VERSION, canonical, encode
+from accounting.ledger.text import printable
 
-__all__ = ["chained", "dumps", "loads"]
+__all__ = ["chained", "dumps", "loads", "to_csv"]
 
 
 def chained(entries: Iterable[Entry]) -> tuple[str, list[dict[str, object]]]:
@@ -56,3 +60,47 @@ def loads(text: str, expected_head: str | None = None) -> list[Entry]:
     if expected_head is not None and expected_head not in heads[1:]:
         raise LedgerCorrupted(f"the ledger does not contain the expected head {expected_head}")
     return entries
+
+
+_COLUMNS = (
+    "entry", "index", "time", "label", "scope", "unit", "release", "outcome", "simulation", "run", "step", "digest",
+    "epsilon", "delta", "adjacency",
+)  # fmt: skip
+
+
+def to_csv(entries: Iterable[Entry]) -> str:
+    """One line per opening, row (with its outcome so far), mark and quota, oldest first."""
+    lines: list[dict[str, object]] = []
+    spends: dict[int, dict[str, object]] = {}
+    for entry in entries:
+        match entry:
+            case Opening() | Quota():
+                budget = entry.budget
+                lines.append({"entry": "opening" if isinstance(entry, Opening) else "quota", "time": entry.time})
+                if isinstance(entry, Quota):
+                    lines[-1]["scope"] = entry.scope
+                if budget is not None:
+                    lines[-1] |= {"epsilon": repr(budget.epsilon), "delta": repr(budget.delta)}
+                    lines[-1] |= {"unit": budget.unit, "adjacency": budget.adjacency}
+            case Spend(row=row):
+                line = {name: getattr(row, name) for name in _COLUMNS if hasattr(row, name)}
+                line |= {"entry": "spend", "release": canonical(encode(row.release))}
+                lines.append(line)
+                spends[row.index] = line
+            case Settlement(index=index, outcome=outcome):
+                spends[index]["outcome"] = outcome
+            case Mark():
+                lines.append({"entry": "mark", **{n: getattr(entry, n) for n in _COLUMNS if hasattr(entry, n)}})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    writer.writerows([_cell(line.get(column)) for column in _COLUMNS] for line in lines)
+    return text.getvalue()
+
+
+def _cell(value: object) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    if value is None:
+        return ""
+    text = printable(value.isoformat() if isinstance(value, datetime) else str(value))
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

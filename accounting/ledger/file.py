@@ -1,40 +1,57 @@
 """The file of a ledger: an SQLite database that holds nothing but the entries of a hash chain.
 
 Two tables. ``entries(id, body, hash)``: body is the canonical JSON of entry ``id``, with the hash of the entry
-before it. ``head(id, entries, hash)``: one row, the number of entries and the hash of the last, so that a removed
-last entry shows. Rows are only ever added.
+before it. ``head(id, entries, hash, summary)``: one row, the number of entries, the hash of the last, so that a
+removed last entry shows, and the number of the last summary (0 if there is none). Rows are only ever added. Two
+indices find a row's outcome, and a label; they are made of the bodies and say nothing of their own.
 
-Durability. A reservation is one ``BEGIN IMMEDIATE`` transaction: the write lock is taken before the books are
-brought up to date and the filter is asked, and it is held until the entry is on disk, so that two processes
-never both spend what is left of a budget. The write-ahead log with ``synchronous=FULL`` makes that one sync per
-reservation where a rollback journal needs three or four, and survives the loss of power as well; ``fullfsync``
-asks the same of macOS. What it costs: until the last connection is closed, ``FILE-wal`` is a part of the ledger
-and must be copied with it, and the file must lie on a local disk (the processes share memory).
+Summaries. Now and then an entry sums up all before it, a part of the chain like any other. Opening reads the last one
+and what follows, and verifies these; ``everything`` verifies the whole chain from its beginning. One is written when an
+eighth as many entries were added as it has lines (one for every different release in every scope, mark and
+quota), so that a spend costs the same on average however long the file is.
+
+Durability. A reservation is one ``BEGIN IMMEDIATE`` transaction, held until the entry is on disk, so that two
+processes never both spend what is left of a budget. What takes long (pricing a release, the last digits of a total)
+is done before it begins; if others recorded something in the meantime that has to be priced, it is left again. The
+write-ahead log with ``synchronous=FULL`` makes that one sync per reservation where a rollback journal needs
+three or four, and survives the loss of power as well; ``fullfsync`` asks the same of macOS. What it costs: until the
+last connection is closed, ``FILE-wal`` is a part of the ledger and must be copied with it (or use
+``Ledger.backup``), and the file must lie on a local disk (the processes share memory).
+
+One name. The log belongs to a name: processes that open one file by two hard links do not see each other's spends.
+A file with more than one name is refused.
 
 Checkpoints copy the log back into the file while holding the write lock (never ``PASSIVE``), so not beside another
 process's commit: SQLite before 3.51.3 can lose a commit that meets a checkpoint in the wrong microsecond.
 
 Forks. A connection must not cross a fork, so all are closed before and opened again when they are next used.
+
+Interrupts. A transaction that an exception in a signal handler left open is found and rolled back by the next use.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
-from accounting.ledger.entries import Entry, from_dict, to_dict
+from accounting.ledger.entries import Entry, Opening, Row, Spend, Summary, from_dict, to_dict
+from accounting.ledger.journal import Position, Start
 
 __all__ = ["LedgerFile"]
 
 _SCHEMA = (
     "CREATE TABLE entries (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)",
-    "CREATE TABLE head (id INTEGER PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL)",
+    "CREATE INDEX entries_by_label ON entries (json_extract(body, '$.label'))",
+    "CREATE INDEX entries_by_row ON entries (json_extract(body, '$.index'))",
+    "CREATE TABLE head (id INTEGER PRIMARY KEY, entries INTEGER NOT NULL, hash TEXT NOT NULL, summary INTEGER)",
 )
 _WAIT_SECONDS = 60.0
 _COMMITS_PER_CHECKPOINT = 500
@@ -46,12 +63,11 @@ _SURROUNDINGS = {
 
 
 class LedgerFile:
-    """One process's view of a ledger's file: how far it has read, and the connection that it reads by."""
+    """A journal in a file: the connection that it is read and written by."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.entries = 0
-        self.head = START
+        # the log lies beside the file itself, not beside a symbolic link to it
+        self.path = path.resolve() if path.is_symlink() else path.absolute()
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._commits = 0
@@ -60,12 +76,8 @@ class LedgerFile:
         """Make the file, complete with its opening, in one step; False if there is one already."""
         if self.path.exists():
             return False
-        if _log(self.path).exists():
-            raise LedgerCorrupted(
-                f"{self.path} is missing but its log {_log(self.path).name} is not: the ledger was moved or lost"
-            )
-        draft = self.path.with_name(f".{self.path.name}.{secrets.token_hex(8)}")
-        try:
+
+        def fill(draft: Path) -> None:
             body, head = link(START, to_dict(opening))
             with self._translated(), closing(_connect(draft)) as connection:
                 connection.execute("PRAGMA journal_mode=WAL")
@@ -73,86 +85,213 @@ class LedgerFile:
                 for statement in _SCHEMA:
                     connection.execute(statement)
                 connection.execute("INSERT INTO entries VALUES (0, ?, ?)", (body, head))
-                connection.execute("INSERT INTO head VALUES (0, 1, ?)", (head,))
+                connection.execute("INSERT INTO head VALUES (0, 1, ?, 0)", (head,))
                 connection.execute("COMMIT")
+
+        return self._put_in_place(self.path, fill)
+
+    def copy(self, path: Path) -> None:
+        """Copy one state of the file, by SQLite's online backup; a ``FileExistsError`` where something is already."""
+
+        def fill(draft: Path) -> None:
+            with self._translated(), closing(_connect(draft)) as target:
+                self._at_rest().backup(target)
+                target.execute("PRAGMA journal_mode=WAL").fetchall()
+
+        if path.exists() or path.is_symlink() or not self._put_in_place(path, fill):
+            raise FileExistsError(f"{path} exists already, and a copy of a ledger replaces nothing")
+
+    def _put_in_place(self, path: Path, fill: Callable[[Path], None]) -> bool:
+        """A new file, complete or not at all; False if there was one before."""
+        if _log(path).exists():
+            raise LedgerCorrupted(
+                f"{path} is missing but its log {_log(path).name} is not: the ledger was moved or lost"
+            )
+        _remove_drafts(path)
+        draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
+        try:
+            fill(draft)
             # a link, unlike a rename, never replaces a ledger that another process made in the meantime
-            os.link(draft, self.path)
+            os.link(draft, path)
         except FileExistsError:
             return False
         finally:
-            for name in (draft.name, f"{draft.name}-wal", f"{draft.name}-shm"):
-                draft.with_name(name).unlink(missing_ok=True)
-        _sync_directory(self.path.parent)
+            _remove(draft)
+        _sync_directory(path.parent)
         return True
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Hold the write lock: commit at the end, or leave the file as it was."""
-        with self._translated():
-            connection = self._open()
-            connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            with self._translated():
-                connection.execute("COMMIT")
-        except BaseException:
-            if self._connection is connection and connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-        self._commits += 1
-        if self._commits % _COMMITS_PER_CHECKPOINT == 0:
-            self._checkpoint(connection, "RESTART")
+    # -------------------------------------------------------------------------------------------- reading
 
-    def append(self, entry: Entry) -> tuple[int, str]:
-        """Add an entry inside a transaction; the position to :meth:`advance` to once it is committed."""
-        body, head = link(self.head, to_dict(entry))
-        with self._translated():
-            connection = self._open()
-            connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (self.entries, body, head))
-            connection.execute("UPDATE head SET entries = ?, hash = ? WHERE id = 0", (self.entries + 1, head))
-        return self.entries + 1, head
+    def start(self) -> Start:
+        """The opening, and the last summary, verified; the entries after that one are still unread."""
+        with self._translated(), self._snapshot() as connection:
+            count, _, at = self._read_head(connection)
+            if not 0 <= at < count:
+                raise LedgerCorrupted(f"{self.path}: its head was edited or damaged")
+            opening, head = self._entry(connection, 0, START)
+            if not isinstance(opening, Opening):
+                raise LedgerCorrupted(f"{self.path}: entry 0 is not an opening")
+            if at == 0:
+                return Start(opening, head, None, Position(1, head))
+            before = connection.execute("SELECT hash FROM entries WHERE id = ?", (at - 1,)).fetchone()
+            if before is None:
+                raise LedgerCorrupted(f"{self.path}: entry {at - 1} is missing")
+            summary, here = self._entry(connection, at, str(before[0]))
+            if not isinstance(summary, Summary):
+                raise LedgerCorrupted(f"{self.path}: its head was edited or damaged")
+            if summary.opening != head:
+                raise LedgerCorrupted(f"{self.path}: entry {at} sums up another ledger: its opening was replaced")
+            return Start(opening, head, summary, Position(at + 1, here))
 
-    def advance(self, position: tuple[int, str]) -> None:
-        """Count an entry as read: it is the caller's own."""
-        self.entries, self.head = position
-
-    def rewind(self) -> None:
-        """Read everything again next time."""
-        self.entries, self.head = 0, START
-
-    def unread(self) -> list[tuple[str, Entry]]:
-        """Verify and return the entries that were added since the last reading, each with its hash.
+    def unread(self, position: Position, *, inside: bool = False) -> tuple[list[Entry], Position]:
+        """Verify and return the entries that were added since a position; ``inside`` of :meth:`append` or not.
 
         Raises
         ------
         LedgerCorrupted
             Naming the entry at which the chain breaks.
         """
-        with self._translated(), self._snapshot() as connection:
-            count, head = self._read_head(connection)
-            if (count, head) == (self.entries, self.head):
-                return []
-            rows = connection.execute("SELECT id, body, hash FROM entries WHERE id >= ? ORDER BY id", (self.entries,))
+        with self._translated(), self._snapshot(inside) as connection:
+            count, head, _ = self._read_head(connection)
+            if (count, head) == position:
+                return [], position
+            rows = connection.execute(
+                "SELECT id, body, hash FROM entries WHERE id >= ? ORDER BY id", (position.entries,)
+            )
             stored = rows.fetchall()
-        if count < self.entries:
-            raise LedgerCorrupted(f"{self.path}: {self.entries} entries were there before and {count} are left")
-        found: list[tuple[str, Entry]] = []
-        for id, body, stated in stored:
-            name = f"{self.path}: entry {self.entries}"
-            if id != self.entries:
-                raise LedgerCorrupted(f"{name} is missing")
-            values = verify(self.head, body, stated, name)
-            try:
-                found.append((stated, from_dict(values)))
-            except (KeyError, TypeError, ValueError) as error:
-                raise LedgerCorrupted(f"{name} cannot be read: {error}") from None
-            self.entries, self.head = self.entries + 1, stated
-        if (count, head) != (self.entries, self.head):
+        if count < position.entries:
+            raise LedgerCorrupted(f"{self.path}: {position.entries} entries were there before and {count} are left")
+        found = []
+        for entry, stated in self._verified(stored, position):
+            found.append(entry)
+            position = Position(position.entries + 1, stated)
+        if (count, head) != position:
             raise LedgerCorrupted(
-                f"{self.path}: {self.entries} entries are there and its head counts {count}: "
+                f"{self.path}: {position.entries} entries are there and its head counts {count}: "
                 f"the last ones were removed, or others added, outside the ledger"
             )
-        return found
+        return found, position
+
+    def everything(self, upto: Position) -> Iterator[tuple[str, Entry]]:
+        """Every entry up to a position, with its hash, verified from the first on."""
+        position = Position(0, START)
+        while position.entries < upto.entries:
+            with self._translated(), self._snapshot() as connection:
+                stored = connection.execute(
+                    "SELECT id, body, hash FROM entries WHERE id >= ? AND id < ? ORDER BY id LIMIT 5000",
+                    (position.entries, upto.entries),
+                ).fetchall()
+            if not stored:
+                raise LedgerCorrupted(f"{self.path}: entry {position.entries} is missing")
+            for entry, stated in self._verified(stored, position):
+                yield stated, entry
+                position = Position(position.entries + 1, stated)
+        if position != upto:
+            raise LedgerCorrupted(f"{self.path}: entry {upto.entries - 1} is another one than before")
+
+    def check(self) -> None:
+        """SQLite's own check of pages and indices."""
+        with self._translated():
+            found = self._at_rest().execute("PRAGMA integrity_check(1)").fetchall()
+        if found != [("ok",)]:
+            raise LedgerCorrupted(f"{self.path}: {found[0][0]}")
+
+    def _verified(
+        self, stored: Iterable[tuple[int, object, object]], position: Position
+    ) -> Iterator[tuple[Entry, str]]:
+        number, head = position
+        for id, body, stated in stored:
+            if id != number:
+                raise LedgerCorrupted(f"{self.path}: entry {number} is missing")
+            yield self._decoded(number, body, stated, head), str(stated)
+            number, head = number + 1, str(stated)
+
+    def _entry(self, connection: sqlite3.Connection, number: int, previous: str) -> tuple[Entry, str]:
+        found = connection.execute("SELECT body, hash FROM entries WHERE id = ?", (number,)).fetchone()
+        if found is None:
+            raise LedgerCorrupted(f"{self.path}: entry {number} is missing")
+        body, stated = found
+        return self._decoded(number, body, stated, previous), str(stated)
+
+    def _decoded(self, number: int, body: object, stated: object, previous: str) -> Entry:
+        name = f"{self.path}: entry {number}"
+        values = verify(previous, body, stated, name)
+        try:
+            return from_dict(values)
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise LedgerCorrupted(f"{name} cannot be read: {error}") from None
+
+    # --------------------------------------------------------------------------------- by label and by row
+
+    def has_label(self, label: str) -> bool:
+        """Whether a row has this label."""
+        with self._translated():
+            found = self._open().execute(
+                "SELECT 1 FROM entries WHERE json_extract(body, '$.label') = ? "
+                "AND json_extract(body, '$.entry') = 'spend' LIMIT 1",
+                (label,),
+            )
+            return found.fetchone() is not None
+
+    def outcome(self, index: int) -> str | None:
+        """What a row was committed as; None if it was not."""
+        with self._translated():
+            found = self._open().execute(
+                "SELECT json_extract(body, '$.outcome') FROM entries WHERE json_extract(body, '$.index') = ? "
+                "AND json_extract(body, '$.entry') = 'outcome' LIMIT 1",
+                (index,),
+            )
+            row = found.fetchone()
+        return None if row is None else str(row[0])
+
+    def row(self, index: int) -> Row:
+        """A row as it was reserved."""
+        with self._translated():
+            found = (
+                self._open()
+                .execute(
+                    "SELECT e.id, e.body, e.hash, b.hash FROM entries e LEFT JOIN entries b ON b.id = e.id - 1 "
+                    "WHERE json_extract(e.body, '$.index') = ? AND json_extract(e.body, '$.entry') = 'spend' LIMIT 1",
+                    (index,),
+                )
+                .fetchone()
+            )
+        if found is None:
+            raise LedgerCorrupted(f"{self.path}: row {index} is missing")
+        entry = self._decoded(found[0], found[1], found[2], str(found[3]))
+        if not isinstance(entry, Spend) or entry.row.index != index:
+            raise LedgerCorrupted(f"{self.path}: row {index} is missing")
+        return entry.row
+
+    # -------------------------------------------------------------------------------------------- writing
+
+    def append(self, make: Callable[[Position], list[Entry] | None]) -> Position | None:
+        """Add what ``make`` gives under the write lock, durably; or leave the file as it was."""
+        with self._translated():
+            connection = self._at_rest()
+        try:
+            with self._translated():
+                connection.execute("BEGIN IMMEDIATE")
+                count, head, _ = self._read_head(connection)
+            made = make(Position(count, head))
+            if not made:
+                return None
+            with self._translated():
+                for entry in made:
+                    body, head = link(head, to_dict(entry))
+                    connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (count, body, head))
+                    if isinstance(entry, Summary):
+                        connection.execute("UPDATE head SET summary = ? WHERE id = 0", (count,))
+                    count += 1
+                connection.execute("UPDATE head SET entries = ?, hash = ? WHERE id = 0", (count, head))
+                connection.execute("COMMIT")
+        finally:
+            if connection is self._connection and connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self._commits += 1
+        if self._commits % _COMMITS_PER_CHECKPOINT == 0:
+            self._checkpoint(connection, "RESTART")
+        return Position(count, head)
 
     def disconnect(self) -> None:
         """Close the connection; the next use opens another."""
@@ -163,14 +302,26 @@ class LedgerFile:
     def __del__(self) -> None:
         self.disconnect()
 
+    def _at_rest(self) -> sqlite3.Connection:
+        """The connection, in no transaction: one that an interrupt left open ends here, without a commit."""
+        connection = self._open()
+        if connection.in_transaction:
+            frame = sys._getframe(1)
+            while frame.f_back is not None:
+                frame = frame.f_back
+                if frame.f_code is LedgerFile.append.__code__ and frame.f_locals.get("self") is self:
+                    raise RuntimeError(
+                        f"{self.path} is being written by the very thread that a signal handler interrupted: nothing "
+                        f"was recorded; record outside of signal handlers"
+                    )
+            connection.execute("ROLLBACK")
+        return connection
+
     def _open(self) -> sqlite3.Connection:
         """The connection, to the file that was there before: a deleted one would take spends to nowhere."""
         if self._connection is not None and self._connection.in_transaction:
             return self._connection
-        try:
-            status = self.path.stat()
-        except FileNotFoundError:
-            raise LedgerCorrupted(f"{self.path} was moved or deleted while it was open") from None
+        status = self._status()
         identity = (status.st_dev, status.st_ino)
         if self._identity not in (None, identity):
             raise LedgerCorrupted(f"{self.path} was replaced by another file while it was open")
@@ -188,29 +339,48 @@ class LedgerFile:
                 connection.close()
                 raise
             self._connection = connection
+            _remove_drafts(self.path)
             # what killed processes left behind; small logs stay, so that readers do not wait for the write lock
             if _log(self.path).exists() and _log(self.path).stat().st_size > _LARGE_LOG:
                 self._checkpoint(connection, "TRUNCATE")
         return self._connection
 
+    def _status(self) -> os.stat_result:
+        """The file's own, once it has no other name than this."""
+        for _ in range(3):
+            try:
+                status = self.path.stat()
+            except FileNotFoundError:
+                raise LedgerCorrupted(f"{self.path} was moved or deleted while it was open") from None
+            if status.st_nlink <= 1:
+                return status
+            # whoever makes the file has a second name for it for a moment, or died meanwhile
+            _remove_drafts(self.path)
+        raise ValueError(
+            f"{self.path} has {status.st_nlink} names (hard links), and spends by one would not be seen by another: "
+            f"keep one name, or copy it with Ledger.backup"
+        )
+
     @contextmanager
-    def _snapshot(self) -> Iterator[sqlite3.Connection]:
-        """One state of the file for several readings."""
-        connection = self._open()
-        if connection.in_transaction:
-            yield connection
+    def _snapshot(self, inside: bool = False) -> Iterator[sqlite3.Connection]:
+        """One state of the file for several readings; ``inside`` a transaction, what that one sees."""
+        if inside:
+            yield self._open()
             return
-        connection.execute("BEGIN")
+        connection = self._at_rest()
         try:
+            connection.execute("BEGIN")
             yield connection
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
-    def _read_head(self, connection: sqlite3.Connection) -> tuple[int, str]:
-        rows = connection.execute("SELECT id, entries, hash FROM head").fetchall()
-        if len(rows) != 1 or rows[0][0] != 0 or not (isinstance(rows[0][1], int) and isinstance(rows[0][2], str)):
+    def _read_head(self, connection: sqlite3.Connection) -> tuple[int, str, int]:
+        """The number of entries, the hash of the last, and the number of the last summary."""
+        rows = connection.execute("SELECT id, entries, hash, summary FROM head").fetchall()
+        if len(rows) != 1 or rows[0][0] != 0 or [type(value) for value in rows[0][1:]] != [int, str, int]:
             raise LedgerCorrupted(f"{self.path}: its head was edited or damaged")
-        return rows[0][1], rows[0][2]
+        return rows[0][1], rows[0][2], rows[0][3]
 
     def _checkpoint(self, connection: sqlite3.Connection, mode: str) -> None:
         # it waits for others and may give up; the next one does the work then
@@ -237,6 +407,41 @@ class LedgerFile:
 def _log(path: Path) -> Path:
     """The write-ahead log beside a file."""
     return path.with_name(path.name + "-wal")
+
+
+def _drafts(path: Path) -> list[Path]:
+    """The unfinished copies of a file, by whichever process."""
+    return [p for p in path.parent.glob(f".{glob.escape(path.name)}.*.*") if _maker(path, p) is not None]
+
+
+def _maker(path: Path, draft: Path) -> int | None:
+    """The process that makes a draft; None if it is no draft."""
+    number, _, token = draft.name[len(path.name) + 2 :].partition(".")
+    return int(number) if number.isdecimal() and len(token) == 16 and set(token) <= set("0123456789abcdef") else None
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove what killed processes left half made, and second names of the finished file."""
+    for draft in _drafts(path):
+        with suppress(FileNotFoundError):
+            if path.exists() and draft.samefile(path):
+                _remove(draft)  # its maker has nothing left to do but this
+                continue
+        maker = _maker(path, draft)
+        if maker is None or maker == os.getpid() or os.name != "posix":
+            continue
+        try:
+            os.kill(maker, 0)
+        except ProcessLookupError:
+            _remove(draft)
+        except OSError:
+            continue
+
+
+def _remove(draft: Path) -> None:
+    # the draft itself last: as long as it is there, the rest is found
+    for name in (f"{draft.name}-wal", f"{draft.name}-shm", f"{draft.name}-journal", draft.name):
+        draft.with_name(name).unlink(missing_ok=True)
 
 
 def _connect(path: Path) -> sqlite3.Connection:

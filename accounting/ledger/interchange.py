@@ -10,6 +10,7 @@ from accounting.accountants.zcdp import zcdp
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
+    ZCDP,
     Composed,
     DiscreteLaplace,
     Gaussian,
@@ -25,7 +26,7 @@ from accounting.releases import (
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
-__all__ = ["from_opacus", "to_dp_accounting"]
+__all__ = ["from_dp_accounting", "from_opacus", "to_dp_accounting"]
 
 
 def to_dp_accounting(release: Release) -> DpEvent:
@@ -72,6 +73,62 @@ def to_dp_accounting(release: Release) -> DpEvent:
             raise UnsupportedRelease(f"dp-accounting has no event for {part!r}") from None
 
     return event(release)
+
+
+def from_dp_accounting(event: DpEvent) -> Release:
+    """The description of a ``dp_accounting.DpEvent``, so that it can be spent from a ledger.
+
+    What dp-accounting leaves to its accountants, the neighbouring relation, is left to the budget here too; only what
+    is sampled counts one unit present or absent. ``RandomizedResponseDpEvent`` becomes our randomized response of as
+    many categories, and a ``ZCDpEvent`` is taken for what it is if its ξ is 0.
+
+    Raises
+    ------
+    ImportError
+        If dp-accounting is not installed (``pip install dpkit[pld]``).
+    UnsupportedRelease
+        If nothing here describes a part of the event (sampling of fixed sizes, private selection), or it is not
+        private at all.
+
+    Examples
+    --------
+    >>> import dp_accounting as dp  # doctest: +SKIP
+    >>> from_dp_accounting(dp.SelfComposedDpEvent(dp.GaussianDpEvent(2.0), 10))  # doctest: +SKIP
+    (10 * Gaussian(noise_multiplier=2.0))
+    """
+    try:
+        from dp_accounting import dp_event as dp
+    except ImportError:
+        raise ImportError("from_dp_accounting needs dp-accounting: pip install dpkit[pld]") from None
+    match event:
+        case dp.NoOpDpEvent():
+            return Composed()
+        case dp.GaussianDpEvent(noise_multiplier=z) if z > 0:
+            return Gaussian(z)
+        case dp.LaplaceDpEvent(noise_multiplier=z) if z > 0:
+            return Laplace(z)
+        case dp.DiscreteLaplaceDpEvent(noise_parameter=rate, sensitivity=bound) if rate > 0 and bound > 0:
+            # P(x) ∝ e^(−a|x|), in every coordinate: the scale 1/a is noise_multiplier × the L1 sensitivity
+            return DiscreteLaplace(1.0 / (rate * bound))
+        case dp.RandomizedResponseDpEvent(noise_parameter=noise, num_buckets=k) if 0 < noise <= 1 and k > 1:
+            # with probability p one of the k categories evenly, else the truth
+            eps = math.log1p(k * (1 - noise) / noise)
+            return RandomizedResponse(eps, k) if eps > 0 else Composed()
+        case dp.ZCDpEvent(rho=rho, xi=xi) if xi == 0:
+            return ZCDP(rho)
+        case dp.SelfComposedDpEvent(event=inner, count=count):
+            return integer("count", count, at_least=0) * from_dp_accounting(inner)
+        case dp.ComposedDpEvent(events=events):
+            return sum(map(from_dp_accounting, events), start=Composed())
+        case dp.PoissonSampledDpEvent(sampling_probability=rate, event=inner) if rate > 0:
+            return PoissonSubsampled(from_dp_accounting(inner), rate)
+        case dp.PoissonSampledDpEvent(sampling_probability=rate) if rate == 0:
+            return Composed()
+        case dp.SingleEpochTreeAggregationDpEvent(noise_multiplier=z, step_counts=counts) if z > 0:
+            steps = [counts] if isinstance(counts, int) else list(counts)
+            # a unit is in one of the trees only
+            return TreeAggregation(z, steps=max(steps))
+    raise UnsupportedRelease(f"no description here covers the event {event!r}")
 
 
 def from_opacus(history: Iterable[tuple[float, float, int]]) -> Release:

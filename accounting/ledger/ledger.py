@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
 from accounting.ledger import export
-from accounting.ledger.book import Book
-from accounting.ledger.entries import Entry, Mark, Opening, Outcome, Row, Settlement, Spend
-from accounting.ledger.filters import Measure, check_rule
+from accounting.ledger.book import Book, Undecided
+from accounting.ledger.entries import (
+    Entry,
+    Mark,
+    Opening,
+    Outcome,
+    Quota,
+    Row,
+    Settlement,
+    Spend,
+    Summary,
+    check_scope,
+    checked,
+)
+from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
+from accounting.ledger.journal import Journal, MemoryJournal, Position, Rows
+from accounting.ledger.scopes import inside
+from accounting.ledger.text import check_text
+from accounting.ledger.verification import verified
 from accounting.releases import Release
 from accounting.totals import Bound, epsilon
 
-if TYPE_CHECKING:
-    from accounting.ledger.file import LedgerFile
-
 __all__ = ["Ledger"]
 
-_E = TypeVar("_E", Spend, Settlement, Mark)
+_E = TypeVar("_E", Spend, Settlement, Mark, Quota)
+
+# A file gets a summary after at least as many entries.
+_ENTRIES_PER_SUMMARY = 1000
 
 
 class Ledger:
@@ -40,12 +56,13 @@ class Ledger:
     ----------
     budget : Budget, optional
         Without one, everything is recorded and nothing refused.
-    accountant : {"gdp", "pure", "rdp", "zcdp"}, optional
-        The measure that the filter adds up (see :mod:`accounting.ledger.filters`). By default the first release
-        fixes it: gdp for Gaussians, zcdp where only ρ is known, rdp otherwise.
+    accountant : {"mixed", "gdp", "pure", "rdp", "zcdp"}, optional
+        What the filter adds up (see :mod:`accounting.ledger.filters`). By default ``"mixed"``, which follows from the
+        budget alone and takes releases of any kind in any order; unless the budget holds a whole number of releases
+        like the first, to nine digits: then the measure that it was calibrated by.
     failure_delta : float, optional
-        The part of the budget's δ that is kept for releases that may fail outright (``ApproxDP``). By default the
-        first release fixes it: half if it may fail itself, nothing if not.
+        The part of the budget's δ that is kept for releases that may fail outright (``ApproxDP``). By default half if
+        the first release may fail itself, else a 32nd (nothing if it was calibrated for).
     plan : Release, optional
         Everything that will be released, if that is known in advance: then the tightest accountant prices it as
         a whole, and the ledger admits the releases of the plan, in any order, and no others.
@@ -57,8 +74,9 @@ class Ledger:
 
     Notes
     -----
-    Scopes. ``scope=None`` means all of the data. Named scopes are disjoint parts of it, fixed by public
-    information; they compose in parallel with each other and sequentially with ``None``.
+    Scopes. ``scope=None`` means all of the data. A named scope is a part of it, fixed by public information, and
+    ``"north/ann"`` a part of ``"north"``. Scopes of which neither lies in the other are disjoint and compose in
+    parallel; a unit meets what is released in its scope, around it and on the whole. See :meth:`set_quota`.
 
     What is guaranteed. With a budget, the filter's theorem holds for releases that are chosen with every earlier
     output in view. :meth:`epsilon` is the smallest ε of the recorded list as it stands, which is a guarantee if
@@ -82,6 +100,9 @@ class Ledger:
     1
     """
 
+    # the books, while nobody uses them; see _take
+    _state: _State | None = None
+
     def __init__(
         self,
         budget: Budget | None = None,
@@ -90,14 +111,12 @@ class Ledger:
         failure_delta: float | None = None,
         plan: Release | None = None,
     ) -> None:
-        self._start(_opening(budget, accountant, failure_delta, plan), None)
+        self._start(MemoryJournal([_opening(budget, accountant, failure_delta, plan)]))
 
-    def _start(self, opening: Opening, file: LedgerFile | None) -> None:
-        self._book = Book(opening)
-        self._file = file
+    def _start(self, journal: Journal) -> None:
+        self._journal = journal
         self._closed = False
-        # whether the books may lag behind the file, so that not even an interrupt can hide a spend
-        self._stale = file is not None
+        self._rows = Rows()
         self._lock = threading.RLock()
         with _registry_lock:
             _ledgers.add(self)
@@ -149,21 +168,19 @@ class Ledger:
         from accounting.ledger.file import LedgerFile
 
         asked = _opening(budget, accountant, failure_delta, plan)
-        file = LedgerFile(Path(path).absolute())
+        file = LedgerFile(Path(path))
         if expected_head is not None and not file.path.exists():
             raise LedgerCorrupted(f"{file.path} is missing, and with it the expected head {expected_head}")
         file.create(asked)
         ledger = cls.__new__(cls)
-        ledger._start(asked, file)
+        ledger._start(file)
         try:
-            heads = ledger._catch_up()
-            if expected_head is not None and expected_head not in heads:
-                raise LedgerCorrupted(
-                    f"{file.path} does not contain the expected head {expected_head}: it is an older copy, another "
-                    f"ledger, or its history was rewritten"
-                )
+            with ledger._reading() as book:
+                opening = book.opening
+            if expected_head is not None:
+                ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
-                wanted, stored = getattr(asked, name), getattr(ledger._book.opening, name)
+                wanted, stored = getattr(asked, name), getattr(opening, name)
                 if wanted is not None and wanted != stored:
                     raise ValueError(f"{file.path} was made with {name}={stored!r}, got {name}={wanted!r}")
         except BaseException:
@@ -174,24 +191,28 @@ class Ledger:
     @property
     def budget(self) -> Budget | None:
         """What may be spent; fixed when the ledger was made."""
-        return self._book.budget
+        with self._reading() as book:
+            return book.budget
 
     @property
     def path(self) -> Path | None:
         """The file that holds the ledger, or None in memory."""
-        return None if self._file is None else self._file.path
+        return self._journal.path
 
     @property
     def accountant(self) -> str | None:
-        """What the filter counts: the caller's choice, or the first release's, or None while that is open."""
+        """What the filter counts: the caller's choice, or what follows from the first release; None before that."""
         with self._reading() as book:
             return book.opening.accountant if book.filter is None else book.filter.rule.accountant
 
     @property
     def head(self) -> str:
         """The hash of the last entry: noted elsewhere, it pins down everything recorded so far."""
-        with self._reading() as book:
-            return export.chained(book.entries)[0] if self._file is None else self._file.head
+        with self._lock:
+            position = self._position()
+            if position.head:
+                return position.head
+            return export.chained(entry for _, entry in self._journal.everything(position))[0]
 
     @property
     def closed(self) -> bool:
@@ -242,17 +263,19 @@ class Ledger:
         """
         if not isinstance(release, Release):
             raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
-        if not isinstance(label, str):
-            raise TypeError(f"label must be a string, got label={label!r}")
-        for name, value in (("scope", scope), ("unit", unit)):
-            if value is not None and not (isinstance(value, str) and value):
-                raise TypeError(f"{name} must be a nonempty string or None, got {name}={value!r}")
+        check_text("label", label)
+        if scope is not None:
+            check_scope("scope", scope)
+        if unit is not None:
+            check_text("unit", unit, empty=False)
+        # what would not be read back is refused before it is priced
+        checked(Spend(Row(0, datetime.now(UTC), label, scope, release, bool(simulation), unit)))
 
-        def decide(book: Book) -> Spend:
-            if unique and label in book.labels:
+        def decide(book: Book, quick: bool) -> Spend:
+            if unique and self._journal.has_label(label):
                 raise ValueError(f"label must be new, got label={label!r}, which the ledger holds already")
-            row = Row(len(book.rows), datetime.now(UTC), label, scope, release, bool(simulation), unit)
-            return Spend(row, book.admit(row))
+            row = Row(book.rows, datetime.now(UTC), label, scope, release, bool(simulation), unit)
+            return Spend(row, book.admit(row, quick=quick))
 
         return self._record(decide).row
 
@@ -303,9 +326,12 @@ class Ledger:
         if not isinstance(row, Row):
             raise TypeError(f"row must be a Row from spend, got row={row!r}")
 
-        def decide(book: Book) -> Settlement:
+        def decide(book: Book, quick: bool) -> Settlement:
             book.check_settlement(row.index, outcome)
-            if book.rows[row.index] != row:
+            settled = self._journal.outcome(row.index)
+            if settled is not None:
+                raise ValueError(f"row {row.index} was already committed as {settled!r}")
+            if self._journal.row(row.index) != replace(row, outcome="reserved"):
                 raise ValueError(f"row {row.index} of this ledger is another one than {row!r}")
             return Settlement(row.index, outcome, datetime.now(UTC))
 
@@ -349,7 +375,7 @@ class Ledger:
         """
         Mark(run, step, digest, datetime.now(UTC), label, simulation)  # refused before the lock is waited for
 
-        def decide(book: Book) -> Mark:
+        def decide(book: Book, quick: bool) -> Mark:
             made = Mark(run, step, digest, datetime.now(UTC), label, simulation)
             book.check_mark(made)
             return made
@@ -360,6 +386,67 @@ class Ledger:
         """The last mark of a run, by whichever process; None if it has none."""
         with self._reading() as book:
             return book.marks.get(run)
+
+    def set_quota(self, scope: str, budget: Budget | None, *, accountant: Measure | None = None) -> None:
+        """Limit what is released inside one scope, under the ledger's own budget; None lifts the limit.
+
+        A quota counts what is recorded in the scope and in its parts, what was recorded before included. It does not
+        count what is released on more than the scope, which the ledger's budget is there for. Its filter is fixed
+        here, from the quota alone.
+
+        Parameters
+        ----------
+        scope : str
+            A part of the data: ``"north"``, or ``"north/ann"`` for a part of that.
+        budget : Budget or None
+            With the unit and adjacency of the ledger's.
+        accountant : {"mixed", "gdp", "pure", "zcdp"}, optional
+            What the quota's filter adds up; by default all of them share δ.
+
+        Examples
+        --------
+        >>> from accounting import Budget, Gaussian, Ledger
+        >>> ledger = Ledger(Budget(2.0, 1e-6))
+        >>> ledger.set_quota("north", Budget(1.0, 1e-6))
+        >>> row = ledger.spend(Gaussian(8.0), scope="north")
+        >>> ledger.spend(Gaussian(5.0), scope="north/ann", label="Ann's mean")
+        Traceback (most recent call last):
+            ...
+        accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'
+        """
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
+        rule = None
+        if budget is not None:
+            check_rule(budget, accountant, None, None)
+            if accountant == "rdp":
+                raise ValueError("a quota is fixed before its first release, which accountant='rdp' asks for its order")
+            rule = mixed_rule(budget) if accountant in (None, "mixed") else Rule(accountant)
+        checked(Quota(scope, budget, datetime.now(UTC), rule))
+
+        def decide(book: Book, quick: bool) -> Quota:
+            quota = Quota(scope, budget, datetime.now(UTC), rule)
+            book.check_quota(quota)
+            return quota
+
+        self._record(decide)
+
+    def quotas(self) -> dict[str, Budget]:
+        """The quota of every scope that has one."""
+        with self._reading() as book:
+            return {scope: quota.budget for scope, quota in book.quotas.items() if quota.budget is not None}
+
+    def quota_spent(self, scope: str) -> float:
+        """ε at a quota's δ of what was recorded in its scope, as its filter counts it."""
+        with self._reading() as book:
+            if scope not in book.quotas:
+                raise ValueError(f"scope must have a quota, got scope={scope!r}")
+            return book.quota_spent(scope)
+
+    def scopes(self) -> list[str]:
+        """Every named scope in which something was recorded or that has a quota."""
+        with self._reading() as book:
+            return sorted({*book.totals.scopes(), *book.quotas})
 
     @property
     def total(self) -> Release:
@@ -373,23 +460,99 @@ class Ledger:
         with self._reading() as book:
             return book.simulation
 
-    def epsilon(self, delta: float | None = None) -> Bound:
-        """The smallest proved ε of everything recorded, at ``delta`` (by default the budget's)."""
-        if delta is None:
-            if self.budget is None:
-                raise ValueError("delta must be given for a ledger without a budget, got delta=None")
-            delta = self.budget.delta
-        return epsilon(self.total, delta)
+    def epsilon(self, delta: float | None = None, *, scope: str | None = None) -> Bound:
+        """The smallest proved ε of everything recorded, at ``delta`` (by default the budget's).
 
-    def remaining(self) -> float:
-        """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget."""
+        With a ``scope``, of everything that a unit in that scope met: there, in its parts, around it and on the whole.
+        """
+        if scope is not None:
+            check_scope("scope", scope)
         with self._reading() as book:
-            return math.inf if book.budget is None else max(0.0, book.budget.epsilon - book.spent())
+            if delta is None:
+                if book.budget is None:
+                    raise ValueError("delta must be given for a ledger without a budget, got delta=None")
+                delta = book.budget.delta
+            total = book.total(scope)
+        return epsilon(total, delta)
 
-    def rows(self) -> list[Row]:
-        """Everything recorded, oldest first, each row with its outcome so far."""
+    def remaining(self, *, scope: str | None = None) -> float:
+        """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.
+
+        With a ``scope``, what is left for a release in that scope, its quotas included.
+        """
+        if scope is not None:
+            check_scope("scope", scope)
         with self._reading() as book:
-            return list(book.rows)
+            return book.remaining(scope)
+
+    def rows(self, *, scope: str | None = None) -> list[Row]:
+        """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far."""
+        with self._lock:
+            if self._closed:
+                position = self._position()
+                found = Rows().extended((entry for _, entry in self._journal.everything(position)), position)
+                self._let_go()
+            else:
+                found = self._rows.read(self._journal)
+        return found if scope is None else [row for row in found if inside(row.scope, scope)]
+
+    def verify(self, *, expected_head: str | None = None) -> str:
+        """Read every entry again, and check hashes, books, summaries and the filter's sums; the verified head.
+
+        Opening a file verifies what follows its last summary; this verifies all of it.
+
+        Raises
+        ------
+        LedgerCorrupted
+            Naming the entry that is wrong, or if ``expected_head`` is not in the ledger.
+        """
+        with self._lock:
+            position = self._position()
+            head = verified(self._journal, position, expected_head)
+            self._let_go()
+            return head
+
+    def backup(self, path: str | os.PathLike[str]) -> str:
+        """Copy a ledger in a file, as it is at one moment, also while others spend from it; the copy's head.
+
+        The copy is verified. Note its head elsewhere: restored with ``expected_head``, it is known to be this one.
+
+        Raises
+        ------
+        FileExistsError
+            If something is at ``path`` already.
+        ValueError
+            If the ledger is in memory (see :meth:`to_json`) or closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise ValueError("only an open ledger in a file can be backed up, and this one is closed")
+            self._journal.copy(Path(path).absolute())
+        with type(self).open(path) as copy:
+            return copy.verify()
+
+    @classmethod
+    def restore(
+        cls, backup: str | os.PathLike[str], path: str | os.PathLike[str], *, expected_head: str | None = None
+    ) -> Ledger:
+        """The ledger of a backup, verified and copied to ``path``, where nothing may be yet.
+
+        What was spent after the backup was made is not in it. Give the last head that was noted, or spend nothing
+        from the restored ledger before you know what is missing.
+
+        Raises
+        ------
+        FileExistsError
+            If something is at ``path`` already.
+        LedgerCorrupted
+            If the backup does not verify, or does not contain ``expected_head``.
+        """
+        if not Path(backup).is_file():
+            raise FileNotFoundError(f"there is no backup {backup}")
+        with cls.open(backup) as source:
+            source.verify(expected_head=expected_head)
+            source.backup(path)
+        return cls.open(path)
 
     def close(self) -> None:
         """Record nothing more. What is recorded can still be read; closing twice is harmless."""
@@ -397,11 +560,10 @@ class Ledger:
             if self._closed:
                 return
             try:
-                self._catch_up()
+                self._position()
             finally:
                 self._closed = True
-                if self._file is not None:
-                    self._file.disconnect()
+                self._journal.disconnect()
 
     def to_json(self) -> str:
         """Everything recorded as JSON text, with the same hashes as in a file.
@@ -414,8 +576,17 @@ class Ledger:
         >>> Ledger.from_json(ledger.to_json()).head == ledger.head
         True
         """
-        with self._reading() as book:
-            return export.dumps(book.entries)
+        with self._lock:
+            found = export.dumps(entry for _, entry in self._journal.everything(self._position()))
+            self._let_go()
+            return found
+
+    def to_csv(self) -> str:
+        """Everything recorded as CSV text, one line per row, mark and quota, for a spreadsheet."""
+        with self._lock:
+            found = export.to_csv([entry for _, entry in self._journal.everything(self._position())])
+            self._let_go()
+            return found
 
     @classmethod
     def from_json(cls, text: str, *, expected_head: str | None = None) -> Ledger:
@@ -435,53 +606,139 @@ class Ledger:
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[object, ...]]:
-        with self._reading() as book:
-            if self._file is None:
-                return _from_entries, (type(self), list(book.entries), self._closed)
-            return _reopened, (type(self), str(self._file.path), self._file.head, self._closed)
+        with self._lock:
+            position = self._position()
+            if self._journal.path is None:
+                entries = [entry for _, entry in self._journal.everything(position)]
+                return _from_entries, (type(self), entries, self._closed)
+            return _reopened, (type(self), str(self._journal.path), position.head, self._closed)
+
+    # ------------------------------------------------------------------------- the books and the journal
 
     @contextmanager
     def _reading(self) -> Iterator[Book]:
         """The books, up to date and held."""
         with self._lock:
-            if not self._closed:
-                self._catch_up()
-            yield self._book
+            state = self._take()
+            try:
+                yield state.book
+            finally:
+                self._state = state
 
-    def _record(self, decide: Callable[[Book], _E]) -> _E:
+    def _position(self) -> Position:
+        """How far the books go, up to date."""
+        state = self._take()
+        self._state = state
+        return state.position
+
+    def _take(self) -> _State:
+        """The books with everything that others recorded (those of a closed ledger as they were), to be given back.
+
+        Until then they are in nobody else's reach. Who comes in between (a signal handler of this thread) or after
+        (if an exception kept them from being given back) finds none, and reads the journal anew.
+        """
+        state: _State | None = self.__dict__.pop("_state", None)  # in one step
+        name = str(self._journal.path or "the ledger")
+        if state is None:
+            opening, opening_hash, summary, position = self._journal.start()
+            try:
+                book = Book(opening) if summary is None else Book.restored(opening, summary.state)
+            except (KeyError, TypeError, ValueError) as error:
+                raise LedgerCorrupted(f"{name}: entry {position.entries - 1} cannot be read: {error}") from None
+            state = _State(book, position, 0 if summary is None else position.entries - 1, opening_hash)
+        elif self._closed:
+            return state
+        entries, position = self._journal.unread(state.position)
+        return state.extended(entries, position, name)
+
+    def _let_go(self) -> None:
+        """A closed ledger holds no connection."""
+        if self._closed:
+            self._journal.disconnect()
+
+    def _record(self, decide: Callable[[Book, bool], _E]) -> _E:
         """Record the entry that ``decide`` makes of the books, held and up to date; durably, if in a file."""
         with self._lock:
-            if self._closed:
-                raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
-            if self._file is None:
-                entry = decide(self._book)
-                self._book.apply(entry)
-                return entry
-            with self._file.transaction():
-                self._catch_up()
-                entry = decide(self._book)
-                self._stale = True
-                position = self._file.append(entry)
-            self._file.advance(position)
-            self._book.apply(entry)
-            self._stale = False
-            return entry
+            while True:
+                if self._closed:
+                    raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
+                made = self._attempt(decide)
+                if made is not None:
+                    return made
 
-    def _catch_up(self) -> list[str]:
-        """Apply what other processes recorded; the hashes of the entries that were read."""
-        if self._file is None:
-            return []
-        if self._stale:
-            self._file.rewind()
-        rebuild, self._stale = self._stale, True
-        found = self._file.unread()
-        entries = [entry for _, entry in found]
-        if rebuild:
-            self._book = Book.of(entries, str(self._file.path))
-        else:
-            self._book.extend(entries, str(self._file.path))
-        self._stale = False
-        return [head for head, _ in found]
+    def _attempt(self, decide: Callable[[Book, bool], _E]) -> _E | None:
+        """One try of :meth:`_record`; None if others recorded something in the meantime that takes long to price.
+
+        What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
+        recorded in the meantime; else it is taken again, quickly.
+        """
+        taken = self._take()
+        # None while the books change: then they are not given back
+        state: _State | None = taken
+        after: _State | None = None
+        try:
+            made = decide(taken.book, False)
+
+            def make(now: Position) -> list[Entry] | None:
+                nonlocal state, after, made
+                if state is not None and now != state.position:
+                    if (others := self._quick(state, now)) is None:
+                        return None
+                    old, state = state, None
+                    state = old.extended(others, now, str(self._journal.path or "the ledger"))
+                    try:
+                        made = decide(state.book, True)
+                    except Undecided:
+                        return None
+                if state is None:
+                    return None
+                old, state = state, None
+                entries: list[Entry] = [made]
+                after = old.extended(entries, now, "the ledger")
+                if now.head and after.wants_summary(now.entries + 1):
+                    entries.append(Summary(after.opening, datetime.now(UTC), after.book.summary()))
+                    after = after._replace(summary=now.entries + 1)
+                return entries
+
+            position = self._journal.append(make)
+            if position is None or after is None:
+                return None
+            state = after._replace(position=position)
+            return made
+        finally:
+            self._state = state
+
+    def _quick(self, state: _State, now: Position) -> list[Entry] | None:
+        """What others recorded up to a position, under the journal's lock; None if it takes long to price."""
+        entries, position = self._journal.unread(state.position, inside=True)
+        known = all(
+            not isinstance(entry, Quota)
+            and not (isinstance(entry, Spend) and not state.book.knows(entry.row.scope, entry.row.release))
+            for entry in entries
+        )
+        return entries if known and position == now else None
+
+
+class _State(NamedTuple):
+    """The books, how far they go, where the last summary stands, and the hash of the opening."""
+
+    book: Book
+    position: Position
+    summary: int
+    opening: str
+
+    def extended(self, entries: Sequence[Entry], position: Position, name: str) -> _State:
+        """The same books with some entries more."""
+        summary = self.summary
+        for number, entry in enumerate(entries, self.position.entries):
+            if isinstance(entry, Summary):
+                summary = number
+        self.book.extend(entries, name, self.position.entries)
+        return _State(self.book, position, summary, self.opening)
+
+    def wants_summary(self, entries: int) -> bool:
+        """Whether enough entries were added to be worth one: a part of the lines that it would have."""
+        return entries - self.summary >= max(_ENTRIES_PER_SUMMARY, self.book.size // 8)
 
 
 def _opening(
@@ -497,9 +754,10 @@ def _opening(
 def _from_entries(cls: type[Ledger], entries: list[Entry], closed: bool) -> Ledger:
     """The ledger in memory that holds these entries."""
     ledger = cls.__new__(cls)
-    book = Book.of(entries, "the ledger")
-    ledger._start(book.opening, None)
-    ledger._book, ledger._closed = book, closed
+    Book.of(entries, "the ledger")
+    ledger._start(MemoryJournal(entries))
+    ledger._position()
+    ledger._closed = closed
     return ledger
 
 
@@ -523,8 +781,7 @@ def _before_fork() -> None:
     for ledger in list(_ledgers):
         ledger._lock.acquire()
         _held.append(ledger)
-        if ledger._file is not None:
-            ledger._file.disconnect()
+        ledger._journal.disconnect()
 
 
 def _after_fork() -> None:

@@ -3,16 +3,23 @@
 A description becomes ``{"type": its class name, field: value, …}``; nested descriptions and tuples follow. Only
 classes that this distribution defines are read back, through their own constructors, so that nothing that a
 constructor refuses can come out of a file.
+
+Descriptions from outside become ``{"type": "Outside", "kind": "module:Class", "fields": …, "weaker": …}``. Reading
+never imports anything: where the class is loaded already, and says the same weaker description as was stored, its
+instance comes back; elsewhere an :class:`Outside`, which every accountant prices by the stored one. The two are
+stored alike, so a ledger verifies in both places.
 """
 
 from __future__ import annotations
 
 import json
 import numbers
-from dataclasses import MISSING, fields
+from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from accounting.checks import integer
+from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release, compose, parallel
 
 __all__ = ["VERSION", "canonical", "decode", "dumps", "encode", "loads"]
@@ -64,8 +71,10 @@ def encode(release: Release) -> dict[str, Any]:
     if not isinstance(release, Release):
         raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
     name = type(release).__name__
+    if isinstance(release, Outside):
+        return {**json.loads(release.stored), "weaker": encode(release.stand_in)}
     if not _own(type(release)):
-        raise TypeError(f"only descriptions defined in accounting can be stored, got {release!r}")
+        return _encode_outside(release)
     stored: dict[str, Any] = {"type": name}
     for field in fields(release):
         value = getattr(release, field.name)
@@ -80,6 +89,8 @@ def decode(stored: Any) -> Release:
     if not isinstance(stored, dict) or not isinstance(stored.get("type"), str):
         raise ValueError(f"expected a stored release with its type, got {stored!r}")
     name = stored["type"]
+    if name == "Outside":
+        return _decode_outside(stored)
     cls = _known().get(name)
     if cls is None:
         raise ValueError(f"unknown release {name!r}: it was written by another version or by something else")
@@ -99,16 +110,69 @@ def decode(stored: Any) -> Release:
         raise ValueError(f"a stored {name!r} does not hold what it must: {error}") from None
 
 
-def _known() -> dict[str, type[Release]]:
-    """Every description that this distribution defines, by name."""
-    found: dict[str, type[Release]] = {}
+@dataclass(frozen=True, repr=False)
+class Outside(Release):
+    """A description whose class is not loaded here: what was stored of it, and the description that prices it."""
+
+    stored: str
+    stand_in: Release
+
+    def __repr__(self) -> str:
+        given = json.loads(self.stored)
+        values = [f"{name}={value!r}" for name, value in given["fields"].items() if name != "adjacency"]
+        if self.adjacency is not None:
+            values.append(f"adjacency={self.adjacency!r}")
+        return f"{given['kind'].rpartition('.')[2].rpartition(':')[2]}({', '.join(values)})"
+
+    def weaker(self) -> Release:
+        """The description that was stored with it, which costs at least as much."""
+        return self.stand_in
+
+
+def _encode_outside(release: Release) -> dict[str, Any]:
+    cls = type(release)
+    try:
+        stand_in = release.weaker()  # type: ignore[attr-defined]
+    except (AttributeError, UnsupportedRelease):
+        raise UnsupportedRelease(
+            f"a description from outside accounting is stored with what weaker() says of it, and {release!r} has none"
+        ) from None
+    if not isinstance(stand_in, Release) or type(stand_in) is cls:
+        raise TypeError(f"weaker() must return another description, got {stand_in!r} from {release!r}")
+    values = {f.name: _plain(cls.__name__, f.name, getattr(release, f.name)) for f in fields(release) if f.init}
+    kind = f"{cls.__module__}:{cls.__qualname__}"
+    return {"type": "Outside", "kind": kind, "fields": values, "weaker": encode(stand_in)}
+
+
+def _decode_outside(stored: dict[str, Any]) -> Release:
+    if {*stored} != {"type", "kind", "fields", "weaker"} or not isinstance(stored["fields"], dict):
+        raise ValueError(f"a stored description from outside does not hold what it must: {sorted(stored)}")
+    kind, stand_in = stored["kind"], decode(stored["weaker"])
+    if not isinstance(kind, str) or ":" not in kind:
+        raise ValueError(f"kind must be 'module:Class', got {kind!r}")
+    for cls in _subclasses():
+        if f"{cls.__module__}:{cls.__qualname__}" == kind and not _own(cls):
+            try:
+                found = cls(**{name: _value(value) for name, value in stored["fields"].items()})
+                if encode(found) == stored:
+                    return found
+            except (TypeError, ValueError, UnsupportedRelease):
+                break  # another version of the class: what was stored with it still holds
+    text = canonical({name: stored[name] for name in ("type", "kind", "fields")})
+    return Outside(text, stand_in, adjacency=stand_in.adjacency)
+
+
+def _subclasses() -> Iterator[type[Release]]:
     waiting = list(Release.__subclasses__())
     while waiting:
         cls = waiting.pop()
         waiting.extend(cls.__subclasses__())
-        if _own(cls):
-            found[cls.__name__] = cls
-    return found
+        yield cls
+
+
+def _known() -> dict[str, type[Release]]:
+    """Every description that this distribution defines, by name."""
+    return {cls.__name__: cls for cls in _subclasses() if _own(cls) and cls is not Outside}
 
 
 def _own(cls: type[Release]) -> bool:

@@ -10,22 +10,19 @@ from typing import cast
 import numpy as np
 
 from accounting import Ledger, Release, UnsupportedRelease, epsilon
-from accounting.audit import Report
+from accounting.audit import Report, ScopeReport
+from accounting.ledger.text import printable
+from accounting.ledger.totals import Totals
 from accounting.totals import Accountant
 from dpkit.cli.charts import Line, Mark, line_chart
+from dpkit.cli.printing import accountant_name
 
-__all__ = ["NAMES", "broken_page", "page", "verdict"]
+__all__ = ["broken_page", "most_spent", "page", "verdict"]
 
-NAMES = {
-    "gdp": "Gaussian DP",
-    "pld": "privacy loss distribution",
-    "pure": "pure DP",
-    "rdp": "Rényi DP",
-    "zcdp": "zCDP",
-}
 _SHORT = {"gdp": "GDP", "pld": "PLD", "pure": "pure DP", "rdp": "RDP", "zcdp": "zCDP"}
 _SLOW = "pld"
-_FEW, _MANY = 9, 121  # points of a curve, for an accountant that composes numerically and for a closed formula
+_SCOPES = 10  # scopes without a quota that are shown
+_FEW, _MANY = 9, 61  # points of a curve, for an accountant that composes numerically and for a closed formula
 
 
 def verdict(report: Report) -> tuple[str, str]:
@@ -62,10 +59,12 @@ def page(ledger: Ledger, report: Report, *, name: str, made: datetime) -> str:
     best = min(report.epsilons, key=report.epsilons.__getitem__, default=None)
     sections = [_facts(ledger, report, best)]
     if report.problems:
-        items = "".join(f"<li>{escape(problem)}</li>" for problem in report.problems)
+        items = "".join(f"<li>{_text(problem)}</li>" for problem in report.problems)
         sections.append(f"<section><h2>What is wrong</h2><ul class='bad'>{items}</ul></section>")
     if best is not None and report.rows:
         sections += [_side_by_side(report), _curve(ledger.total, report), _over_time(ledger, report)]
+    if report.scopes:
+        sections.append(_scopes(report))
     sections.append(_dearest(report))
     sections.append(_READING)
     return _document(name, made, style, sentence, "".join(sections))
@@ -73,7 +72,7 @@ def page(ledger: Ledger, report: Report, *, name: str, made: datetime) -> str:
 
 def broken_page(message: str, *, name: str, made: datetime) -> str:
     """The page of a ledger that does not verify: nothing in it can be relied on, so nothing of it is shown."""
-    body = f"<section><h2>What is wrong</h2><p>{escape(message)}</p></section>"
+    body = f"<section><h2>What is wrong</h2><p>{_text(message)}</p></section>"
     return _document(name, made, "bad", "The ledger does not verify: it was edited, damaged or replaced.", body)
 
 
@@ -84,7 +83,7 @@ def _facts(ledger: Ledger, report: Report, best: str | None) -> str:
     rows = ledger.rows()
     outcomes = [row.outcome for row in rows]
     total = "none" if best is None else f"ε = {_number(report.epsilons[best])}"
-    at = f"at δ = {report.delta:g}" + (f", by {NAMES.get(best, best)}" if best else "")
+    at = f"at δ = {report.delta:g}" + (f", by {accountant_name(best)}" if best else "")
     budget = report.budget
     facts = [
         ("Spent", total, at),
@@ -98,10 +97,10 @@ def _facts(ledger: Ledger, report: Report, best: str | None) -> str:
     ]
     if budget is not None:
         left, counted = ledger.remaining(), ledger.accountant
-        by = "" if counted is None else f", by {NAMES.get(counted, counted)}"
+        by = "" if counted is None else f", by {accountant_name(counted)}"
         facts.insert(2, ("Left", f"ε = {_number(left)}", f"as the filter counts it{by}"))
     cards = "".join(
-        f"<div><dt>{escape(title)}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>"
+        f"<div><dt>{_text(title)}</dt><dd>{_text(value)}<small>{_text(note)}</small></dd></div>"
         for title, value, note in facts
     )
     return (
@@ -123,14 +122,15 @@ def _side_by_side(report: Report) -> str:
         if report.budget is not None:
             mark = f"<i style='left:{100 * report.budget.epsilon / scale:.2f}%'></i>"
         rows += (
-            f"<tr><th scope='row'>{escape(NAMES.get(name, name))}{best}</th><td class='number'>{_number(value)}</td>"
+            f"<tr><th scope='row'>{escape(accountant_name(name))}{best}</th><td class='number'>{_number(value)}</td>"
             f"<td class='bar'><div><span class='{escape(name)}' style='width:{width:.2f}%'></span>{mark}</div></td>"
             "</tr>"
         )
     line = "" if report.budget is None else "The vertical line is the budget. "
+    least = f"No proof can give less than ε = {_number(report.at_least)}." if report.at_least > 0 else ""
     return (
         f"<section><h2>Accountants side by side</h2><p>ε at δ = {report.delta:g}. {line}"
-        "Each is a proved upper bound; they differ because each knows the releases by another measure.</p>"
+        f"Each is a proved upper bound; they differ because each knows the releases by another measure. {least}</p>"
         f"<div class='scroll'><table><thead><tr><th>accountant</th><th class='number'>ε</th><th></th></tr>"
         f"</thead><tbody>{rows}</tbody></table></div></section>"
     )
@@ -172,13 +172,13 @@ def _over_time(ledger: Ledger, report: Report) -> str:
     name = quick[0] if quick else _SLOW
     rows = ledger.rows()
     shown = {round(x) for x in np.linspace(0, len(rows) - 1, _MANY if quick else _FEW)}
-    replay = Ledger()
+    replay = Totals()
     points = []
     for row in rows:
-        replay.spend(row.release, scope=row.scope)
+        replay.add(row.scope, row.release)
         if row.index in shown:
             try:
-                value = float(epsilon(replay.total, report.delta, accountant=cast(Accountant, name)))
+                value = float(epsilon(replay.total(), report.delta, accountant=cast(Accountant, name)))
             except UnsupportedRelease:
                 continue
             if math.isfinite(value):
@@ -199,7 +199,41 @@ def _over_time(ledger: Ledger, report: Report) -> str:
     )
     return (
         f"<section><h2>Spends over time</h2><p>ε of everything recorded up to each moment, at δ = {report.delta:g}, "
-        f"by {escape(NAMES.get(name, name))}.</p><div class='scroll'>{picture}</div></section>"
+        f"by {escape(accountant_name(name))}.</p><div class='scroll'>{picture}</div></section>"
+    )
+
+
+def most_spent(scopes: list[ScopeReport]) -> list[ScopeReport]:
+    """The scopes that a reader should see, by name: all that have a quota, and of the others the dearest."""
+    others = sorted((one for one in scopes if one.quota is None), key=lambda one: -one.epsilon)[:_SCOPES]
+    return sorted([*(one for one in scopes if one.quota is not None), *others], key=lambda one: one.scope)
+
+
+def _scopes(report: Report) -> str:
+    shown = most_spent(report.scopes)
+    rows = ""
+    for one in shown:
+        quota = "<span class=quiet>none</span>" if one.quota is None else f"{one.quota.epsilon:g}"
+        at = "" if one.quota is None else f"<small> δ = {one.quota.delta:g}</small>"
+        used, bar = "", ""
+        if one.quota is not None and one.used is not None:
+            used = _number(one.used)
+            share = 100 * min(1.0, one.used / one.quota.epsilon)
+            style = "good" if one.within_quota else "bad"
+            bar = f"<div><span class='{style}' style='width:{share:.2f}%'></span></div>"
+        rows += (
+            f"<tr><th scope='row'>{_text(one.scope)}</th><td class='number'>{one.rows:,}</td>"
+            f"<td class='number'>{_number(one.epsilon)}</td><td class='number'>{quota}{at}</td>"
+            f"<td class='number'>{used}</td><td class='bar'>{bar}</td></tr>"
+        )
+    hidden = len(report.scopes) - len(shown)
+    more = f"<p class='quiet'>{hidden:,} other scopes have no quota and met less.</p>" if hidden else ""
+    return (
+        "<section><h2>Scopes and quotas</h2><p>“ε met there” bounds everything that a unit of the scope met: there, in "
+        f"its parts, around it and on the whole data, at δ = {report.delta:g}. A quota counts what was recorded in the "
+        "scope and its parts only.</p><div class='scroll'><table class='wide scopes'><thead><tr><th>scope</th>"
+        "<th class='number'>releases</th><th class='number'>ε met there</th><th class='number'>quota ε</th>"
+        f"<th class='number'>used ε</th><th></th></tr></thead><tbody>{rows}</tbody></table></div>{more}</section>"
     )
 
 
@@ -207,8 +241,8 @@ def _dearest(report: Report) -> str:
     if not report.dearest:
         return "<section><h2>Dearest releases</h2><p>Nothing was recorded.</p></section>"
     rows = "".join(
-        f"<tr><td class='number'>{index}</td><td>{escape(label) or '<span class=quiet>no label</span>'}</td>"
-        f"<td><code>{escape(release)}</code></td><td class='number'>{_number(alone)}</td></tr>"
+        f"<tr><td class='number'>{index}</td><td>{_text(label) or '<span class=quiet>no label</span>'}</td>"
+        f"<td><code>{_text(release)}</code></td><td class='number'>{_number(alone)}</td></tr>"
         for index, label, release, alone in report.dearest
     )
     return (
@@ -231,6 +265,11 @@ _READING = (
 
 
 # ---------------------------------------------------------------------------------------------- formatting
+
+
+def _text(words: str) -> str:
+    """Words of others, as they can stand on a page."""
+    return escape(printable(words))
 
 
 def _number(value: float) -> str:
@@ -266,8 +305,8 @@ def _document(name: str, made: datetime, style: str, sentence: str, body: str) -
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Privacy audit of {escape(name)}</title><style>{_STYLE}</style></head><body><main>"
-        f"<header><h1>Privacy audit</h1><p class='quiet'><code>{escape(name)}</code>, "
+        f"<title>Privacy audit of {_text(name)}</title><style>{_STYLE}</style></head><body><main>"
+        f"<header><h1>Privacy audit</h1><p class='quiet'><code>{_text(name)}</code>, "
         f"audited {made:%Y-%m-%d %H:%M} UTC</p><p class='verdict {style}'>{escape(sentence)}</p></header>"
         f"{body}</main></body></html>\n"
     )
@@ -304,11 +343,14 @@ table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;font-weight:400;padding:.4rem .7rem .4rem 0;vertical-align:top}
 th,td{border-bottom:1px solid var(--rule)}
 table.wide{min-width:34rem}
+.scopes tbody th{white-space:nowrap}.scopes td.bar{width:20%}.scopes .bar div{padding:.35rem 0}
+.scopes .bar div span{height:.7rem}
 thead th{color:var(--quiet);font-size:.82rem}
 tbody tr:last-child>*{border-bottom:0}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .bar{width:50%;padding:0 .5rem}
 .bar div{position:relative;padding:.65rem 0}
+span.good{background:var(--good)}span.bad{background:var(--bad)}
 .bar span{display:block;height:.8rem;border-radius:0 3px 3px 0;min-width:1px}
 .bar i{position:absolute;top:0;bottom:0;border-left:2px dashed var(--bad)}
 span.gdp{background:var(--gdp)}span.zcdp{background:var(--zcdp)}span.rdp{background:var(--rdp)}

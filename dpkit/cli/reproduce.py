@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
-
-from dpkit.reproduce import table_5_1
 
 __all__ = ["reproduce_command"]
 
@@ -32,6 +28,11 @@ def reproduce_command(
 
     dpkit reproduce table-5-1 --quick
     """
+    from rich.console import Console
+    from rich.text import Text
+
+    from dpkit.reproduce import table_5_1
+
     console = Console(stderr=True)
     if table not in _TABLES:
         console.print(Text(f"dpkit: table must be one of {', '.join(_TABLES)}, got {table!r}", style="red"))

@@ -26,7 +26,7 @@ from accounting import (
 )
 from accounting.accountants.rdp import rdp
 from accounting.conversions import gdp_mu, zcdp_rho
-from accounting.ledger.filters import first_filter, make_filter
+from accounting.ledger.filters import first_filter, make_filter, mixed_rule
 from accounting.releases import Composed
 
 BUDGET = Budget(1.0, 1e-6)
@@ -47,12 +47,14 @@ def admitted(ledger, release, at_most=100_000):
 
 @pytest.mark.parametrize("z", [30.0, 77.7, 120.0])
 def test_gdp_admits_what_its_measure_allows(z):
-    assert admitted(Ledger(BUDGET), Gaussian(z)) == math.floor(gdp_mu(1.0, 1e-6) ** 2 * z**2)
+    assert admitted(Ledger(BUDGET, accountant="gdp"), Gaussian(z)) == math.floor(gdp_mu(1.0, 1e-6) ** 2 * z**2)
 
 
 @pytest.mark.parametrize("z", [30.0, 77.7])
 def test_zcdp_admits_what_its_measure_allows(z):
-    assert admitted(Ledger(BUDGET), DiscreteGaussian(z)) == math.floor(zcdp_rho(1.0, 1e-6) * 2 * z**2)
+    assert admitted(Ledger(BUDGET, accountant="zcdp"), DiscreteGaussian(z)) == math.floor(
+        zcdp_rho(1.0, 1e-6) * 2 * z**2
+    )
 
 
 def test_pure_admits_exactly_what_adds_up():
@@ -66,9 +68,7 @@ def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
     orders = 1.0 + np.geomspace(1e-2, 1e4, 20_001)
     room = 2.0 - np.log1p(-1 / orders) + (math.log(1e-6) + np.log(orders)) / (orders - 1)
     best = np.max(room / rdp(release, orders))
-    ledger = Ledger(budget)
-    count = admitted(ledger, release)
-    assert ledger.accountant == "rdp"
+    count = admitted(Ledger(budget, accountant="rdp"), release)
     assert best * (1 - 1e-4) - 1 <= count <= best
     assert epsilon(count * release, 1e-6) <= 2.0
 
@@ -95,23 +95,43 @@ def test_as_many_fit_as_were_calibrated_by_the_same_measure(make, accountant, co
 
 
 @pytest.mark.parametrize(
-    ("release", "accountant"),
+    ("make", "count", "accountant"),
     [
-        (Gaussian(30.0), "gdp"),
-        (Gaussian(30.0) + TreeAggregation(90.0, steps=9), "gdp"),
-        (ZCDP(0.001), "zcdp"),
-        (Gaussian(30.0) + DiscreteGaussian(60.0), "zcdp"),
-        (PureDP(0.01), "rdp"),
-        (NoisyMax(0.01), "rdp"),
-        (Laplace(100.0), "rdp"),
-        (ApproxDP(0.01, 1e-9), "rdp"),
+        (Gaussian, 9, "gdp"),
+        (lambda z: Gaussian(z) + TreeAggregation(2 * z, steps=9), 3, "gdp"),
+        (DiscreteGaussian, 9, "zcdp"),
+        (Laplace, 9, "rdp"),
+        (NoisyMax, 9, "rdp"),
     ],
 )
-def test_the_first_release_fixes_the_measure(release, accountant):
+def test_a_first_release_that_the_budget_was_calibrated_for_fixes_the_measure(make, count, accountant):
+    sign = -1 if make is NoisyMax else 1
+    z = calibrate(lambda z: count * make(z**sign), BUDGET, accountant=accountant) ** sign
     ledger = Ledger(BUDGET)
     assert ledger.accountant is None
-    ledger.spend(release)
+    assert admitted(ledger, make(z)) == count
     assert ledger.accountant == accountant
+
+
+@pytest.mark.parametrize(
+    "release", [Gaussian(30.0), ZCDP(0.001), PureDP(0.01), NoisyMax(0.01), Laplace(100.0), ApproxDP(0.01, 1e-9)]
+)
+def test_otherwise_the_budget_alone_does(release):
+    ledger = Ledger(BUDGET)
+    ledger.spend(0 * release)  # which costs nothing, and fixes nothing
+    assert ledger.accountant is None
+    ledger.spend(release)
+    assert ledger.accountant == "mixed"
+    assert mixed_rule(BUDGET).orders == mixed_rule(Budget(1.0, 1e-6, unit="person")).orders
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_large_pure_releases_and_gaussians_share_a_ledger_in_any_order(order):
+    ledger = Ledger(BUDGET)
+    for release in [PureDP(0.3), Gaussian(50.0)][::order]:
+        ledger.spend(release)
+    assert ledger.epsilon() == pytest.approx(0.368, abs=1e-3)
+    assert ledger.remaining() > 0.5
 
 
 def test_a_pure_budget_counts_pure_dp():
@@ -127,7 +147,7 @@ def test_a_pure_budget_counts_pure_dp():
 
 
 def test_what_the_fixed_measure_does_not_cover_is_refused():
-    ledger = Ledger(BUDGET)
+    ledger = Ledger(BUDGET, accountant="gdp")
     ledger.spend(Gaussian(30.0))
     with pytest.raises(UnsupportedRelease, match=r"'gdp', fixed before its first release.* has no bound for it"):
         ledger.spend(ZCDP(0.001))
@@ -158,8 +178,11 @@ def test_failures_are_kept_to_their_part_of_delta():
     assert delta(ledger.total, 1.0) <= 1e-6
 
 
-def test_nothing_is_kept_for_failures_unless_asked():
+def test_a_little_is_kept_for_failures_by_a_measure_of_many_and_nothing_by_one():
     ledger = Ledger(BUDGET)
+    ledger.spend(Gaussian(30.0))
+    assert admitted(ledger, ApproxDP(1e-4, 1e-8)) == 3  # a 32nd of δ
+    ledger = Ledger(BUDGET, accountant="gdp")
     ledger.spend(Gaussian(30.0))
     with pytest.raises(BudgetExceeded, match="failure_delta=0"):
         ledger.spend(ApproxDP(0.01, 1e-12))

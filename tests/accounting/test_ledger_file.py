@@ -46,7 +46,7 @@ def filled(path, rows=6):
 
 def test_everything_comes_back(path):
     with Ledger.open(path, Budget(5.0, 1e-6, adjacency="add_remove", unit="person"), accountant="zcdp") as ledger:
-        ledger.spend(Gaussian(10.0), label="ein Umlaut: ü, and a surrogate: \udc80", scope="north")
+        ledger.spend(Gaussian(10.0), label="ein Umlaut: ü, and a rocket: 🚀", scope="north")
         ledger.spend(2 * DiscreteGaussian(20.0) + TreeAggregation(30.0, steps=7), scope="south", unit="person")
         ledger.commit(ledger.spend(NoisyMax(0.1, noise="laplace"), simulation=True), "failed")
         ledger.spend(parallel(GeneralizedGaussian(40.0), ZCDP(0.001, adjacency="add_remove")))
@@ -377,14 +377,16 @@ def test_a_locked_ledger_is_refused_in_time(path, monkeypatch):
 
 def test_an_interrupted_commit_hides_nothing(path, monkeypatch):
     ledger = Ledger.open(path, BUDGET)
-    book = type(ledger._book)
+    ledger.spend(Gaussian(100.0))
+    book = type(ledger._state.book)
     with monkeypatch.context() as patch:
         patch.setattr(book, "apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             ledger.spend(Gaussian(6.0))
-    assert len(ledger.rows()) == 1  # it is in the file, so it counts
+    assert len(ledger.rows()) == 1  # the file was left as it was
+    ledger.spend(Gaussian(6.0))
     with pytest.raises(BudgetExceeded):
-        ledger.spend(Gaussian(4.0))
+        ledger.spend(Gaussian(6.0))
 
 
 def test_many_commits_and_their_checkpoints(path, monkeypatch):

@@ -1,8 +1,12 @@
 """Ledgers and descriptions as JSON, Opacus histories, dp-accounting events."""
 
+import csv
 import dataclasses
+import importlib
+import io
 import json
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -34,7 +38,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.ledger import from_opacus, to_dp_accounting
+from accounting.ledger import from_dp_accounting, from_opacus, to_dp_accounting
 from accounting.ledger.serialize import decode, dumps, encode, loads
 from accounting.releases import Composed
 
@@ -125,7 +129,7 @@ def test_only_our_own_descriptions_are_stored():
     class Gaussian(Release):  # of the same name, from elsewhere
         noise_multiplier: float = 1.0
 
-    with pytest.raises(TypeError, match="only descriptions defined in accounting"):
+    with pytest.raises(TypeError, match=r"stored with what weaker\(\) says of it"):
         dumps(Gaussian())
     with pytest.raises(TypeError, match="release must be a description"):
         dumps(1.0)
@@ -136,7 +140,7 @@ def test_only_our_own_descriptions_are_stored():
 
 
 def some_ledger():
-    ledger = Ledger(Budget(2.0, 1e-6, unit="person"), failure_delta=1e-8)
+    ledger = Ledger(Budget(2.0, 1e-6, unit="person"), accountant="rdp", failure_delta=1e-8)
     ledger.spend(Laplace(30.0), label="first", scope="a")
     ledger.commit(ledger.spend(PureDP(0.1) + 3 * Gaussian(40.0), label='"quoted"', unit="person"))
     ledger.spend(ApproxDP(0.1, 1e-9), simulation=True)
@@ -261,3 +265,137 @@ def test_events_cost_what_descriptions_cost():
     accountant.compose(to_dp_accounting(20 * Gaussian(10.0)))
     # discretised and rounded up, at its default step 1e-4 a release
     assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon(20 * Gaussian(10.0), 1e-6), rel=3e-3)
+
+
+def test_events_come_back_as_descriptions():
+    dp = pytest.importorskip("dp_accounting")
+    step = PoissonSubsampled(Gaussian(1.0), 0.01)
+    for release in (Gaussian(2.0) + 3 * Laplace(4.0) + 2 * ZCDP(0.1), 1000 * step, Composed()):
+        assert from_dp_accounting(to_dp_accounting(release)) == release
+    coin = from_dp_accounting(to_dp_accounting(RandomizedResponse(0.5, 4)))  # whose parameter is another one there
+    assert (coin.epsilon, coin.categories) == (pytest.approx(0.5, rel=1e-12), 4)
+    tree = dp.SelfComposedDpEvent(dp.SingleEpochTreeAggregationDpEvent(5.0, [7, 9]), 3)
+    assert from_dp_accounting(tree) == 3 * TreeAggregation(5.0, steps=9)
+    assert from_dp_accounting(dp.PoissonSampledDpEvent(0.0, dp.GaussianDpEvent(1.0))) == Composed()
+    # P(x) ∝ e^(−a|x|), L1 sensitivity 3: (3a)-DP
+    assert epsilon(from_dp_accounting(dp.dp_event.DiscreteLaplaceDpEvent(0.2, 3)), 0.0) == pytest.approx(0.6, rel=1e-12)
+
+
+def test_events_that_nothing_describes_are_refused():
+    dp = pytest.importorskip("dp_accounting")
+    for event in (
+        dp.NonPrivateDpEvent(),
+        dp.GaussianDpEvent(0.0),
+        dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)),
+        dp.ZCDpEvent(0.1, 0.1),
+        dp.ComposedDpEvent([dp.GaussianDpEvent(1.0), dp.UnsupportedDpEvent()]),
+    ):
+        with pytest.raises(UnsupportedRelease, match="no description here covers the event"):
+            from_dp_accounting(event)
+
+
+def test_importing_events_needs_dp_accounting(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ImportError, match=r"pip install dpkit\[pld\]"):
+        from_dp_accounting(None)
+
+
+# ------------------------------------------------------------------------- descriptions from outside, and tables
+
+OUTSIDE = """
+from dataclasses import dataclass
+from accounting import PureDP, Release
+
+@dataclass(frozen=True, repr=False)
+class Staircase(Release):
+    loss: float
+    steps: int = 3
+    def weaker(self):
+        return PureDP(self.loss, adjacency=self.adjacency)
+"""
+
+
+@pytest.fixture
+def staircase(tmp_path, monkeypatch):
+    """A module that is not part of the packages, imported."""
+    (tmp_path / "their_noise.py").write_text(OUTSIDE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("their_noise")
+    yield module.Staircase
+    sys.modules.pop("their_noise", None)
+
+
+def test_a_description_from_outside_is_stored_with_what_prices_it(staircase, tmp_path):
+    release = staircase(0.25, adjacency="replace")
+    assert loads(dumps(2 * release + Gaussian(9.0))) == 2 * release + Gaussian(9.0)
+    path = tmp_path / "spends.ledger"
+    with Ledger.open(path) as ledger:
+        ledger.spend(release, label="theirs")
+        ledger.spend(2 * release)
+        assert ledger.rows()[0].release == release
+        text = ledger.to_json()
+    # elsewhere, where the class is not there
+    code = (
+        "import json; from accounting import Ledger\n"
+        f"ledger = Ledger.open({str(path)!r}); ledger.verify(); row = ledger.rows()[0]\n"
+        "same = json.loads(ledger.to_json()) == json.load(open(0))\n"
+        "print(row.release, row.release.weaker(), row.release.adjacency, same, sep='|')\n"
+        "ledger.spend(ledger.rows()[0].release, label='again')"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == (
+        "Staircase(loss=0.25, steps=3, adjacency='replace')|PureDP(epsilon=0.25, adjacency='replace')|replace|True"
+    )
+    with Ledger.open(path) as ledger:  # and it comes back as what it is
+        assert [row.release for row in ledger.rows()] == [release, 2 * release, release]
+
+
+def test_another_version_of_an_outside_class_does_not_change_what_was_stored(staircase, monkeypatch):
+    text = dumps(staircase(0.25))
+    monkeypatch.setattr(staircase, "weaker", lambda self: PureDP(self.loss / 2))
+    found = loads(text)
+    assert found.weaker() == PureDP(0.25)
+    assert dumps(found) == text
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": 3}, {"kind": "no_colon"}, {"fields": []}, {"weaker": {"type": "Wish"}}, {"more": 1}]
+)
+def test_a_stored_outside_description_is_checked(staircase, change):
+    stored = {**encode(staircase(0.25)), **change}
+    with pytest.raises(ValueError, match=r"stored|kind|unknown"):
+        decode(stored)
+
+
+@pytest.mark.parametrize("count", [-100, 0, 1.5, True])
+def test_what_would_not_be_read_back_is_not_recorded(count, tmp_path):
+    ledger = Ledger.open(tmp_path / "spends.ledger", Budget(1.0, 1e-6))
+    ledger.spend(Gaussian(6.0))
+    before = ledger.head, ledger.remaining()
+    forged = Gaussian(6.0) + Gaussian(7.0)
+    object.__setattr__(forged, "parts", ((Gaussian(6.0), count), (Gaussian(7.0), 1)))
+    with pytest.raises((ValueError, TypeError)):
+        ledger.spend(forged)
+    assert (ledger.head, ledger.remaining()) == before
+    assert len(Ledger.open(tmp_path / "spends.ledger").rows()) == 1
+
+
+def test_a_table_of_everything():
+    ledger = some_ledger()
+    ledger.set_quota("a", Budget(0.5, 1e-7, unit="person"))
+    ledger.mark("run", 3, "abc", label="=1+2")
+    ledger.spend(PureDP(0.01), label="two\nlines \x1b[2J, and ; \u202e")
+    lines = list(csv.DictReader(io.StringIO(ledger.to_csv())))
+    assert [line["entry"] for line in lines] == ["opening", "spend", "spend", "spend", "quota", "mark", "spend"]
+    assert [line["outcome"] for line in lines if line["entry"] == "spend"] == [
+        "reserved", "released", "reserved", "reserved"
+    ]  # fmt: skip
+    assert json.loads(lines[2]["release"]) == encode(PureDP(0.1) + 3 * Gaussian(40.0))
+    assert (lines[0]["epsilon"], lines[0]["unit"], lines[4]["scope"], lines[4]["delta"]) == (
+        "2.0",
+        "person",
+        "a",
+        "1e-07",
+    )
+    assert (lines[5]["run"], lines[5]["step"], lines[5]["digest"], lines[5]["label"]) == ("run", "3", "abc", "'=1+2")
+    assert lines[6]["label"] == r"two\nlines \x1b[2J, and ; \u202e"

@@ -229,8 +229,8 @@ def test_audit_of_a_passed_budget(passed, tmp_path):
 
 def test_audit_of_a_broken_chain(path, tmp_path):
     damaged = bytearray(path.read_bytes())
-    at = damaged.index(b"weekly 3")
-    damaged[at + 7] = ord("4")
+    at = damaged.index(b'"label":"weekly 3"')
+    damaged[at + 16] = ord("4")
     path.write_bytes(damaged)
     output = run("audit", path, "--html", tmp_path / "report.html", status=1)
     assert re.search(r"does not verify.*entry 6 does not match its hash", output)

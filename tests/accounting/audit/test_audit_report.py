@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -15,6 +15,7 @@ from accounting import (
     Ledger,
     PureDP,
     Release,
+    UnsupportedRelease,
     audit,
     compare,
     epsilon,
@@ -116,7 +117,10 @@ def test_empty_ledger():
 
 
 def test_a_release_without_a_bound():
-    report = audit.recompute(ledger_of(Gaussian(1.0), Unheard()), delta=1e-6)
+    with pytest.raises(UnsupportedRelease, match=r"stored with what weaker\(\) says of it, and Unheard\(\) has none"):
+        ledger_of(Unheard())
+    first = ledger_of(Gaussian(1.0)).rows()[0]
+    report = audit.recompute(Claims([first, replace(first, index=1, label="release 1", release=Unheard())]), delta=1e-6)
     assert report.epsilons == {}
     assert report.dearest[0][0] == 1
     assert math.isinf(report.dearest[0][3])

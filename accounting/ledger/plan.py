@@ -1,0 +1,61 @@
+"""The filter of a list that was fixed in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from accounting.budget import Budget
+from accounting.ledger.rule import Rule
+from accounting.ledger.scopes import path
+from accounting.releases import Composed, Release
+
+__all__ = ["PlanFilter", "parts"]
+
+
+class PlanFilter:
+    """Admit what is left of a list that was priced as a whole; see :mod:`accounting.ledger.filters`."""
+
+    def __init__(self, budget: Budget, rule: Rule) -> None:
+        if rule.plan is None:
+            raise ValueError("a plan's rule must state the plan")
+        self.rule = rule
+        self._budget = budget
+        self._plan = parts(rule.plan)
+        # per scope what was taken there, and the most of each release that any unit met in the parts of it
+        self._taken: dict[str | None, dict[Release, int]] = {}
+        self._below: dict[str | None, dict[Release, int]] = {}
+
+    def knows(self, release: Release) -> bool:
+        """A plan prices nothing."""
+        return True
+
+    def price(self, release: Release) -> None:
+        """A plan prices nothing."""
+
+    def admits(
+        self, scope: str | None, release: Release, total_after: Callable[[], Release] | None = None
+    ) -> bool | None:
+        """Whether a release is among those that are left for every unit that it meets."""
+        below = self._below.get(scope, {})
+        return all(
+            sum(self._taken.get(outer, {}).get(part, 0) for outer in path(scope)) + below.get(part, 0) + count
+            <= self._plan.get(part, 0)
+            for part, count in parts(release).items()
+        )
+
+    def record(self, scope: str | None, release: Release, count: int = 1) -> None:
+        """Take a release off the plan."""
+        steps = path(scope)
+        for part, times in parts(release).items():
+            taken = self._taken.setdefault(scope, {})
+            taken[part] = taken.get(part, 0) + times * count
+            for outer, inner in reversed(list(pairwise(steps))):
+                there = self._taken.get(inner, {}).get(part, 0) + self._below.get(inner, {}).get(part, 0)
+                below = self._below.setdefault(outer, {})
+                below[part] = max(below.get(part, 0), there)
+
+
+def parts(release: Release) -> dict[Release, int]:
+    """How many of each release a description holds."""
+    return dict(release.parts) if isinstance(release, Composed) else {release: 1}

@@ -1,0 +1,47 @@
+"""What a filter counts: fixed before the first release leaves, and stored with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from accounting.releases import Release
+
+__all__ = ["UNIT_ROUNDOFF", "Measure", "Rule", "without_failures"]
+
+Measure = Literal["gdp", "mixed", "pure", "rdp", "zcdp"]
+
+UNIT_ROUNDOFF = 2.0**-52
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a filter counts.
+
+    Parameters
+    ----------
+    accountant : {"gdp", "mixed", "pure", "rdp", "zcdp", "plan"}
+    failure_delta : float
+        The part of the budget's δ that is kept for releases that may fail outright.
+    order, limit : float, optional
+        The Rényi order, and what ε_α may add up to there (``"rdp"`` only).
+    plan : Release, optional
+        Everything that may be released (``"plan"`` only).
+    orders, shares : tuple of float
+        The Rényi orders, and the shares of what is left of δ: of Gaussian DP, then of every order (``"mixed"`` only).
+    """
+
+    accountant: Measure | Literal["plan"]
+    failure_delta: float = 0.0
+    order: float | None = None
+    limit: float | None = None
+    plan: Release | None = None
+    orders: tuple[float, ...] = ()
+    shares: tuple[float, ...] = ()
+
+
+def without_failures(delta: float, failure_delta: float) -> float:
+    """What is left of δ for the releases that do not fail, (δ − f)/(1 − f), rounded down."""
+    if failure_delta == 0:
+        return delta
+    return max(0.0, (delta - failure_delta) / (1 - failure_delta) * (1 - 4 * UNIT_ROUNDOFF))

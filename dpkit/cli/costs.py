@@ -1,0 +1,181 @@
+"""``dpkit epsilon``, ``calibrate`` and ``check``: what a description costs, needs, and whether a claim of it holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from dpkit.cli.printing import accountant_name, print_accountants, refusals, say
+
+if TYPE_CHECKING:
+    from accounting import Adjacency, Release
+
+__all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_command"]
+
+# What a description may call, so that help is shown without loading the accountants (a test compares the two).
+NAMES = (
+    "ApproxDP", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "GeneralizedGaussian", "Laplace", "LocalShuffled",
+    "NoisyMax", "PoissonSubsampled", "PureDP", "RandomizedResponse", "ShuffledBinomial", "TreeAggregation", "ZCDP",
+    "parallel",
+)  # fmt: skip
+
+HOW = (
+    "A DESCRIPTION is a sum of releases, each with its noise relative to the sensitivity, written as in Python:\n\n"
+    "'1000 * Gaussian(2.0) + PureDP(0.1)'\n\n"
+    "'TreeAggregation(5.0, steps=1023) + 12 * Laplace(20.0)'\n\n"
+    "'10000 * PoissonSubsampled(Gaussian(1.0), rate=0.01)'\n\n"
+    "'parallel(Laplace(1.0), Laplace(2.0))'\n\n"
+    f"The names are {', '.join(NAMES)}."
+)
+
+
+def epsilon_command(
+    delta: Annotated[float, typer.Option(help="The δ at which ε is stated; 0 asks for pure DP.")],
+    description: Annotated[str | None, typer.Argument(help="What is released, as text; see below.")] = None,
+    gaussian: Annotated[
+        list[float] | None,
+        typer.Option(help="Gaussian noise: its standard deviation over the L2 sensitivity. Repeat it for several."),
+    ] = None,
+    laplace: Annotated[
+        list[float] | None, typer.Option(help="Laplace noise: its scale over the L1 sensitivity. Repeatable.")
+    ] = None,
+    subsampled: Annotated[
+        list[float] | None, typer.Option(help="Gaussian noise on a Poisson sample of --rate. Repeatable.")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="The sampling rate of --subsampled.")] = None,
+    tree: Annotated[
+        list[float] | None,
+        typer.Option(help="Running sums over --steps by a binary tree: the noise of a node. Repeatable."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="The length of the stream of --tree.")] = None,
+    pure: Annotated[list[float] | None, typer.Option(help="Any mechanism of this pure ε. Repeatable.")] = None,
+    count: Annotated[int, typer.Option(help="How many times all of it is released.")] = 1,
+) -> None:
+    """Show the ε of a description at a δ, under every accountant that applies.
+
+    What is given as text and by options is released together, --count times.
+
+    dpkit epsilon --gaussian 2.0 --count 1000 --delta 1e-6
+    """
+    with refusals():
+        from accounting import Gaussian, Laplace, PoissonSubsampled, PureDP, compare
+        from accounting.releases import Composed, TreeAggregation
+        from dpkit.cli.expression import Expression
+
+        parts: list[Release] = [] if description is None else [Expression(description)()]
+        parts += [Gaussian(z) for z in gaussian or ()]
+        parts += [Laplace(z) for z in laplace or ()]
+        for z in subsampled or ():
+            if rate is None:
+                raise ValueError("--subsampled needs --rate")
+            parts.append(PoissonSubsampled(Gaussian(z), rate))
+        for z in tree or ():
+            if steps is None:
+                raise ValueError("--tree needs --steps")
+            parts.append(TreeAggregation(z, steps))
+        parts += [PureDP(value) for value in pure or ()]
+        if not parts:
+            raise ValueError("nothing is released: give a DESCRIPTION or an option such as --gaussian 2.0")
+        release = count * sum(parts, start=Composed())
+        found = compare(release, delta)
+    print_accountants(release, found, delta)
+
+
+def calibrate_command(
+    description: Annotated[
+        str, typer.Argument(help="What is released, as text, with z for the noise multiplier to be found; see below.")
+    ],
+    epsilon: Annotated[float, typer.Option(help="The ε that may be spent.")],
+    delta: Annotated[float, typer.Option(help="The δ that may be spent.")],
+    adjacency: Annotated[
+        str, typer.Option(help="How two neighbouring inputs differ: replace, add_remove or zero_out.")
+    ] = "replace",
+) -> None:
+    """Find the smallest noise multiplier z with which a description meets a budget.
+
+    dpkit calibrate "100 * Gaussian(z)" --epsilon 1 --delta 1e-6
+    """
+    with refusals():
+        from accounting import Budget, calibrate, compare
+        from dpkit.cli.expression import Expression
+
+        budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency))
+        make = Expression(description)
+        if not make.has_unknown:
+            raise ValueError("the description must contain z, the noise multiplier to be found: 'Gaussian(z)', say")
+        z = calibrate(make, budget)
+        found = compare(make(z), delta)
+    say(f"z = {z!r}")
+    print_accountants(make(z), found, delta)
+
+
+def check_command(
+    description: Annotated[str, typer.Argument(help="What is said to be released; see below.")],
+    epsilon: Annotated[float, typer.Option(help="The ε that is claimed.")],
+    delta: Annotated[float, typer.Option(help="The δ that is claimed.")],
+    adjacency: Annotated[
+        str | None, typer.Option(help="The neighbours that are claimed: replace, add_remove or zero_out.")
+    ] = None,
+) -> None:
+    """Say whether a claimed (ε, δ) holds for a description, for which neighbours, and by which accountant.
+
+    Exit status: 0 if it holds, 1 if it does not or nothing here proves it, 2 if the question means nothing.
+
+    dpkit check "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)" --epsilon 3 --delta 1e-5
+    """
+    with refusals():
+        from accounting import Budget, UnsupportedRelease, compare
+        from accounting import epsilon as least_epsilon
+        from accounting.accountants.gdp import is_exact
+        from accounting.calibration import check_budget_adjacency
+        from dpkit.cli.expression import Expression
+
+        release = Expression(description)()
+        if adjacency is not None:
+            check_budget_adjacency(release, Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency)))
+        Budget(epsilon, delta)  # which checks the figures
+        found = compare(release, delta)
+    best = min(found, key=found.__getitem__)
+    holds = found[best] <= epsilon
+    say(f"{release!r}")
+    if holds:
+        say(f"The claim ({epsilon:g}, {delta:g}) holds, by {accountant_name(best)}.", style="bold green")
+    elif is_exact(release):
+        say(f"The claim ({epsilon:g}, {delta:g}) is false: {accountant_name(best)} is exact here.", style="bold red")
+    elif (least := float(getattr(found, "at_least", 0.0))) > epsilon:
+        say(f"The claim ({epsilon:g}, {delta:g}) is false: it takes at least ε = {least:.6g}.", style="bold red")
+    else:
+        say(f"The claim ({epsilon:g}, {delta:g}) is not proved by any accountant here.", style="bold red")
+    stated = release.adjacency
+    if stated is None:
+        stated = cast("Adjacency | None", adjacency)
+    if stated is None:
+        say("Neighbours: those for which the noise was measured against the sensitivity; the description states none.")
+    else:
+        say(f"Neighbours: {stated}.")
+    swapped = _swapped(release) if stated == "add_remove" else None
+    if swapped is not None:
+        try:
+            value = least_epsilon(swapped, delta)
+            verdict = "holds" if value <= epsilon else "is not proved"
+            say(f"For replace, the same mechanism has ε = {value:.6g}: there the claim {verdict}.")
+        except UnsupportedRelease:
+            pass
+    print_accountants(None, found, delta)
+    if not holds:
+        raise typer.Exit(1)
+
+
+def _swapped(release: Release) -> Release | None:
+    """The same Poisson-subsampled mechanism for neighbours of which one unit is swapped; None if there is none."""
+    from accounting import Gaussian, PoissonSubsampled
+    from accounting.releases import Composed, compose
+
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    terms = []
+    for part, count in parts:
+        if not isinstance(part, PoissonSubsampled) or not isinstance(part.release, Gaussian):
+            return None
+        terms.append((PoissonSubsampled(part.release, part.rate, adjacency="replace"), count))
+    return compose(terms)

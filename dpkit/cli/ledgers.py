@@ -1,0 +1,221 @@
+"""``dpkit ledger``: make a ledger, list it, spend from it, verify it, copy it, and set its quotas."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from dpkit.cli.printing import accountant_name, opened_ledger, print_table, refusals, say
+
+if TYPE_CHECKING:
+    from accounting import Adjacency, Ledger
+    from accounting.ledger.rule import Measure
+
+__all__ = ["ledger_app"]
+
+ledger_app = typer.Typer(
+    no_args_is_help=True, help="Make a ledger, list it, spend from it, verify it, copy it, and set its quotas."
+)
+
+_File = Annotated[Path, typer.Argument(help="The ledger's file.")]
+
+
+@ledger_app.command("open")
+def open_command(
+    file: _File,
+    epsilon: Annotated[float | None, typer.Option(help="The budget's ε; without one nothing is refused.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The budget's δ.")] = None,
+    adjacency: Annotated[str, typer.Option(help="replace, add_remove or zero_out.")] = "replace",
+    unit: Annotated[str, typer.Option(help="What one change covers: row, person, …")] = "row",
+    accountant: Annotated[
+        str | None, typer.Option(help="What the filter adds up: mixed, gdp, pure, rdp or zcdp.")
+    ] = None,
+) -> None:
+    """Make a ledger, or show the one that is there.
+
+    dpkit ledger open releases.ledger --epsilon 3 --delta 1e-6 --unit person
+    """
+    with refusals():
+        from accounting import Budget, Ledger
+
+        if (epsilon is None) != (delta is None):
+            raise ValueError("--epsilon and --delta go together")
+        budget = None
+        if epsilon is not None and delta is not None:
+            budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)
+        with Ledger.open(file, budget, accountant=cast("Measure | None", accountant)) as ledger:
+            _show(ledger)
+
+
+@ledger_app.command("list")
+def list_command(
+    file: Annotated[Path, typer.Argument(help="A ledger's file, or what --format json wrote.")],
+    scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
+    format: Annotated[str, typer.Option(help="table, csv or json; the last two hold everything.")] = "table",
+    last: Annotated[int, typer.Option(help="How many of the last rows a table shows; 0 for all.", min=0)] = 50,
+) -> None:
+    """List what was recorded, for people (table), for a spreadsheet (csv) or for a program (json).
+
+    dpkit ledger list releases.ledger --format csv > releases.csv
+    """
+    with refusals():
+        if format not in ("table", "csv", "json"):
+            raise ValueError(f"--format must be table, csv or json, got {format!r}")
+        if format != "table" and scope is not None:
+            raise ValueError("csv and json hold the whole ledger: leave --scope out")
+        with opened_ledger(file) as ledger:
+            if format != "table":
+                typer.echo(ledger.to_csv() if format == "csv" else ledger.to_json(), nl=format == "json")
+                return
+            rows = ledger.rows(scope=scope)
+            shown = rows[-last:] if last else rows
+            _show(ledger, scope)
+    columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
+    print_table(
+        [*columns, ("outcome", "left")],
+        [
+            (str(r.index), f"{r.time:%Y-%m-%d %H:%M:%S}", r.label, r.scope or "", repr(r.release), r.outcome)
+            for r in shown
+        ],
+    )
+    if len(shown) < len(rows):
+        say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
+
+
+@ledger_app.command("spend")
+def spend_command(
+    file: _File,
+    description: Annotated[str, typer.Argument(help="What will be released, as for dpkit epsilon.")],
+    label: Annotated[str, typer.Option(help="For the reader of the ledger.")] = "",
+    scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
+    unit: Annotated[str | None, typer.Option(help="The unit that its sensitivity covers.")] = None,
+) -> None:
+    """Record a release that is about to be made by hand or by another program, or refuse it.
+
+    Exit status: 0 if it is recorded and may be made, 1 if it passes the budget or a quota, 2 otherwise.
+
+    dpkit ledger spend releases.ledger "Gaussian(6.0)" --label "monthly means" --scope north
+    """
+    with refusals():
+        from accounting import BudgetExceeded
+        from dpkit.cli.expression import Expression
+
+        release = Expression(description)()
+        with opened_ledger(_sqlite(file)) as ledger:
+            try:
+                row = ledger.spend(release, label=label, scope=scope, unit=unit)
+            except BudgetExceeded as error:
+                say(f"Refused: {error}", style="bold red")
+                raise typer.Exit(1) from None
+            left = ledger.remaining(scope=scope)
+    say(f"Row {row.index} is recorded{'' if math.isinf(left) else f'; ε = {left:.6g} is left'}.", style="bold green")
+
+
+@ledger_app.command("verify")
+def verify_command(
+    file: Annotated[Path, typer.Argument(help="A ledger's file, or an exported JSON text.")],
+    expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
+) -> None:
+    """Read every entry and check the whole chain, the books and the summaries; print the head.
+
+    Exit status: 0 if it verifies, 1 if not, 2 if there is no such ledger.
+    """
+    with refusals():
+        from accounting import LedgerCorrupted
+
+        try:
+            with opened_ledger(file, expected_head) as ledger:
+                head = ledger.verify()
+        except LedgerCorrupted as error:
+            say(f"The ledger does not verify. {error}", style="bold red")
+            raise typer.Exit(1) from None
+    say(head)
+
+
+@ledger_app.command("backup")
+def backup_command(
+    file: _File,
+    copy: Annotated[Path, typer.Argument(help="The copy, where nothing may be yet.")],
+) -> None:
+    """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
+
+    To go back: copy the backup with the same command to where the ledger was, and verify it against the last head that
+    was noted.
+    """
+    with refusals(), opened_ledger(_sqlite(file)) as ledger:
+        head = ledger.backup(copy)
+    say(head)
+
+
+@ledger_app.command("quota")
+def quota_command(
+    file: _File,
+    scope: Annotated[str | None, typer.Argument(help="The scope; without it all quotas are shown.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The quota's ε.")] = None,
+    delta: Annotated[float | None, typer.Option(help="The quota's δ.")] = None,
+    lift: Annotated[bool, typer.Option("--lift", help="Lift the quota of the scope.")] = False,
+) -> None:
+    """Show the quotas of a ledger, set one, or lift it.
+
+    dpkit ledger quota releases.ledger north --epsilon 1 --delta 1e-7
+    """
+    with refusals():
+        from accounting import Budget
+
+        with opened_ledger(_sqlite(file)) as ledger:
+            if scope is not None and lift:
+                ledger.set_quota(scope, None)
+            elif scope is not None:
+                if epsilon is None or delta is None:
+                    raise ValueError("a quota needs --epsilon and --delta, or --lift")
+                own = ledger.budget
+                budget = Budget(epsilon, delta)
+                if own is not None:
+                    budget = Budget(epsilon, delta, adjacency=own.adjacency, unit=own.unit)
+                ledger.set_quota(scope, budget)
+            _show_quotas(ledger)
+
+
+def _sqlite(path: Path) -> Path:
+    """A path of a ledger that can be written to."""
+    if path.is_file() and _starts_like_json(path):
+        raise ValueError(f"{path} is an export, which is read only: use the ledger's own file")
+    return path
+
+
+def _starts_like_json(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip()[:1] == b"{"
+
+
+def _show(ledger: Ledger, scope: str | None = None) -> None:
+    budget = ledger.budget
+    facts = {"budget": "none"}
+    if budget is not None:
+        left = ledger.remaining(scope=scope)
+        facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g}, one {budget.unit}, {budget.adjacency}"
+        facts["filter"] = accountant_name(ledger.accountant or "open")
+        facts["left"] = f"ε = {left:.6g}{'' if scope is None else f' in {scope}'}, as the filter counts it"
+    facts["head"] = ledger.head
+    for name, value in facts.items():
+        say(f"{name:<7} {value}")
+    if ledger.quotas():
+        _show_quotas(ledger)
+
+
+def _show_quotas(ledger: Ledger) -> None:
+    quotas = ledger.quotas()
+    if not quotas:
+        say("There is no quota.")
+        return
+    print_table(
+        [("scope", "left"), ("quota ε", "right"), ("δ", "right"), ("used ε", "right"), ("left ε", "right")],
+        [
+            (scope, f"{b.epsilon:g}", f"{b.delta:g}", f"{(used := ledger.quota_spent(scope)):.6g}",
+             f"{max(0.0, b.epsilon - used):.6g}")
+            for scope, b in sorted(quotas.items())
+        ],
+    )  # fmt: skip

@@ -1,0 +1,95 @@
+"""What the commands share: words on the terminal, refusals, and the ledger that a path names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from accounting import Ledger, Release
+
+__all__ = ["accountant_name", "opened_ledger", "print_accountants", "print_table", "refusals", "say"]
+
+_NAMES = {
+    "gdp": "Gaussian DP",
+    "mixed": "Gaussian, Rényi and pure DP",
+    "pld": "privacy loss distribution",
+    "pure": "pure DP",
+    "rdp": "Rényi DP",
+    "zcdp": "zCDP",
+}
+
+
+def accountant_name(accountant: str) -> str:
+    """An accountant in words."""
+    return _NAMES.get(accountant, accountant)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the packages refuse, as a message and exit status 2."""
+    try:
+        yield
+    except (ValueError, TypeError, RuntimeError, OSError) as error:
+        if isinstance(error, typer.Exit):
+            raise
+        say(f"dpkit: {error}", style="red", stderr=True)
+        raise typer.Exit(2) from None
+
+
+def opened_ledger(path: Path, expected_head: str | None = None) -> Ledger:
+    """The ledger in a file of either kind; never a new one."""
+    from accounting import Ledger
+
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no ledger {path}")
+    with path.open("rb") as file:
+        first = file.read(64).lstrip()[:1]
+    if first == b"{":
+        return Ledger.from_json(path.read_text(encoding="utf-8"), expected_head=expected_head)
+    return Ledger.open(path, expected_head=expected_head)
+
+
+def say(text: str, style: str = "", *, stderr: bool = False) -> None:
+    """A line. What would move the cursor or turn the writing around is shown escaped."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from accounting.ledger.text import printable
+
+    lines = "\n".join(map(printable, text.split("\n")))
+    Console(stderr=stderr).print(Text(lines, style=style), soft_wrap=True)
+
+
+def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """A table of plain text; columns are named, and aligned ``"left"`` or ``"right"``."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from accounting.ledger.text import printable
+
+    table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, justify in columns:
+        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    Console().print(table)
+
+
+def print_accountants(release: Release | None, found: dict[str, float], delta: float) -> None:
+    """ε under every accountant; of a description, if it was not shown before."""
+    if release is not None:
+        say(f"{release!r}")
+    best = min(found, key=found.__getitem__)
+    say(f"ε = {found[best]:.9g} at δ = {delta:g}, by {accountant_name(best)}", style="bold")
+    if len(found) > 1:
+        print_table(
+            [("accountant", "left"), ("ε", "right")],
+            [(accountant_name(name), f"{value:.9g}") for name, value in found.items()],
+        )

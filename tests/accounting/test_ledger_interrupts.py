@@ -1,0 +1,107 @@
+"""An exception between any two lines: the ledger has recorded the spend or not, and goes on right."""
+
+import os
+import signal
+import sys
+
+import pytest
+
+import accounting.ledger
+from accounting import Budget, Gaussian, Ledger
+
+FOLDER = os.path.dirname(accounting.ledger.__file__)
+BUDGET = Budget(1.0, 1e-6)
+
+
+def interrupted(action, line):
+    """Run an action and raise KeyboardInterrupt at its ``line``-th line inside the ledger; whether it came to that."""
+    seen = 0
+
+    def tracer(frame, event, _):
+        nonlocal seen
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event == "line":
+            seen += 1
+            if seen == line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return tracer
+
+    before = sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize(("kind", "stride"), [("memory", 1), ("file", 3)])
+def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stride, tmp_path):
+    path = tmp_path / "spends.ledger"
+    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.open(path, BUDGET)
+    ledger.spend(Gaussian(1000.0))
+    known, hit = 1, 0
+    for line in range(1, 4000, stride):
+        release = Gaussian(1000.0 + line)
+        if not interrupted(lambda release=release: ledger.spend(release), line):
+            break
+        hit += 1
+        rows = ledger.rows()
+        assert len(rows) in (known, known + 1)
+        known = len(rows)
+        ledger.spend(Gaussian(999.0), label="next")
+        known += 1
+        assert ledger.rows()[-1].label == "next"
+    else:
+        pytest.fail("the action did not end")
+    assert hit > 60
+    assert ledger.verify() == ledger.head
+    fresh = Ledger.from_json(ledger.to_json()) if kind == "memory" else Ledger.open(path)
+    assert fresh.rows() == ledger.rows()
+    assert fresh.remaining() == pytest.approx(ledger.remaining(), rel=1e-12)
+
+
+def test_an_interrupted_reader_leaves_no_transaction_behind(tmp_path):
+    ledger, other = Ledger.open(tmp_path / "spends.ledger"), Ledger.open(tmp_path / "spends.ledger")
+    for line in range(1, 400, 5):
+        other.spend(Gaussian(1.0))
+        if not interrupted(ledger.rows, line):
+            break
+        ledger.spend(Gaussian(2.0))
+    assert len(ledger.rows()) == len(other.rows())
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_path):
+    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.open(tmp_path / "spends.ledger", BUDGET)
+    accepted = refused = 0
+
+    def handler(*_):
+        nonlocal accepted, refused
+        try:
+            ledger.spend(Gaussian(5000.0), label="in the handler")
+            accepted += 1
+        except RuntimeError:
+            refused += 1
+
+    before = signal.signal(signal.SIGALRM, handler)
+    spent = 0
+    try:
+        for _ in range(150):
+            signal.setitimer(signal.ITIMER_REAL, 2e-5 * (1 + spent % 40))
+            ledger.spend(Gaussian(4000.0), label="outside")
+            spent += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    labels = [row.label for row in ledger.rows()]
+    assert labels.count("outside") == spent == 150
+    assert labels.count("in the handler") == accepted
+    assert accepted > 0
+    assert refused < 150
+    assert ledger.verify() == ledger.head

@@ -1,0 +1,147 @@
+"""The filter from the budget alone: its theorem in small, and how close it comes to the best accountant."""
+
+import itertools
+import math
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import (
+    Budget,
+    BudgetExceeded,
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    Ledger,
+    PoissonSubsampled,
+    PureDP,
+    epsilon,
+)
+from accounting.ledger.filters import mixed_rule
+from accounting.ledger.mixture import least_epsilon, meets, orders_and_weights
+from accounting.releases import compose
+
+# -------------------------------------------------------------------------------------- the inequality (*)
+
+sums = st.lists(st.floats(0.0, 3.0) | st.just(math.inf), min_size=3, max_size=3).map(np.array)
+ETA = np.array([3.0, 10.0, 30.0])
+WEIGHTS = np.array([2e-6, 5e-6, 1e-6])
+
+
+@given(sums, st.floats(0.0, 4.0))
+def test_what_is_said_to_meet_does_for_every_loss(divergences, eps):
+    if meets(ETA, WEIGHTS, divergences, eps):
+        x = np.concatenate([[0.0], np.geomspace(1e-9, 100.0, 20_000)])
+        with np.errstate(over="ignore"):
+            right = np.exp(np.log(WEIGHTS) + np.add.outer(x + eps, -divergences) * ETA).sum(axis=1)
+        assert np.all(-np.expm1(-x) <= right * (1 + 1e-9))
+
+
+@given(sums)
+def test_the_least_epsilon_is_where_it_begins(divergences):
+    least = least_epsilon(ETA, WEIGHTS, divergences)
+    if math.isinf(least):
+        assert np.isinf(divergences).all()
+    else:
+        assert meets(ETA, WEIGHTS, divergences, least)
+        assert least == 0 or not meets(ETA, WEIGHTS, divergences, least * (1 - 1e-6) - 1e-9)
+        # never above what one order gives by itself
+        alone = divergences - (np.log(WEIGHTS) + ETA * np.log1p(1 / ETA) + np.log1p(ETA)) / ETA
+        assert least <= max(0.0, alone.min()) * (1 + 1e-6) + 1e-6
+
+
+def test_one_order_is_the_conversion_of_canonne_kamath_and_steinke():
+    # ε = ε_α + ln(1 − 1/α) − (ln δ + ln α)/(α − 1)
+    order, delta, divergence = 11.0, 1e-6, 0.4
+    expected = divergence + math.log(1 - 1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
+    found = least_epsilon(np.array([order - 1]), np.array([delta]), np.array([divergence]))
+    assert found == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_mixture_starts_below_delta_and_stays_a_supermartingale():
+    """E_P[U after] ≤ U before, for every loss so far, when each release is randomized response."""
+    orders, weights = orders_and_weights(1.0, 1e-6)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    eta = orders - 1
+    from accounting import rdp
+
+    for eps in (0.01, 0.3, 1.0):
+        truth = 1 / (1 + math.exp(-eps))
+        moment = truth * np.exp(eta * eps) + (1 - truth) * np.exp(-eta * eps)
+        assert np.all(moment <= np.exp(eta * rdp(PureDP(eps), orders)) * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("budget", [Budget(1.0, 1e-6), Budget(0.1, 1e-9), Budget(8.0, 1e-3), Budget(50.0, 0.5)])
+def test_the_shares_of_delta_add_up_to_it(budget):
+    rule = mixed_rule(budget)
+    assert 0.999 < sum(rule.shares) <= 1.0
+    assert len(rule.shares) == len(rule.orders) + 1
+    assert rule == mixed_rule(budget)
+    assert all(1 < order < math.inf for order in rule.orders)
+
+
+# ------------------------------------------------------------------------------------------ how much fits
+
+
+def drawn(kinds, generator):
+    """Six different releases, each a few percent of (1, 1e-6)."""
+
+    def between(low, high):
+        return math.exp(generator.uniform(math.log(low), math.log(high)))
+
+    make = {
+        "pure": lambda: PureDP(between(0.003, 0.05)),
+        "gaussian": lambda: Gaussian(between(30.0, 200.0)),
+        "discrete": lambda: DiscreteGaussian(between(30.0, 200.0)),
+        "laplace": lambda: Laplace(between(30.0, 200.0)),
+        "subsampled": lambda: 20 * PoissonSubsampled(Gaussian(between(1.5, 4.0)), between(0.002, 0.02)),
+    }
+    return [make[kind]() for kind, _ in zip(itertools.cycle(kinds), range(6), strict=False)]
+
+
+KINDS = ["pure", "gaussian", "discrete", "laplace", "subsampled"]
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["gaussian"],
+        ["pure"],
+        ["gaussian", "pure"],
+        ["pure", "gaussian", "discrete"],
+        ["gaussian", "subsampled"],
+        ["pure", "gaussian", "subsampled"],
+        KINDS,
+    ],
+    ids="-".join,
+)
+def test_a_ledger_of_anything_in_any_order_is_filled_to_nine_tenths(kinds):
+    """By the best accountant with a closed formula; from the first release that is refused on."""
+    generator = random.Random(7)
+    filled = []
+    for _ in range(3):
+        releases = drawn(kinds, generator)
+        ledger = Ledger(Budget(1.0, 1e-6, adjacency="add_remove"))
+        taken: Counter = Counter()
+        for _ in range(5000):
+            release = generator.choice(releases)
+            try:
+                ledger.spend(release)
+            except BudgetExceeded:
+                break
+            taken[release] += 1
+        else:
+            pytest.fail("no end")
+        assert ledger.accountant == "mixed"
+        # with the one that was refused: how full a filter could be at most
+        total = compose([*taken.items(), (release, 1)])
+        found = [epsilon(total, 1e-6, accountant="rdp")]
+        if not {"discrete", "subsampled"} & set(kinds):
+            found.append(epsilon(total, 1e-6, accountant="gdp"))
+        filled.append(min(found))
+    assert min(filled) > 0.88
+    assert np.mean(filled) > 0.92

@@ -1,0 +1,226 @@
+"""``dpkit ledger``, ``dpkit check``, and a team's month from the first spend to the report."""
+
+import csv
+import io
+import json
+import multiprocessing
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger, epsilon
+from dpkit.cli import app
+from dpkit.cli.costs import NAMES
+from dpkit.cli.expression import names
+
+FORK = multiprocessing.get_context("fork")
+
+
+def run(*arguments, status=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+# -------------------------------------------------------------------------------------------------- ledger
+
+
+def test_a_ledger_from_the_command_line(tmp_path):
+    path, copy = tmp_path / "spends.ledger", tmp_path / "copy.ledger"
+    shown = run("ledger", "open", path, "--epsilon", 1, "--delta", 1e-6, "--unit", "person")
+    assert "ε = 1 at δ = 1e-06, one person, replace" in shown
+    assert run("ledger", "open", path) == shown  # there already
+    assert "Row 0 is recorded; ε = " in run("ledger", "spend", path, "Gaussian(9.0)", "--label", "means")
+    assert "north" in run("ledger", "quota", path, "north", "--epsilon", 0.3, "--delta", 1e-7)
+    run("ledger", "spend", path, "2 * PureDP(0.1)", "--scope", "north", "--label", "counts")
+    refused = run("ledger", "spend", path, "PureDP(0.15)", "--scope", "north", "--label", "more", status=1)
+    assert "Refused: 'more' asks for PureDP(epsilon=0.15)" in refused
+    assert "of the quota of 'north'" in refused
+    listed = run("ledger", "list", path)
+    assert "means" in listed
+    assert "counts" in listed
+    assert "means" not in run("ledger", "list", path, "--scope", "north")
+    assert "1 earlier rows are not shown" in run("ledger", "list", path, "--last", 1)
+    with Ledger.open(path) as ledger:
+        assert [row.label for row in ledger.rows()] == ["means", "counts"]
+        head = ledger.head
+        assert run("ledger", "list", path, "--format", "csv") == ledger.to_csv()
+        assert json.loads(run("ledger", "list", path, "--format", "json")) == json.loads(ledger.to_json())
+    assert run("ledger", "verify", path).strip() == head
+    assert run("ledger", "backup", path, copy).strip() == head
+    assert run("ledger", "verify", copy, "--expected-head", head).strip() == head
+    assert "There is no quota" in run("ledger", "quota", path, "north", "--lift")
+    assert "does not contain the expected head" in run("ledger", "verify", copy, "--expected-head", "0" * 64, status=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["open", "{new}", "--epsilon", 1], "--epsilon and --delta go together"),
+        (["open", "{old}", "--epsilon", 2, "--delta", 1e-6], "was made with budget="),
+        (["list", "{new}"], "there is no ledger"),
+        (["list", "{old}", "--format", "xml"], "--format must be table, csv or json"),
+        (["list", "{old}", "--format", "csv", "--scope", "a"], "leave --scope out"),
+        (["spend", "{new}", "Gaussian(1)"], "there is no ledger"),
+        (["spend", "{old}", "Gausian(1)"], "did you mean 'Gaussian'"),
+        (["spend", "{json}", "Gaussian(100)"], "is an export, which is read only"),
+        (["backup", "{old}", "{old}"], "a copy of a ledger replaces nothing"),
+        (["quota", "{old}", "a"], "a quota needs --epsilon and --delta, or --lift"),
+    ],
+)
+def test_refusals(tmp_path, arguments, message):
+    with Ledger.open(tmp_path / "old", Budget(1.0, 1e-6)) as ledger:
+        (tmp_path / "json").write_text(ledger.to_json())
+    places = {name: tmp_path / name for name in ("old", "new", "json")}
+    output = run("ledger", *(str(argument).format(**places) for argument in arguments), status=2)
+    assert message in output.replace("\n", "")
+    assert "Traceback" not in output
+    assert not (tmp_path / "new").exists()
+
+
+def test_labels_cannot_move_the_cursor(tmp_path):
+    path = tmp_path / "spends.ledger"
+    label = "\x1b[2J\x1b[1;1HAll is well\r\u202e\x07"
+    with Ledger.open(path, Budget(1.0, 1e-6)) as ledger:
+        ledger.spend(Gaussian(8.0), label=label, scope="a\x1bb")
+        with pytest.raises(BudgetExceeded) as refusal:
+            ledger.spend(Gaussian(1.0), label=label)
+        assert "\x1b" not in str(refusal.value)
+    run("audit", path, "--html", tmp_path / "page.html", "--json", tmp_path / "page.json")
+    texts = [
+        run("audit", path),
+        run("ledger", "list", path),
+        run("ledger", "list", path, "--format", "csv"),
+        run("ledger", "spend", path, "Gaussian(1.0)", "--label", label, status=1),
+        (tmp_path / "page.html").read_text(encoding="utf-8"),
+        (tmp_path / "page.json").read_text(encoding="utf-8"),
+    ]
+    for text in texts:
+        assert not set(text) & set("\x1b\r\u202e\x07")
+        assert "All is well" in text
+
+
+# --------------------------------------------------------------------------------------------------- check
+
+
+def test_a_claim_that_holds():
+    text = "1000 * PoissonSubsampled(Gaussian(1.1), 0.01)"
+    output = run("check", text, "--epsilon", 3, "--delta", 1e-5)
+    assert "The claim (3, 1e-05) holds, by" in output
+    assert "Neighbours: add_remove." in output
+    assert "For replace, the same mechanism has ε = " in output
+    assert run("check", "Gaussian(5)", "--epsilon", 1, "--delta", 1e-5, "--adjacency", "replace").count("replace") == 1
+
+
+def test_a_claim_that_does_not():
+    output = run("check", "100 * Gaussian(10.0)", "--epsilon", 4.3, "--delta", 1e-5, status=1)
+    assert "is false: Gaussian DP is exact here" in output
+    assert "4.37" in output
+    output = run("check", "ZCDP(1.0) + NoisyMax(1.0)", "--epsilon", 7.2, "--delta", 1e-5, status=1)
+    assert "is not proved by any accountant here" in output
+    assert "the description states none" in output
+    run(
+        "check",
+        "PoissonSubsampled(Gaussian(2), 0.1)",
+        "--epsilon",
+        3,
+        "--delta",
+        1e-5,
+        "--adjacency",
+        "replace",
+        status=2,
+    )
+
+
+def test_help_names_every_description():
+    assert sorted(NAMES) == sorted(names())
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; from dpkit.cli import app; import typer.main; typer.main.get_command(app)\n"
+        "print([m for m in ('numpy', 'scipy', 'accounting', 'rich.table') if m in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------------------------------- a team's month
+
+TEAMS = {"north": 1.0, "south": 0.8, "west": 0.6}
+
+
+def week(path, team, spends, results):
+    """One process of a team: what it was allowed to spend."""
+    ledger = Ledger.open(path)
+    allowed = 0
+    for i in range(spends):
+        scope = [team, f"{team}/person {i % 9}"][i % 2]
+        release = [Gaussian(400.0), Gaussian(900.0), Gaussian(600.0)][i % 3]
+        with ledger.reserve(release, label=f"{team} {i}", scope=scope):
+            allowed += 1
+    results.put(allowed)
+
+
+def month(path, tmp_path, spends):
+    """Four processes, three teams, a backup that is restored in the middle, a spend that is refused."""
+    with Ledger.open(path, Budget(2.0, 1e-6, unit="person")) as ledger:
+        for team, quota in TEAMS.items():
+            ledger.set_quota(team, Budget(quota, 1e-7, unit="person"))
+        ledger.set_quota("north/person 1", Budget(0.5, 1e-7, unit="person"))
+        ledger.spend(Gaussian(40.0), label="everybody")
+
+    def go(teams):
+        results = FORK.SimpleQueue()
+        processes = [FORK.Process(target=week, args=(path, team, spends // 8, results)) for team in teams]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        return sum(results.get() for _ in processes)
+
+    recorded = go(["north", "south", "west", "north"])
+    with Ledger.open(path) as ledger:
+        head = ledger.backup(tmp_path / "backup")
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):  # the disk is gone
+        path.with_name(name).unlink(missing_ok=True)
+    Ledger.restore(tmp_path / "backup", path, expected_head=head).close()
+    recorded += go(["north", "south", "west", "south"])
+    with Ledger.open(path) as ledger:
+        with pytest.raises(BudgetExceeded, match="of the quota of 'west'"):
+            ledger.spend(Gaussian(6.0), scope="west", label="too much")
+        assert len(ledger.rows()) == recorded + 1
+        ledger.verify(expected_head=head)
+    return recorded
+
+
+@pytest.mark.parametrize("spends", [96, pytest.param(5000, marks=pytest.mark.slow)])
+def test_a_teams_month(tmp_path, spends):
+    path = tmp_path / "month.ledger"
+    recorded = month(path, tmp_path, spends)
+    assert recorded == spends // 8 * 8
+    text = run("audit", path, "--html", tmp_path / "page.html", "--json", tmp_path / "page.json")
+    assert "The recorded releases are within the budget." in text
+    report = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    scopes = {one["scope"]: one for one in report["scopes"]}
+    assert (report["rows"], report["within_budget"], report["problems"]) == (recorded + 1, True, [])
+    with Ledger.open(path) as ledger:
+        assert report["head"] == ledger.head
+        assert len(ledger.rows(scope="north")) == scopes["north"]["rows"]
+        assert ledger.remaining(scope="west") <= 0.6
+        for team in TEAMS:
+            assert scopes[team]["quota"]["epsilon"] == TEAMS[team]
+            assert 0 < scopes[team]["used"] <= ledger.quota_spent(team) <= TEAMS[team]
+            assert f"{scopes[team]['used']:.6g}" in text
+            assert f"{scopes[team]['used']:.6g}" in page
+        assert scopes["south"]["epsilon"] >= ledger.epsilon(scope="south") * (1 - 1e-9)
+        lines = list(csv.DictReader(io.StringIO(ledger.to_csv())))
+    assert [line["entry"] for line in lines].count("spend") == recorded + 1
+    assert [line["entry"] for line in lines].count("quota") == 4
+    assert {line["outcome"] for line in lines if line["entry"] == "spend"} == {"released", "reserved"}
+    assert "Scopes and quotas" in page
+    assert scopes["north/person 1"]["quota"]["epsilon"] == 0.5
+    assert epsilon(Gaussian(40.0), 1e-6) < scopes["west"]["epsilon"]
