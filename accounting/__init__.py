@@ -12,6 +12,7 @@ Knows no data and draws no noise. The whole public interface is here:
 from accounting.accountants.gdp import gdp
 from accounting.accountants.rdp import rdp
 from accounting.accountants.zcdp import zcdp
+from accounting.bounds import Bracket, bound
 from accounting.budget import Budget
 from accounting.calibration import calibrate
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
@@ -33,6 +34,7 @@ from accounting.releases import (
     Release,
     ShuffledBinomial,
     TreeAggregation,
+    compose,
     parallel,
 )
 from accounting.totals import compare, delta, epsilon
@@ -41,6 +43,7 @@ __all__ = [
     "Adjacency",
     "AdjacencyMismatch",
     "ApproxDP",
+    "Bracket",
     "Budget",
     "BudgetExceeded",
     "DiscreteGaussian",
@@ -60,8 +63,10 @@ __all__ = [
     "TreeAggregation",
     "UnsupportedRelease",
     "ZCDP",
+    "bound",
     "calibrate",
     "compare",
+    "compose",
     "delta",
     "epsilon",
     "gdp",

@@ -2,9 +2,9 @@
 
 A pair dominates a mechanism if its hockey-stick divergence H(e^ε) = ∫(P − e^ε Q)₊ is at least the mechanism's for
 every pair of neighbours and every ε. Dominating pairs compose, also adaptively (Zhu, Dong & Wang 2022, Theorem 10).
-Each class here has three methods: ``delta(ε)``, the divergence in closed form; ``masses(edges)``, what P and Q give
-to L between neighbouring edges; and ``highest(log_tail)``, a loss that P exceeds with probability at most
-e^``log_tail``.
+Each class here has four methods: ``delta(ε)``, the divergence in closed form; ``masses(edges)``, what P and Q give
+to L between neighbouring edges; ``highest(log_tail)``, a loss that P exceeds with probability at most e^``log_tail``;
+and ``lowest(log_tail)``, the same at the other end.
 
 All pairs but ``SubsampledPair`` are symmetric: L under P has the law of −L under Q.
 """
@@ -30,12 +30,14 @@ __all__ = [
     "ShuffledPair",
     "SubsampledPair",
     "SwappedPair",
+    "Symmetric",
     "histogram",
 ]
 
 Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-52
+_OUTWARD = 1 + 1e-13
 # ln of a probability that never matters
 _NEVER = -745.0
 
@@ -52,9 +54,23 @@ class LossPair(Protocol):
     def highest(self, log_tail: float) -> float:
         """A loss above which P has at most e^``log_tail``."""
 
+    def lowest(self, log_tail: float) -> float:
+        """An x such that below the loss −x P has at most e^``log_tail``."""
+
+
+class Symmetric:
+    """L under P has the law of −L under Q, so that P(L < −x) = Q(L > x) ≤ P(L > x) for x ≥ 0."""
+
+    def highest(self, log_tail: float) -> float:
+        raise NotImplementedError
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that below the loss −x P has at most e^``log_tail``."""
+        return self.highest(log_tail)
+
 
 @dataclass(frozen=True)
-class GaussianPair:
+class GaussianPair(Symmetric):
     """N(μ, 1) against N(0, 1), which dominates all that is μ-Gaussian DP. L is N(±μ²/2, μ²)."""
 
     mu: float
@@ -84,7 +100,7 @@ def _normal_masses(z: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class LaplacePair:
+class LaplacePair(Symmetric):
     """Laplace noise of scale 1, shifted by θ in the L1 norm, over any number of coordinates.
 
     The loss of one coordinate shifted by v is v or −v with an atom of P-mass ½ or e^(−v)/2, and has density
@@ -118,7 +134,7 @@ class LaplacePair:
 
 
 @dataclass(frozen=True)
-class Coins:
+class Coins(Symmetric):
     """Finitely many losses: randomized response, and with k = 2 every pure DP mechanism (Kairouz et al. 2015)."""
 
     epsilon: float
@@ -152,7 +168,7 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 @dataclass(frozen=True)
-class GumbelPair:
+class GumbelPair(Symmetric):
     """Report-noisy-max with Gumbel noise, whose loss has range ε₀, with the worst offset for every ε.
 
     The pair of coins with losses t and t − ε₀ has H = (1 − e^(ε−t))(1 − e^(t−ε₀))/(1 − e^(−ε₀)), largest at t = (ε +
@@ -179,7 +195,7 @@ class GumbelPair:
 
 
 @dataclass(frozen=True)
-class ShuffledPair:
+class ShuffledPair(Symmetric):
     """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`."""
 
     local_epsilon: float
@@ -244,13 +260,19 @@ class SubsampledPair:
 
     def highest(self, log_tail: float) -> float:
         if not self.present:
-            return -math.log1p(-self.rate) if self.rate < 1 else self.inner.highest(log_tail)
+            return -math.log1p(-self.rate) * _OUTWARD if self.rate < 1 else self.inner.highest(log_tail)
         inner = self.inner.highest(log_tail)
-        return math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        high = math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        # an atom at the end must not come to lie beyond it when the loss is translated back
+        return high * _OUTWARD
+
+    def lowest(self, log_tail: float) -> float:
+        # the other direction exchanges P and Q, and −L is its loss
+        return SubsampledPair(self.inner, self.rate, not self.present).highest(log_tail)
 
 
 @dataclass(frozen=True)
-class SwappedPair:
+class SwappedPair(Symmetric):
     """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²): a Gaussian release on a Poisson sample in which
     one unit is swapped; see :mod:`accounting.amplification.subsampling`.
 

@@ -30,13 +30,16 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.numerics import exp_remainder
 from accounting.accountants.orders import best_delta, best_epsilon
+from accounting.accountants.pure import pure
+from accounting.amplification.shuffled_binomial import central_rdp
+from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
-    CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -50,7 +53,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    TreeAggregation,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "rdp"]
@@ -101,29 +104,23 @@ def curve(release: Release, orders: Array) -> Array:
             | GeneralizedGaussian(noise_multiplier=z)
         ):
             return orders * (0.5 / z**2)
-        case TreeAggregation(noise_multiplier=z):
-            return orders * (0.5 * release.levels / z**2)
         case ZCDP(rho=rho):
             return orders * rho
         case Laplace(noise_multiplier=z):
             return _laplace(1.0 / z, orders)
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return _discrete_laplace(z, int(shift), orders)
-        case DiscreteLaplace(noise_multiplier=z):
-            return randomized_response(1.0 / z, 2, orders)
         case RandomizedResponse(epsilon=eps, categories=k):
             return randomized_response(eps, k, orders)
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return _bounded_range(eps, orders)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+        case PureDP(epsilon=eps):
             return randomized_response(eps, 2, orders)
         case PoissonSubsampled():
             return _subsampled(release, orders)
         case CentralShuffledBinomial(rounded=True):
             return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
-            from accounting.amplification.shuffled_binomial import central_rdp
-
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
         case LocalShuffled(epsilon=eps, users=users):
             return _shuffled(eps, int(users), orders)
@@ -131,7 +128,7 @@ def curve(release: Release, orders: Array) -> Array:
             return np.asarray(sum((count * curve(part, orders) for part, count in parts), np.zeros_like(orders)))
         case Parallel(branches=branches):
             return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
-    raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}")
+    return curve(weaker(release, "RDP"), orders)
 
 
 def epsilon(release: Release, delta: float) -> float:
@@ -145,9 +142,6 @@ def delta(release: Release, epsilon: float) -> float:
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
-    from accounting.accountants.pure import pure
-    from accounting.amplification.subsampling import subsampled_gaussian_rdp
-
     if is_exact(release.release):
         # Gaussians composed before the sampling are one Gaussian
         mu = gdp(release.release)

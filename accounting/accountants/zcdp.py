@@ -21,16 +21,16 @@ import math
 
 import numpy as np
 
+from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
 from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.pure import pure
 from accounting.conversions import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
-    CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
-    DiscreteLaplace,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -40,7 +40,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    TreeAggregation,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "zcdp"]
@@ -72,11 +72,9 @@ def zcdp(release: Release) -> float:
             | GeneralizedGaussian(noise_multiplier=z)
         ):
             return 0.5 / z**2
-        case TreeAggregation(noise_multiplier=z):
-            return 0.5 * release.levels / z**2
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return min(eps**2 / 8, _pure_rho(eps))  # bounded range (Cesar & Rogers 2021)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+        case PureDP(epsilon=eps):
             return _pure_rho(eps)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_rho(eps, k)
@@ -84,15 +82,13 @@ def zcdp(release: Release) -> float:
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
         case CentralShuffledBinomial():
             return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
-        case DiscreteLaplace(noise_multiplier=z):
-            return _pure_rho(1.0 / z)
         case PoissonSubsampled() if (amplified := _pure_epsilon(release)) is not None:
             return _pure_rho(amplified)
         case Composed(parts=parts):
             return math.fsum(count * zcdp(part) for part, count in parts)
         case Parallel(branches=branches):
             return max(map(zcdp, branches), default=0.0)
-    raise UnsupportedRelease(f"the zCDP accountant has no bound for {release!r}")
+    return zcdp(weaker(release, "zCDP"))
 
 
 def _pure_rho(epsilon: float) -> float:
@@ -100,8 +96,6 @@ def _pure_rho(epsilon: float) -> float:
 
 
 def _pure_epsilon(release: Release) -> float | None:
-    from accounting.accountants.pure import pure
-
     try:
         return pure(release)
     except UnsupportedRelease:

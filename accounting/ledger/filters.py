@@ -42,6 +42,7 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
+from accounting.accountants.failures import split_failures
 from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.orders import best_order_for_delta
 from accounting.accountants.pure import pure
@@ -52,7 +53,7 @@ from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
 from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter, zcdp_epsilon, zcdp_rho
 from accounting.errors import BudgetExceeded, UnsupportedRelease
-from accounting.releases import Composed, Release, split_failures
+from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = ["AdditiveFilter", "Filter", "Measure", "PlanFilter", "Rule", "check_rule", "first_filter", "make_filter"]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
+from accounting.accountants.failures import split_failures
 from accounting.amplification import binomial_trade_off
 from accounting.amplification.binomial_trade_off import central_mu, rounded_log_survival, rounded_mu
 from accounting.conversions import gdp_delta
-from accounting.releases import split_failures
 
 
 def law(trials, shift, size):

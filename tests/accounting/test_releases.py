@@ -22,7 +22,8 @@ from accounting import (
     TreeAggregation,
     parallel,
 )
-from accounting.releases import Composed, split_failures
+from accounting.accountants.failures import split_failures
+from accounting.releases import Composed
 
 EXAMPLES = [
     Gaussian(1.5),

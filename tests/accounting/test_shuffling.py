@@ -19,9 +19,9 @@ from accounting import (
     delta,
     epsilon,
 )
+from accounting.accountants.failures import split_failures
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
-from accounting.releases import split_failures
 
 # ------------------------------------------------------------------------------------------------- single messages
 
