@@ -42,7 +42,18 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from accounting.accountants.losses import LossPair
 
-__all__ = ["MOST_NODES", "NEGLIGIBLE", "Convolution", "Parts", "Sum", "Window", "log_sum", "smallest", "split"]
+__all__ = [
+    "MOST_NODES",
+    "NEGLIGIBLE",
+    "USUAL_NODES",
+    "Convolution",
+    "Parts",
+    "Sum",
+    "Window",
+    "log_sum",
+    "smallest",
+    "split",
+]
 
 Array = NDArray[np.float64]
 Spectrum = NDArray[np.complex128]
@@ -53,7 +64,7 @@ _UNIT_ROUNDOFF = 2.0**-52
 # with the largest number.
 _ADDED = (3e-8, 1e-5)
 MOST_NODES = 1 << 21
-_USUAL_NODES = 1 << 17
+USUAL_NODES = 1 << 17
 # The tilt times the largest single loss: enough for any bounded loss, and e^(tL) keeps its digits.
 _MOST_TILT = 2000.0
 # What is cut off the grid and the window, as a share of δ.
@@ -61,7 +72,7 @@ NEGLIGIBLE = 1e-9
 # Relative error of the grid's floating-point losses.
 _GRID_ERROR = 8 * _UNIT_ROUNDOFF
 # Points of the coarse curve, over all parts.
-_COARSE_POINTS = 1 << 18
+_COARSE_POINTS = 1 << 15
 # A factor of the spectrum below e^(−this) is left out.
 _FAINT = 60.0
 
@@ -260,7 +271,7 @@ class Convolution:
     @cached_property
     def _coarse(self) -> tuple[Array, Array]:
         """Losses and ln masses of every part, evenly and geometrically spaced; shape (parts, points)."""
-        size = max(24, min(400, _COARSE_POINTS // (4 * len(self.parts))))
+        size = max(24, min(400, _COARSE_POINTS // len(self.parts)))
         share = np.concatenate([np.geomspace(1e-13, 1.0, size), np.linspace(0.0, 1.0, size + 1)[1:]])
         share.sort()
         losses = np.empty((len(self.parts), 4 * size + 1))
@@ -327,7 +338,8 @@ class Convolution:
     def step(self, window: Window, wanted: float | None = None) -> float:
         """A grid that is fine enough, or the one that is ``wanted``, within the number of nodes."""
         longest = max(high + low for high, low in zip(self.highest, self.lowest, strict=True))
-        usual, most = (max(window.top - window.bottom, longest) / nodes for nodes in (_USUAL_NODES, MOST_NODES))
+        nodes = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
+        usual, most = (max(window.top - window.bottom, longest) / number for number in nodes)
         return max(window.fine, min(window.coarse, usual), most) if wanted is None else max(wanted, most)
 
     def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:

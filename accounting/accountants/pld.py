@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.accountants.convolution import MOST_NODES, NEGLIGIBLE, Convolution, Parts, Sum, Window, smallest
+from accounting.accountants.convolution import (
+    MOST_NODES,
+    NEGLIGIBLE,
+    USUAL_NODES,
+    Convolution,
+    Parts,
+    Sum,
+    Window,
+    smallest,
+)
 from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
@@ -287,7 +296,9 @@ def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> 
             tilt /= 8
     if tilt == total.tilt and (grid <= 1 or total.losses.size >= MOST_NODES / 2):
         return None
-    return tilt, 0.5 * total.step / math.sqrt(max(grid, 1e-4))
+    step = 0.5 * total.step / math.sqrt(max(grid, 1e-4))
+    # an ε that was found with a wrong tilt says little about the grid that is needed
+    return tilt, step if tilt == total.tilt else max(step, total.length / USUAL_NODES)
 
 
 # --------------------------------------------------------------------------------------------------- from below

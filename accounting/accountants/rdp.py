@@ -35,6 +35,7 @@ from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.numerics import exp_remainder
 from accounting.accountants.orders import best_delta, best_epsilon
 from accounting.accountants.pure import pure
+from accounting.accountants.zcdp import bounded_range_rho
 from accounting.amplification.shuffled_binomial import central_rdp
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
@@ -107,7 +108,7 @@ def curve(release: Release, orders: Array) -> Array:
         case ZCDP(rho=rho):
             return orders * rho
         case Laplace(noise_multiplier=z):
-            return _laplace(1.0 / z, orders)
+            return _laplace(np.array(1.0 / z), orders)
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return _discrete_laplace(z, int(shift), orders)
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -125,7 +126,13 @@ def curve(release: Release, orders: Array) -> Array:
         case LocalShuffled(epsilon=eps, users=users):
             return _shuffled(eps, int(users), orders)
         case Composed(parts=parts):
-            return np.asarray(sum((count * curve(part, orders) for part, count in parts), np.zeros_like(orders)))
+            laplace = [(1.0 / part.noise_multiplier, count) for part, count in parts if isinstance(part, Laplace)]
+            others = ((part, count) for part, count in parts if not isinstance(part, Laplace))
+            total = sum((count * curve(part, orders) for part, count in others), np.zeros_like(orders))
+            if laplace:  # all scales at once
+                thetas, counts = np.array(laplace).T
+                total = total + counts @ _laplace(thetas[:, None], orders)
+            return np.asarray(total)
         case Parallel(branches=branches):
             return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
     return curve(weaker(release, "RDP"), orders)
@@ -182,7 +189,7 @@ def randomized_response(epsilon: float, categories: int, orders: Array) -> Array
     return np.asarray(np.where(x < 1.0, small, large) / eta)
 
 
-def _laplace(theta: float, orders: Array) -> Array:
+def _laplace(theta: Array, orders: Array) -> Array:
     eta = orders - 1
     x = eta * theta
     near = np.minimum(x, 1.0)
@@ -210,7 +217,7 @@ def _discrete_laplace(z: float, shift: int, orders: Array) -> Array:
 
 def _bounded_range(epsilon: float, orders: Array) -> Array:
     eta = orders - 1
-    bound = np.minimum(epsilon**2 / 8 * orders, epsilon)  # Cesar & Rogers 2021
+    bound = np.minimum(bounded_range_rho(epsilon) * orders, epsilon)
     with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
         # the stationary u = e^w, both of its parts divided by e^(αε), and the second once more by e^ε
         up = 1 - orders * np.exp(-eta * epsilon) + eta * np.exp(-orders * epsilon)
