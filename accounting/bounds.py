@@ -8,7 +8,7 @@ them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise. Discrete noise
 on vectors includes that on one integer that moves by 1, and the Gumbel noisy max of two scores that change places is
 randomized response of ε/2. The first input of a tree reaches all its levels. A part for which no witness is known
-counts as nothing.
+counts as nothing. Shuffled responses have a witness where they stand alone (:mod:`accounting.amplification.blanket`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -24,6 +24,7 @@ from typing import NamedTuple
 from accounting.accountants import pld
 from accounting.accountants.failures import split_failures
 from accounting.accountants.pure import pure
+from accounting.amplification.blanket import response_epsilon_at_least
 from accounting.checks import fraction
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -35,6 +36,7 @@ from accounting.releases import (
     Gaussian,
     GeneralizedGaussian,
     Laplace,
+    LocalShuffled,
     NoisyMax,
     Parallel,
     PoissonSubsampled,
@@ -95,6 +97,10 @@ def bound(release: Release, delta: float) -> Bracket:
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
+    if isinstance(release, LocalShuffled) and delta > 0:
+        # binary responses are a randomizer of that ε
+        categories = release.randomizer.categories if release.randomizer else 2
+        return response_epsilon_at_least(release.epsilon, int(categories), int(release.users), delta)
     witness = _witness(release)
     if witness is None:
         return 0.0

@@ -415,24 +415,41 @@ class ShuffledBinomial(Release):
 
 @dataclass(frozen=True, repr=False)
 class LocalShuffled(Release):
-    """The shuffled messages of ``users`` who each ran a local randomizer that is ``epsilon``-DP by itself.
+    """The shuffled messages of ``users`` who all ran the same local randomizer, chosen before anything was seen.
+
+    ``epsilon`` is what the randomizer costs by itself, or the randomizer: ``LocalShuffled(RandomizedResponse(1.0, 10),
+    users=10_000)`` is priced by what a k-ary response is known to hide, about half as much as any ε-DP randomizer.
+    Randomizers that differ from user to user, or are chosen after messages were seen, are not covered.
 
     Neighbours differ in one user's input, ``"replace"`` unless ``"zero_out"`` is stated. Never in a user's presence:
     the number of messages alone tells how many there are.
 
     Examples
     --------
-    >>> from accounting import LocalShuffled, epsilon
+    >>> from accounting import LocalShuffled, RandomizedResponse, epsilon
     >>> round(epsilon(LocalShuffled(1.0, users=10_000), 1e-6), 4)
     0.0432
+    >>> round(epsilon(LocalShuffled(RandomizedResponse(1.0, 10), users=10_000), 1e-6), 4)
+    0.0233
     """
 
     epsilon: float
     users: int
+    randomizer: RandomizedResponse | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _keep_number_of_users(self)
+        if isinstance(self.epsilon, Release):
+            object.__setattr__(self, "randomizer", self.epsilon)
+            object.__setattr__(self, "epsilon", getattr(self.epsilon, "epsilon", None))
+        if self.randomizer is not None:
+            if not isinstance(self.randomizer, RandomizedResponse):
+                raise UnsupportedRelease(
+                    f"epsilon must be a number or a RandomizedResponse, got {self.randomizer!r} (its ε is accepted)"
+                )
+            if self.randomizer.epsilon != self.epsilon:
+                raise ValueError(f"epsilon must be that of {self.randomizer!r}, got epsilon={self.epsilon!r}")
         positive("epsilon", self.epsilon)
         integer("users", self.users, at_least=1)
 

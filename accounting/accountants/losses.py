@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.amplification.blanket import response_delta
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.conversions import gdp_delta
 
@@ -196,24 +197,35 @@ class GumbelPair(Symmetric):
 
 @dataclass(frozen=True)
 class ShuffledPair(Symmetric):
-    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`."""
+    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
+
+    Of k-ary responses, with the curve of :mod:`accounting.amplification.blanket` where one release is alone; in
+    compositions they are priced as any ε₀-DP randomizer.
+    """
 
     local_epsilon: float
     users: int
+    categories: int | None = None
 
     def delta(self, epsilon: float) -> float:
-        if epsilon >= 0:
-            return shuffled_delta(self.local_epsilon, self.users, epsilon)
-        return -math.expm1(epsilon) + math.exp(epsilon) * shuffled_delta(self.local_epsilon, self.users, -epsilon)
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        found = shuffled_delta(self.local_epsilon, self.users, epsilon)
+        if self.categories is None or self.categories == 2 or found == 0:
+            return found
+        return min(found, response_delta(self.local_epsilon, self.categories, self.users, epsilon))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *shuffled_losses(self.local_epsilon, self.users))
+        losses, log_p = shuffled_losses(self.local_epsilon, self.users)
+        with np.errstate(under="ignore"):
+            return histogram(edges, losses, np.exp(log_p), np.exp(log_p - losses))
 
     def highest(self, log_tail: float) -> float:
-        losses, p, _ = shuffled_losses(self.local_epsilon, self.users)
-        order = np.argsort(-losses)
-        above = np.searchsorted(np.cumsum(p[order]), math.exp(max(log_tail, _NEVER)))
-        return float(losses[order[min(int(above), losses.size - 1)]])
+        losses, log_p = shuffled_losses(self.local_epsilon, self.users)
+        with np.errstate(under="ignore"):
+            above = np.cumsum(np.exp(log_p[::-1]))
+        rare = int(np.searchsorted(above, math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
+        return float(losses[-1 - min(rare, losses.size - 1)])
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({Coins(eps, int(k)): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case LocalShuffled(epsilon=eps, users=users):
-            return [Counter({ShuffledPair(eps, int(users)): 1})]
+        case LocalShuffled(epsilon=eps, users=users, randomizer=response):
+            return [Counter({ShuffledPair(eps, int(users), response and int(response.categories)): 1})]
         case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
             return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
         case PoissonSubsampled(release=inner, rate=rate):

@@ -32,11 +32,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp, is_exact
-from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.orders import best_delta, best_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.zcdp import bounded_range_rho
 from accounting.amplification.shuffled_binomial import central_rdp
+from accounting.amplification.shuffling import shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -162,31 +163,10 @@ def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
 
 
 def _shuffled(epsilon: float, users: int, orders: Array) -> Array:
-    from accounting.amplification.shuffling import shuffled_losses
-
-    losses, p, _ = shuffled_losses(epsilon, users)
-    found = randomized_response(epsilon, 2, orders)
-    for i, eta in enumerate(orders - 1):
-        peak = eta * float(losses.max())
-        with np.errstate(under="ignore"):
-            log_moment = peak + math.log(float(np.exp(eta * losses - peak) @ p))
-        found[i] = min(found[i], log_moment / eta)
-    return found
-
-
-def randomized_response(epsilon: float, categories: int, orders: Array) -> Array:
-    """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
-    eta, k = orders - 1, categories
-    x = eta * epsilon
-    with np.errstate(over="ignore"):
-        # A_α − 1 = ((e^ε − 1)(e^((α−1)ε) − 1) + 4 sinh²((α−1)ε/2))/(e^ε + k − 1), in which nothing cancels
-        near = np.minimum(x, 1.0)
-        shrink = math.exp(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # 1/(e^ε + k − 1)
-        rise = -math.expm1(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # (e^ε − 1)/(e^ε + k − 1)
-        small = np.log1p(rise * np.expm1(near) + shrink * 4 * np.sinh(near / 2) ** 2)
-        tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
-    large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
-    return np.asarray(np.where(x < 1.0, small, large) / eta)
+    losses, log_p = shuffled_losses(epsilon, users)
+    eta = orders - 1
+    log_moments = np.logaddexp.reduce(log_p + eta[:, None] * losses, axis=1)
+    return np.minimum(randomized_response(epsilon, 2, orders), (log_moments + 1e-12) / eta)
 
 
 def _laplace(theta: Array, orders: Array) -> Array:

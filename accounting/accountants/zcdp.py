@@ -22,9 +22,9 @@ maximum over w falls as α grows, so ρ is the largest Kullback–Leibler diverg
 
 Proof. [0, 1, α]F = ½∫B F″ with the B-spline B of knots 0, 1, α; at the maximum over w, ∫B F‴ = 0. By the envelope
 theorem the maximum changes with α like [0, 1, α, α]F, a positive multiple of ∫C F‴ with the B-spline C of knots
-0, 1, α, α. By the recurrence of B-splines C/B is, up to positive factors, s + (α − s)·B₁,α,α(s)/B(s): it is s on [0, 1],
-and s plus a multiple of s − 1 on [1, α], so it rises. F″ is the density of a logistic law, so F‴ is first positive,
-then negative; let it change sign at s₀. Then ∫C F‴ ≤ (C/B)(s₀)·∫B F‴ = 0. ∎
+0, 1, α, α. By the recurrence of B-splines C/B is, up to positive factors, s + (α − s)·B₁,α,α(s)/B(s): s on
+[0, 1], and s plus a multiple of s − 1 on [1, α]; it rises. F″ is the density of a logistic law, so F‴ is first
+positive, then negative; let it change sign at s₀. Then ∫C F‴ ≤ (C/B)(s₀)·∫B F‴ = 0. ∎
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import numpy as np
 
 from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
-from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.pure import pure
 from accounting.conversions import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
@@ -135,8 +135,6 @@ def _randomized_response_rho(epsilon: float, categories: int) -> float:
     divergence = epsilon * -math.expm1(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon)) * _SAFETY
     if (categories - 2) * math.exp(-epsilon / 2) <= 2:
         return divergence
-    from accounting.accountants.rdp import randomized_response
-
     # from the last order on ε_α/α ≤ ε/α is below the divergence
     orders = np.geomspace(1.0, max(2.0, epsilon / divergence), 4096)
     suprema = randomized_response(epsilon, categories, orders[1:]) / orders[:-1]
