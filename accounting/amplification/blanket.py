@@ -99,7 +99,7 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
         return 1.0
     r = 1 / (math.exp(epsilon0) + categories - 1)
     gamma = min(1.0, categories * r)
-    copies, log_weights = binomial_bins(min(users, _MOST_USERS) - 1, gamma, 1e-4, 8)
+    copies, log_weights = binomial_bins(min(users, _MOST_USERS) - 1, gamma, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
         if log_weight < math.log(_LEFT_OUT):
