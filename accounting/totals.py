@@ -16,7 +16,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
-from accounting.accountants.failures import split_failures
+from accounting.accountants.failures import rest_delta, split_failures
+from accounting.accountants.lower import lower_epsilon
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Release
@@ -41,11 +42,6 @@ class Bound(float):
 
     def __reduce__(self) -> tuple[type[Bound], tuple[float, str]]:
         return type(self), (float(self), self.accountant)
-
-
-def rest_delta(log_survival: float, delta: float) -> float:
-    """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
-    return (delta + math.expm1(log_survival)) / math.exp(log_survival) if log_survival > -700 else -1.0
 
 
 def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
@@ -179,7 +175,5 @@ def compare(release: Release, delta: float) -> Comparison:
     >>> {name: round(value, 3) for name, value in bounds.items()}, round(bounds.at_least, 3)
     ({'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}, 4.377)
     """
-    from accounting.bounds import lower_epsilon
-
     fraction("delta", delta, include_zero=True)
     return Comparison(_bounds(release, None, delta=delta, every=True), lower_epsilon(release, delta))

@@ -20,7 +20,7 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["CentralShuffledBinomial", "split_failures"]
+__all__ = ["CentralShuffledBinomial", "rest_delta", "split_failures"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -76,3 +76,8 @@ def split_failures(release: Release) -> tuple[float, Release]:
     except UnsupportedRelease:
         return 0.0, release
     return (log_s, rest) if log_s < 0 else (0.0, release)
+
+
+def rest_delta(log_survival: float, delta: float) -> float:
+    """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
+    return (delta + math.expm1(log_survival)) / math.exp(log_survival) if log_survival > -700 else -1.0

@@ -40,6 +40,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from accounting.amplification.shuffled_binomial import integer_shift, window
+
 __all__ = ["central_mu", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
@@ -126,12 +128,10 @@ def central_mu(trials: int, shift_norm: float) -> float:
     >>> round(central_mu(20_000, 80.0) / (80.0 / math.sqrt(20_000 / 4)), 3)
     1.003
     """
-    from accounting.amplification.shuffled_binomial import _integer_shift, _window
-
-    largest = _integer_shift(shift_norm)[1]
+    largest = integer_shift(shift_norm)[1]
     if largest == 0:
         return 0.0
-    low, tail = _window(trials, largest)
+    low, tail = window(trials, largest)
     if low < 1 or tail >= 1 or trials > _MOST_TRIALS:
         return math.inf
     return _increments(trials, low - 1)[0] * shift_norm

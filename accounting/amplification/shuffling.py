@@ -49,6 +49,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.numerics import split
 from accounting.checks import fraction, integer, nonnegative, positive
 
 __all__ = ["binomial_bins", "local_epsilon", "shuffled_delta", "shuffled_epsilon", "shuffled_losses"]
@@ -233,8 +234,6 @@ def shuffled_losses(local_epsilon: float, users: int) -> tuple[Array, Array]:
     Q's masses are e^(−loss) times P's. By the symmetry x ↦ c + 1 − x the loss of Q against P has the law of L under P,
     so Pr(L < −ℓ) under P is Pr(L > ℓ) under Q.
     """
-    from accounting.accountants.convolution import split
-
     c, log_weights = _copies(local_epsilon, users, *_PAIR)
     truth, lie = 1 / (1 + math.exp(-local_epsilon)), math.exp(-local_epsilon) / (1 + math.exp(-local_epsilon))
     # L is about 2(2p − 1)(2x/(c + 1) − 1), and x has a deviation of √c/2

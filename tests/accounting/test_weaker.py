@@ -70,7 +70,8 @@ def test_every_accountant_prices_it_as_the_weaker_one(build):
     outside, inside = build(Staircase(2.0)), build(PureDP(0.5))
     assert compare(outside, 1e-6) == compare(inside, 1e-6)
     assert delta(outside, 0.7) == delta(inside, 0.7)
-    assert gdp(outside) == gdp(inside) and zcdp(outside) == zcdp(inside)
+    assert gdp(outside) == gdp(inside)
+    assert zcdp(outside) == zcdp(inside)
     assert rdp(outside, [1.5, 20.0]).tolist() == rdp(inside, [1.5, 20.0]).tolist()
 
 
