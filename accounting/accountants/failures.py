@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from accounting.amplification.binomial_trade_off import rounded_log_survival
+from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
 from accounting.amplification.shuffled_binomial import log_survival
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -49,6 +49,7 @@ def split_failures(release: Release) -> tuple[float, Release]:
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+            trials = min(trials, MOST_TRIALS)
             central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
             return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
         case PoissonSubsampled(release=inner, rate=rate):

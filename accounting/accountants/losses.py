@@ -265,7 +265,7 @@ class SubsampledPair:
 
     def _inner_loss(self, loss: Array) -> Array:
         """The inner L at which ln(1 − q + qe^L) is ``loss``."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 30.0)) / self.rate, -1.0))
             far = loss - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-loss))
         return np.asarray(np.where(loss < 30.0, near, far))

@@ -42,14 +42,14 @@ import numpy as np
 
 from accounting.amplification.shuffled_binomial import integer_shift, window
 
-__all__ = ["central_mu", "rounded_log_survival", "rounded_mu"]
+__all__ = ["MOST_TRIALS", "central_mu", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-30
 # Relative error granted to increments, which are small differences, and to tails.
 _SAFETY = 1 + 1e-8
 # More trials than this are priced as this many: the rest only adds noise.
-_MOST_TRIALS = 2**40
+MOST_TRIALS = 2**36
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +75,7 @@ def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, flo
 
 def _rounded_window(trials: int, shift_norm: float) -> tuple[float, float, float]:
     """c, y_max and τ for one count that is shifted by at most ``shift_norm`` and rounded."""
-    trials = min(trials, _MOST_TRIALS)
+    trials = min(trials, MOST_TRIALS)
     reach = math.ceil(shift_norm) + 1
     # the window are the counts from ``low`` to N − low; its thresholds reach two further down at most
     low = max(2, math.floor(trials / 2 - reach - math.sqrt(trials * math.log(4 / _TAIL) / 2)))  # Hoeffding
@@ -132,6 +132,6 @@ def central_mu(trials: int, shift_norm: float) -> float:
     if largest == 0:
         return 0.0
     low, tail = window(trials, largest)
-    if low < 1 or tail >= 1 or trials > _MOST_TRIALS:
+    if low < 1 or tail >= 1 or trials > MOST_TRIALS:
         return math.inf
     return _increments(trials, low - 1)[0] * shift_norm

@@ -52,13 +52,14 @@ def integer_shift(shift_norm: float) -> tuple[int, int]:
 @lru_cache(maxsize=64)
 def window(trials: int, largest: int) -> tuple[int, float]:
     """The lowest count of the window, and the mass τ that falls outside it (1 if the laws hardly overlap)."""
-    from scipy.special import bdtr
+    from scipy.special import betainc
 
     reach = largest + math.sqrt(trials * math.log(4 / _TAIL) / 2)  # Hoeffding
     low = max(0, math.floor(trials / 2 - reach))
     if low + largest > trials / 2:
         return low, 1.0
-    tail = float(bdtr(low + largest - 1, trials, 0.5)) + (float(bdtr(low - 1, trials, 0.5)) if low > 0 else 0.0)
+    # Pr(X < k) = I_½(N − k + 1, k)
+    tail = sum(float(betainc(trials - k + 1.0, k, 0.5)) for k in (low + largest, low) if k > 0)
     return low, min(1.0, tail * (1 + 1e-9))
 
 
