@@ -440,9 +440,10 @@ class LocalShuffled(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         _keep_number_of_users(self)
-        if isinstance(self.epsilon, Release):
-            object.__setattr__(self, "randomizer", self.epsilon)
-            object.__setattr__(self, "epsilon", getattr(self.epsilon, "epsilon", None))
+        given: object = self.epsilon
+        if isinstance(given, Release):
+            object.__setattr__(self, "randomizer", given)
+            object.__setattr__(self, "epsilon", getattr(given, "epsilon", None))
         if self.randomizer is not None:
             if not isinstance(self.randomizer, RandomizedResponse):
                 raise UnsupportedRelease(

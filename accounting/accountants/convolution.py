@@ -317,7 +317,7 @@ class Convolution:
         cumulant, extra, end, above, below = 0.0, 0.0, 0, 0.0, 0.0
         for (pair, times), high, low in zip(self.parts, self.highest, self.lowest, strict=True):
             first, last = math.floor(-low / step), math.ceil(high / step * (1 + 1e-12))
-            edges = step * np.arange(first, last + 1)
+            edges = step * np.arange(first, last + 1, dtype=np.float64)
             p, q = pair.masses(edges)
             mass = split(p, q, edges, lower=lower)
             if not lower:
@@ -345,7 +345,7 @@ class Convolution:
         elif not lower:
             extra += math.exp(min(0.0, above - window.tilt_above * step * (start + n - 1) + 1e-9))
         possible = min(n, end - start + 1)  # no sum is larger than all the largest losses together
-        losses = step * (start + np.arange(possible))
+        losses = step * (start + np.arange(possible, dtype=np.float64))
         count = int(self.counts.sum())
         return Sum(
             losses,
@@ -382,7 +382,8 @@ def _folded(tilted: Array, first: int, n: int) -> Array:
         folded = np.zeros(n)
         folded[shift : shift + tilted.size] = tilted
         return folded
-    return np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
+    circle = np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
+    return np.asarray(circle, dtype=np.float64)
 
 
 def _multiply(

@@ -97,7 +97,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=response):
-            return [Counter({ShuffledPair(eps, int(users), response and int(response.categories)): 1})]
+            return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
         case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
             return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
         case PoissonSubsampled(release=inner, rate=rate):
@@ -233,14 +233,14 @@ def _epsilon(parts: Parts, delta: float) -> float:
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
     log_delta = math.log(delta)
     losses = Convolution(parts, log_delta + math.log(NEGLIGIBLE))
-    tilt, step, best = best_order_for_epsilon(losses.divergence, delta), None, None
+    tilt, step = best_order_for_epsilon(losses.divergence, delta), None
+    answers = []
     for _ in range(_ROUNDS):
         window = losses.window(tilt, log_delta)
         total = losses.compose(window, losses.step(window, step))
         # no sum is larger than all the largest losses together, but for what was cut off
         found = min(total.epsilon(delta), losses.reach * (1 + 1e-12) if losses.cut_off <= delta else math.inf)
-        if best is None or found < best.value:
-            best = _Answer(found, losses, window, total)
+        answers.append(_Answer(found, losses, window, total))
         if not math.isfinite(found):
             tilt /= 4
             continue
@@ -248,7 +248,7 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
         if improved is None:
             break
         tilt, step = improved
-    return best
+    return min(answers, key=lambda answer: answer.value)
 
 
 def _delta(parts: Parts, epsilon: float) -> float:

@@ -166,7 +166,7 @@ def _shuffled(epsilon: float, users: int, orders: Array) -> Array:
     losses, log_p = shuffled_losses(epsilon, users)
     eta = orders - 1
     log_moments = np.logaddexp.reduce(log_p + eta[:, None] * losses, axis=1)
-    return np.minimum(randomized_response(epsilon, 2, orders), (log_moments + 1e-12) / eta)
+    return np.asarray(np.minimum(randomized_response(epsilon, 2, orders), (log_moments + 1e-12) / eta))
 
 
 def _laplace(theta: Array, orders: Array) -> Array:

@@ -262,7 +262,8 @@ def shuffled_losses(local_epsilon: float, users: int) -> tuple[Array, Array]:
     mirrored[half.size] -= even
     losses = np.concatenate([-half[:0:-1], half])
     with np.errstate(divide="ignore"):
-        log_mass = np.log(split(cells, np.maximum(mirrored, 0.0), losses))
+        # the margin covers the error of the tails that the cells are differences of
+        log_mass = np.log(split(cells * (1 + 1e-9), np.maximum(mirrored, 0.0) * (1 - 1e-9), losses))
     # what is too small for a float is rounded up to the next loss
     rare = np.flatnonzero(log_p[:-1] < -600) + half.size
     log_mass[rare] = np.maximum(log_mass[rare], log_p[rare - half.size])
