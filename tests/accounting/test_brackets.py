@@ -192,7 +192,7 @@ def check_walk(number, seed):
 
 
 def test_brackets_of_random_compositions_are_narrow():
-    check_walk(15, seed=1)
+    check_walk(60, seed=1)
 
 
 @pytest.mark.slow
