@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
@@ -155,11 +156,14 @@ def delta(release: Release, epsilon: float, *, accountant: Accountant | None = N
 class Comparison(dict[str, float]):
     """ε under every accountant that applies, smallest first; ``at_least`` is a proved lower bound on any of them."""
 
-    at_least: float
-
-    def __init__(self, bounds: dict[str, float], at_least: float) -> None:
+    def __init__(self, bounds: dict[str, float], release: Release, delta: float) -> None:
         super().__init__(sorted(bounds.items(), key=lambda item: item[1]))
-        self.at_least = at_least
+        self._release, self._delta = release, delta
+
+    @cached_property
+    def at_least(self) -> float:
+        """What some mechanism that fits the description costs (:func:`accounting.bound`); found when first asked for."""
+        return lower_epsilon(self._release, self._delta)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()} (at least {self.at_least!r})"
@@ -176,4 +180,4 @@ def compare(release: Release, delta: float) -> Comparison:
     ({'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}, 4.377)
     """
     fraction("delta", delta, include_zero=True)
-    return Comparison(_bounds(release, None, delta=delta, every=True), lower_epsilon(release, delta))
+    return Comparison(_bounds(release, None, delta=delta, every=True), release, delta)

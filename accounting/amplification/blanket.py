@@ -30,9 +30,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.amplification.shuffling import binomial_bins
+from accounting.amplification.shuffling import binomial_bins, local_epsilon
 
-__all__ = ["response_delta", "response_delta_at_least", "response_epsilon_at_least"]
+__all__ = ["response_delta", "response_delta_at_least", "response_epsilon_at_least", "response_local_epsilon"]
 
 Array = NDArray[np.float64]
 
@@ -142,4 +142,29 @@ def _last(fails: Callable[[float], bool], high: float) -> float:
     for _ in range(50):
         middle = (low + high) / 2
         low, high = (middle, high) if fails(middle) else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=64)
+def response_local_epsilon(categories: int, users: int, epsilon: float, delta: float) -> float:
+    """The largest ε₀ of k-ary responses such that the shuffled ones are (ε, δ)-DP, to a relative 1e-6, rounded down.
+
+    Examples
+    --------
+    >>> round(response_local_epsilon(10, 10_000, 0.5, 1e-6), 2)
+    4.43
+    """
+    least = local_epsilon(users, epsilon, delta)
+    if delta == 0 or categories == 2:
+        return least
+
+    def meets(at: float) -> bool:
+        return response_delta(at, categories, users, epsilon) <= delta
+
+    low, high = least, 1.1 * least
+    while high < 50 and meets(high):
+        low, high = high, 1.1 * high
+    while high - low > 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if meets(middle) else (low, middle)
     return low
