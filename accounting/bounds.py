@@ -51,7 +51,7 @@ def bound(release: Release, delta: float) -> Bracket:
     >>> from accounting import PoissonSubsampled, Gaussian, bound
     >>> lower, upper = bound(1000 * PoissonSubsampled(Gaussian(1.1), 0.01), 1e-6)
     >>> round(lower, 2), round(upper, 2)
-    (1.79, 1.79)
+    (1.75, 1.75)
     """
     fraction("delta", delta, include_zero=True)
     upper = float(epsilon(release, delta))

@@ -162,7 +162,7 @@ class Comparison(dict[str, float]):
 
     @cached_property
     def at_least(self) -> float:
-        """What some mechanism that fits the description costs (:func:`accounting.bound`); found when first asked for."""
+        """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
         return lower_epsilon(self._release, self._delta)
 
     def __repr__(self) -> str:

@@ -113,7 +113,7 @@ def bounded_range_rho(epsilon: float) -> float:
     Examples
     --------
     >>> [round(bounded_range_rho(epsilon), 4) for epsilon in (1.0, 2.0, 4.0)]
-    [0.1233, 0.4745, 1.6705]
+    [0.1233, 0.4745, 1.6698]
     """
     if epsilon < 0.1:
         # the series, of which the next term is negative
