@@ -9,13 +9,15 @@ Knows no data and draws no noise. The whole public interface is here:
 42.247
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from accounting.accountants.gdp import gdp
 from accounting.accountants.rdp import rdp
 from accounting.accountants.zcdp import zcdp
 from accounting.budget import Budget
 from accounting.calibration import calibrate
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
-from accounting.ledger import Ledger
 from accounting.releases import (
     ZCDP,
     Adjacency,
@@ -33,14 +35,20 @@ from accounting.releases import (
     Release,
     ShuffledBinomial,
     TreeAggregation,
+    compose,
     parallel,
 )
 from accounting.totals import compare, delta, epsilon
+
+if TYPE_CHECKING:
+    from accounting.bounds import Bracket, bound
+    from accounting.ledger import Ledger
 
 __all__ = [
     "Adjacency",
     "AdjacencyMismatch",
     "ApproxDP",
+    "Bracket",
     "Budget",
     "BudgetExceeded",
     "DiscreteGaussian",
@@ -60,8 +68,10 @@ __all__ = [
     "TreeAggregation",
     "UnsupportedRelease",
     "ZCDP",
+    "bound",
     "calibrate",
     "compare",
+    "compose",
     "delta",
     "epsilon",
     "gdp",
@@ -69,3 +79,13 @@ __all__ = [
     "rdp",
     "zcdp",
 ]
+
+# loaded when they are first asked for: who only describes and prices releases needs neither files nor hashes
+_LATER = {"Bracket": "accounting.bounds", "Ledger": "accounting.ledger", "bound": "accounting.bounds"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LATER[name]), name)
+    return found

@@ -43,7 +43,9 @@ def calibrate(
     Returns
     -------
     float
-        z with a relative precision of 1e-10 (1e-14 for Gaussians), rounded up: ``make_release(z)`` meets the budget.
+        z with a relative precision of 1e-10 (1e-14 for Gaussians; as far as the grid of the privacy loss distribution
+        allows where that decides, about 1e-5), rounded up: ``make_release(z)`` meets the budget by ``epsilon`` and by
+        ``delta``.
 
     Raises
     ------
@@ -120,14 +122,15 @@ class _Search:
         """A root may lie on either side: step up to the first multiplier that was seen to meet the budget."""
         while not self.meets(z):
             z *= 1.0 + step
-            step *= 2.0
+            step *= 2.0 if step < 1e-14 else 8.0
         return z
 
     def meets(self, z: float) -> bool:
         release, budget = self.release(z), self.budget
-        if self.mu is not None and total_epsilon(release, budget.delta, accountant=self.accountant) > budget.epsilon:
+        if total_delta(release, budget.epsilon, accountant=self.accountant) > budget.delta:
             return False
-        return total_delta(release, budget.epsilon, accountant=self.accountant) <= budget.delta
+        # the two directions are discretised each by itself, and either may be asked for later
+        return total_epsilon(release, budget.delta, accountant=self.accountant) <= budget.epsilon
 
 
 def check_budget_adjacency(release: Release, budget: Budget) -> None:

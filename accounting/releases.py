@@ -8,6 +8,9 @@ the meaning of a description never changes.
 ``parallel(a, b)`` releases on disjoint parts of the data. Composition is adaptive: ``b`` may be chosen
 after the output of ``a`` was seen.
 
+Descriptions from outside. A frozen dataclass that derives from :class:`Release` and says in :meth:`Release.weaker`
+which known description costs at least as much is priced by every accountant, alone and in any composition.
+
 Neighbouring relation. A description may state the adjacency under which its sensitivity was measured:
 ``"replace"`` (one unit swapped for any other), ``"add_remove"`` (one unit present or absent) or
 ``"zero_out"`` (one unit swapped for a null contribution). ``None`` leaves it to the budget or to the other
@@ -17,7 +20,7 @@ parts of a composition. Two different stated adjacencies never compose.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal, get_args
 
@@ -43,7 +46,9 @@ __all__ = [
     "ShuffledBinomial",
     "TreeAggregation",
     "ZCDP",
+    "compose",
     "parallel",
+    "weaker",
 ]
 
 Adjacency = Literal["replace", "add_remove", "zero_out"]
@@ -79,17 +84,40 @@ class Release:
     def __post_init__(self) -> None:
         check_adjacency(self.adjacency)
 
+    def weaker(self) -> Release:
+        """A description that accountants know and that costs at least as much as this one, alone and composed.
+
+        Accountants ask for it where they have no bound of their own. Its adjacency is this description's, or unstated.
+
+        Raises
+        ------
+        UnsupportedRelease
+            Unless a description overrides it: nothing is claimed then.
+
+        Examples
+        --------
+        >>> from accounting import NoisyMax
+        >>> NoisyMax(0.5, noise="laplace").weaker()
+        PureDP(epsilon=0.5)
+        """
+        raise UnsupportedRelease(f"{self!r} states no weaker description")
+
     def __add__(self, other: Release) -> Release:
         if not isinstance(other, Release):
             return NotImplemented
-        return compose([(self, 1), (other, 1)])
+        if _is_empty(self) or _is_empty(other):
+            return other if _is_empty(self) else self
+        return Composed._of(((self, 1), (other, 1)), common_adjacency((self.adjacency, other.adjacency)))
 
     def __radd__(self, other: object) -> Release:
         # so that the builtin sum(), which starts from 0, works on a list of releases
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __mul__(self, count: int) -> Release:
-        return compose([(self, integer("count", count, at_least=0))])
+        times = integer("count", count, at_least=0)
+        if times == 1 or _is_empty(self):
+            return self
+        return Composed._of(((self, times),), self.adjacency) if times else Composed()
 
     __rmul__ = __mul__
 
@@ -171,6 +199,10 @@ class DiscreteLaplace(Release):
         if self.shift is not None:
             integer("shift", self.shift, at_least=1)
 
+    def weaker(self) -> Release:
+        """Pure differential privacy: losses lie between −1/``noise_multiplier`` and that."""
+        return PureDP(1.0 / self.noise_multiplier, adjacency=self.adjacency)
+
 
 @dataclass(frozen=True, repr=False)
 class GeneralizedGaussian(Release):
@@ -214,6 +246,10 @@ class NoisyMax(Release):
         positive("epsilon", self.epsilon)
         if self.noise not in ("gumbel", "exponential", "laplace"):
             raise ValueError(f"noise must be 'gumbel', 'exponential' or 'laplace', got noise={self.noise!r}")
+
+    def weaker(self) -> Release:
+        """Pure differential privacy, which is all that is claimed for noise that is not Gumbel."""
+        return PureDP(self.epsilon, adjacency=self.adjacency)
 
 
 @dataclass(frozen=True, repr=False)
@@ -295,6 +331,10 @@ class TreeAggregation(Release):
         """The number of nodes that one input can reach."""
         return int(self.steps).bit_length()
 
+    def weaker(self) -> Release:
+        """The nodes that one input reaches are a Gaussian vector, which it moves by √``levels``: nothing is lost."""
+        return Gaussian(self.noise_multiplier / math.sqrt(self.levels), adjacency=self.adjacency)
+
 
 @dataclass(frozen=True, repr=False)
 class PoissonSubsampled(Release):
@@ -348,6 +388,9 @@ class ShuffledBinomial(Release):
     at most that, of which every entry is then rounded at random to a neighbouring integer, up with the probability of
     its fraction.
 
+    Neighbours differ in one user's input, ``"replace"`` unless ``"zero_out"`` is stated. Never in a user's presence:
+    the noise comes from the users, and the number of messages alone tells how many there are.
+
     Examples
     --------
     >>> from accounting import ShuffledBinomial, epsilon
@@ -362,6 +405,7 @@ class ShuffledBinomial(Release):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _keep_number_of_users(self)
         integer("trials", self.trials, at_least=1)
         positive("shift_norm", self.shift_norm)
         integer("coordinates", self.coordinates, at_least=1)
@@ -370,46 +414,139 @@ class ShuffledBinomial(Release):
 
 
 @dataclass(frozen=True, repr=False)
-class CentralShuffledBinomial(Release):
-    """A :class:`ShuffledBinomial` given that no count left the window on which it is priced; see ``split_failures``."""
-
-    trials: int
-    shift_norm: float
-    coordinates: int
-    rounded: bool = field(default=False, kw_only=True)
-
-
-@dataclass(frozen=True, repr=False)
 class LocalShuffled(Release):
-    """The shuffled messages of ``users`` who each ran a local randomizer that is ``epsilon``-DP by itself.
+    """The shuffled messages of ``users`` who all ran the same local randomizer, chosen before anything was seen.
 
-    Neighbours differ in one user's input (``"replace"``).
+    ``epsilon`` is what the randomizer costs by itself, or the randomizer: ``LocalShuffled(RandomizedResponse(1.0, 10),
+    users=10_000)`` is priced by what a k-ary response is known to hide, about half as much as any ε-DP randomizer.
+    Randomizers that differ from user to user, or are chosen after messages were seen, are not covered.
+
+    Neighbours differ in one user's input, ``"replace"`` unless ``"zero_out"`` is stated. Never in a user's presence:
+    the number of messages alone tells how many there are.
 
     Examples
     --------
-    >>> from accounting import LocalShuffled, epsilon
+    >>> from accounting import LocalShuffled, RandomizedResponse, epsilon
     >>> round(epsilon(LocalShuffled(1.0, users=10_000), 1e-6), 4)
     0.0432
+    >>> round(epsilon(LocalShuffled(RandomizedResponse(1.0, 10), users=10_000), 1e-6), 4)
+    0.0233
     """
 
     epsilon: float
     users: int
+    randomizer: RandomizedResponse | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _keep_number_of_users(self)
+        given: object = self.epsilon
+        if isinstance(given, Release):
+            object.__setattr__(self, "randomizer", given)
+            object.__setattr__(self, "epsilon", getattr(given, "epsilon", None))
+        if self.randomizer is not None:
+            if not isinstance(self.randomizer, RandomizedResponse):
+                raise UnsupportedRelease(
+                    f"epsilon must be a number or a RandomizedResponse, got {self.randomizer!r} (its ε is accepted)"
+                )
+            if self.randomizer.epsilon != self.epsilon:
+                raise ValueError(f"epsilon must be that of {self.randomizer!r}, got epsilon={self.epsilon!r}")
         positive("epsilon", self.epsilon)
         integer("users", self.users, at_least=1)
 
 
+def _keep_number_of_users(release: Release) -> None:
+    """Shuffled messages hide what a user says, and not whether it is there."""
+    if release.adjacency == "add_remove":
+        raise AdjacencyMismatch(
+            f"{type(release).__name__} is priced for neighbours that differ in one user's input ('replace' or "
+            "'zero_out'): the number of messages is seen, got adjacency='add_remove'"
+        )
+    object.__setattr__(release, "adjacency", release.adjacency or "replace")
+
+
 @dataclass(frozen=True, repr=False)
 class Composed(Release):
-    """Several releases on the same data; built by ``+`` and ``*``, in a canonical order."""
+    """Several releases on the same data; built by ``+`` and ``*``, in a canonical order.
 
-    parts: tuple[tuple[Release, int], ...] = ()
+    A sum remembers its terms and brings them into order when ``parts`` is first read, so that a long one is linear.
+    """
+
+    parts: tuple[tuple[Release, int], ...] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.parts, tuple) or not all(
+            isinstance(term, tuple) and len(term) == 2 for term in self.parts
+        ):
+            raise TypeError(f"parts must be a tuple of (release, count) pairs, got parts={self.parts!r}")
+        for release, count in self.parts:
+            _check_inner(release)
+            if isinstance(release, Composed):
+                raise TypeError(f"parts must not be sums themselves (use +), got {release!r}")
+            integer("count", count, at_least=1)
+        object.__setattr__(self, "parts", _ordered(_merged(self.parts)))
+        _agree(self, (release for release, _ in self.parts))
+
+    @classmethod
+    def _of(cls, terms: tuple[tuple[Release, int], ...], adjacency: Adjacency | None) -> Composed:
+        """The sum of descriptions that need no check, each so many times, in any order."""
+        composed = object.__new__(cls)
+        composed.__dict__.update(adjacency=adjacency, _terms=terms)
+        return composed
+
+    def __getattr__(self, name: str) -> tuple[tuple[Release, int], ...]:
+        # called where an attribute is missing: ``parts`` before it was read
+        terms = self.__dict__.get("_terms")
+        if name != "parts" or terms is None:
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+        parts = self.__dict__["parts"] = _ordered(_merged(terms))
+        del self.__dict__["_terms"]
+        return parts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self.parts, self.adjacency)
 
     def __repr__(self) -> str:
         terms = [repr(r) if n == 1 else f"{n} * {r!r}" for r, n in self.parts]
         return "(" + " + ".join(terms) + ")" if terms else "Composed()"
+
+
+def _is_empty(release: Release) -> bool:
+    return isinstance(release, Composed) and release.__dict__.get("parts") == ()
+
+
+def _restore(parts: tuple[tuple[Release, int], ...], adjacency: Adjacency | None) -> Composed:
+    return Composed(parts, adjacency=adjacency)
+
+
+def _terms(terms: Iterable[tuple[Release, int]]) -> Iterator[tuple[Release, int]]:
+    """The descriptions that a sum of sums is made of, without recursion: a sum may be thousands of ``+`` deep."""
+    waiting = list(terms)
+    while waiting:
+        release, times = waiting.pop()
+        if isinstance(release, Composed):
+            inner = release.__dict__.get("_terms") or release.parts
+            waiting.extend((part, count * times) for part, count in inner)
+        else:
+            yield release, times
+
+
+def _merged(terms: Iterable[tuple[Release, int]]) -> dict[Release, int]:
+    counts: dict[Release, int] = {}
+    for release, times in _terms(terms):
+        counts[release] = counts.get(release, 0) + int(times)
+    return counts
+
+
+def _ordered(counts: dict[Release, int]) -> tuple[tuple[Release, int], ...]:
+    """A canonical order, so that equal totals compare equal."""
+    return tuple(sorted(counts.items(), key=repr))
+
+
+def _agree(release: Release, parts: Iterable[Release]) -> None:
+    """Give a combination the adjacency that its parts state; refuse another one."""
+    object.__setattr__(release, "adjacency", common_adjacency((release.adjacency, *(part.adjacency for part in parts))))
 
 
 @dataclass(frozen=True, repr=False)
@@ -417,6 +554,14 @@ class Parallel(Release):
     """Releases on disjoint parts of the data, whose assignment does not depend on the data: one unit meets one."""
 
     branches: tuple[Release, ...] = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.branches, tuple):
+            raise TypeError(f"branches must be a tuple of descriptions, got branches={self.branches!r}")
+        for branch in self.branches:
+            _check_inner(branch)
+        _agree(self, self.branches)
 
     def __repr__(self) -> str:
         return f"parallel({', '.join(map(repr, self.branches))})"
@@ -444,55 +589,44 @@ def parallel(*releases: Release) -> Release:
 
 
 def compose(terms: Iterable[tuple[Release, int]]) -> Release:
-    """Flatten, merge equal descriptions and sort, so that equal totals compare equal in any order."""
-    counts: dict[Release, int] = {}
-    for release, count in terms:
-        inner = release.parts if isinstance(release, Composed) else ((release, 1),)
-        for part, times in inner:
-            counts[part] = counts.get(part, 0) + times * count
-    counts = {part: n for part, n in counts.items() if n > 0}
-    adjacency = common_adjacency(part.adjacency for part in counts)
-    if len(counts) == 1 and 1 in counts.values():
-        return next(iter(counts))
-    return Composed(parts=tuple(sorted(counts.items(), key=repr)), adjacency=adjacency)
+    """The sum of descriptions, each so many times: ``compose([(a, 2), (b, 1)]) == 2 * a + b``.
 
+    Equal descriptions are merged and the rest is sorted, so that equal totals compare equal in any order.
 
-def split_failures(release: Release) -> tuple[float, Release]:
-    """Separate the probability that a release gives everything away from the rest of its description.
-
-    Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
-    described by ``rest``, so that δ(ε) = (1 − s) + s·δ_rest(ε) with s = exp(log_survival) (Bun & Steinke 2016,
-    Lemma 8.8; exact for ``ApproxDP``). What can fail:
-
-    * ``ApproxDP``, with probability δ;
-    * ``ShuffledBinomial``, when a count leaves the window on which it is priced
-      (:mod:`accounting.amplification.shuffled_binomial`, :mod:`accounting.amplification.binomial_trade_off`);
-    * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
-      the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors.
+    Examples
+    --------
+    >>> from accounting import Gaussian, PureDP, compose
+    >>> compose([(Gaussian(2.0), 3), (PureDP(0.1), 1), (Gaussian(2.0), 1)])
+    (4 * Gaussian(noise_multiplier=2.0) + PureDP(epsilon=0.1))
     """
-    match release:
-        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            if rounded:
-                from accounting.amplification.binomial_trade_off import rounded_log_survival as log_survival
-            else:
-                from accounting.amplification.shuffled_binomial import log_survival
-            central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
-            return log_survival(trials, norm, coordinates), central
-        case PoissonSubsampled(release=inner, rate=rate):
-            log_s, rest = split_failures(inner)
-            return math.log1p(rate * math.expm1(log_s)), release if rest is inner else PoissonSubsampled(rest, rate)
-        case ApproxDP(epsilon=eps, delta=delta):
-            return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
-        case Composed(parts=parts):
-            split = [(split_failures(part), count) for part, count in parts]
-            if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
-                return 0.0, release
-            return (
-                math.fsum(count * log_s for (log_s, _), count in split),
-                compose((rest, count) for (_, rest), count in split),
-            )
-        case Parallel(branches=branches):
-            alone = [split_failures(branch) for branch in branches]
-            return min((log_s for log_s, _ in alone), default=0.0), parallel(*(rest for _, rest in alone))
-        case _:
-            return 0.0, release
+    given = []
+    for release, count in terms:
+        _check_inner(release)
+        given.append((release, integer("count", count, at_least=0)))
+    given = [(release, count) for release, count in given if count and not _is_empty(release)]
+    if len(given) == 1 and given[0][1] == 1:
+        return given[0][0]
+    if not given:
+        return Composed()
+    return Composed._of(tuple(given), common_adjacency(release.adjacency for release, _ in given))
+
+
+def weaker(release: Release, accountant: str) -> Release:
+    """What ``accountant`` prices in place of a description that it does not know (see :meth:`Release.weaker`).
+
+    Raises
+    ------
+    UnsupportedRelease
+        If there is none, by the names of both.
+    """
+    try:
+        found = release.weaker()
+    except UnsupportedRelease:
+        raise UnsupportedRelease(f"the {accountant} accountant has no bound for {release!r}") from None
+    if not isinstance(found, Release) or found == release:
+        raise TypeError(f"weaker() must return another description, got {found!r} from {release!r}")
+    if found.adjacency not in (None, release.adjacency):
+        raise AdjacencyMismatch(
+            f"weaker() must keep the adjacency, got {found.adjacency!r} from {release!r} of {release.adjacency!r}"
+        )
+    return found

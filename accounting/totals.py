@@ -2,21 +2,28 @@
 
 Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), else all that know the
 whole description; the privacy loss distribution only while it takes a fraction of a second, that is for at
-most a few different parts (``compare``, or naming it, always runs it).
+most some hundred different parts (``compare``, or naming it, always runs it).
+
+An accountant that knows a description and finds no finite answer, where another one does, says so by a
+:class:`UserWarning`: the other answer may be far above the truth.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
+from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
+from accounting.accountants.failures import rest_delta, split_failures
+from accounting.accountants.lower import lower_epsilon
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
-from accounting.releases import Release, split_failures
+from accounting.releases import Release
 
-__all__ = ["Accountant", "Bound", "compare", "delta", "epsilon"]
+__all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon"]
 
 Accountant = Literal["gdp", "pure", "zcdp", "rdp", "pld"]
 ACCOUNTANTS: dict[Accountant, ModuleType] = {
@@ -36,11 +43,6 @@ class Bound(float):
 
     def __reduce__(self) -> tuple[type[Bound], tuple[float, str]]:
         return type(self), (float(self), self.accountant)
-
-
-def _rest_delta(log_survival: float, delta: float) -> float:
-    """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
-    return (delta + math.expm1(log_survival)) / math.exp(log_survival) if log_survival > -700 else -1.0
 
 
 def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
@@ -70,20 +72,27 @@ def _bounds(
     failed = -math.expm1(log_survival)
     found: dict[str, float] = {}
     errors: list[str] = []
+    failures: list[str] = []
     for name in _candidates(rest, accountant, every=every):
         module = ACCOUNTANTS[name]
         try:
             if delta is not None:
-                left = _rest_delta(log_survival, delta)
+                left = rest_delta(log_survival, delta)
                 usable = left > 0 or (left == 0 and name == "pure")
                 found[name] = module.epsilon(rest, left) if usable else _unreachable(module, rest)
             else:
-                rest_delta = module.delta(rest, epsilon)
-                found[name] = min(1.0, failed + math.exp(log_survival) * rest_delta)
+                found[name] = min(1.0, failed + math.exp(log_survival) * module.delta(rest, epsilon))
         except UnsupportedRelease as error:
             errors.append(str(error))
+        except ArithmeticError as error:
+            failures.append(f"{name} ({error})")
     if not found:
-        raise UnsupportedRelease("; ".join(errors))
+        raise UnsupportedRelease("; ".join(errors + failures))
+    if math.isfinite(found.get("rdp", math.inf)) and not math.isfinite(found.get("pld", 0.0)):
+        failures.append("pld (no finite bound)")
+    if failures:
+        best = min(found, key=lambda name: found[name])
+        warnings.warn(f"no answer from {', '.join(failures)}: {best} answers, perhaps far too high", stacklevel=3)
     return found
 
 
@@ -144,14 +153,31 @@ def delta(release: Release, epsilon: float, *, accountant: Accountant | None = N
     return Bound(best[1], best[0])
 
 
-def compare(release: Release, delta: float) -> dict[str, float]:
-    """ε at ``delta`` under every accountant that applies, smallest first.
+class Comparison(dict[str, float]):
+    """ε under every accountant that applies, smallest first; ``at_least`` is a proved lower bound on any of them."""
+
+    def __init__(self, bounds: dict[str, float], release: Release, delta: float) -> None:
+        super().__init__(sorted(bounds.items(), key=lambda item: item[1]))
+        self._release, self._delta = release, delta
+
+    @cached_property
+    def at_least(self) -> float:
+        """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
+        return lower_epsilon(self._release, self._delta)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()} (at least {self.at_least!r})"
+
+
+def compare(release: Release, delta: float) -> Comparison:
+    """ε at ``delta`` under every accountant that applies, smallest first, and a lower bound (``.at_least``).
 
     Examples
     --------
     >>> from accounting import Gaussian, compare
-    >>> {name: round(value, 3) for name, value in compare(100 * Gaussian(10.0), 1e-5).items()}
-    {'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}
+    >>> bounds = compare(100 * Gaussian(10.0), 1e-5)
+    >>> {name: round(value, 3) for name, value in bounds.items()}, round(bounds.at_least, 3)
+    ({'gdp': 4.377, 'pld': 4.377, 'zcdp': 4.728, 'rdp': 4.728}, 4.377)
     """
     fraction("delta", delta, include_zero=True)
-    return dict(sorted(_bounds(release, None, delta=delta, every=True).items(), key=lambda item: item[1]))
+    return Comparison(_bounds(release, None, delta=delta, every=True), release, delta)

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from accounting import Budget, Gaussian, Laplace, PoissonSubsampled, calibrate, epsilon
+from accounting import Budget, Gaussian, Laplace, LocalShuffled, PoissonSubsampled, Release, bound, calibrate, epsilon
+from accounting.releases import Composed
 
 Job = Callable[[], float]
 STEPS, RATE, DELTA = 10_000, 0.01, 1e-5
@@ -42,6 +43,10 @@ def dp_accounting_jobs() -> dict[str, Job]:
             dp_accounting.PoissonSampledDpEvent(RATE, dp_accounting.GaussianDpEvent(1.0)), STEPS
         ),
         "laplace": dp_accounting.SelfComposedDpEvent(dp_accounting.LaplaceDpEvent(2.0), 100),
+        "different": dp_accounting.ComposedDpEvent([dp_accounting.LaplaceDpEvent(5 + i / 100) for i in range(100)]),
+        "many": dp_accounting.SelfComposedDpEvent(
+            dp_accounting.PoissonSampledDpEvent(0.001, dp_accounting.GaussianDpEvent(1.0)), 10**6
+        ),
         "gaussians": dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(2000.0), 10**6),
     }
 
@@ -62,6 +67,9 @@ def dp_accounting_jobs() -> dict[str, Job]:
         "rdp": spent(RdpAccountant, "sampled"),
         "pld": spent(PLDAccountant, "sampled"),
         "laplace": spent(PLDAccountant, "laplace"),
+        "different": spent(PLDAccountant, "different"),
+        "different_rdp": spent(RdpAccountant, "different"),
+        "many": spent(PLDAccountant, "many"),
         "gaussians": spent(RdpAccountant, "gaussians"),
         "sigma": calibrated(RdpAccountant),
     }
@@ -95,10 +103,21 @@ def main() -> None:
     """Print the table."""
     sampled = STEPS * PoissonSubsampled(Gaussian(1.0), RATE)
     million, laplace = 10**6 * Gaussian(2000.0), 100 * Laplace(2.0)
+    different: Release = sum((Laplace(5 + i / 100) for i in range(100)), Composed())
+    parts = [Laplace(5 + i / 100) for i in range(1000)]
+    thousand: Release = sum(parts, Composed())
+    many = 10**6 * PoissonSubsampled(Gaussian(1.0), 0.001)
     ours: dict[str, tuple[str, Job, int]] = {
         "rdp": (f"ε of {STEPS} sampled Gaussians, RDP", lambda: epsilon(sampled, DELTA, accountant="rdp"), 30),
         "pld": (f"ε of {STEPS} sampled Gaussians, PLD", lambda: epsilon(sampled, DELTA, accountant="pld"), 5),
         "laplace": ("ε of 100 Laplace releases, PLD", lambda: epsilon(laplace, DELTA, accountant="pld"), 5),
+        "different": ("ε of 100 different Laplaces, PLD", lambda: epsilon(different, DELTA, accountant="pld"), 5),
+        "different_rdp": ("ε of 100 different Laplaces, RDP", lambda: epsilon(different, DELTA, accountant="rdp"), 20),
+        "thousand": ("ε of 1000 different Laplaces, PLD", lambda: epsilon(thousand, DELTA, accountant="pld"), 2),
+        "many": ("ε of 10⁶ sampled Gaussians, PLD", lambda: epsilon(many, DELTA, accountant="pld"), 3),
+        "bracket": (f"bracket of {STEPS} sampled Gaussians", lambda: bound(sampled, DELTA).lower, 3),
+        "sum": ("sum() of 1000 descriptions", lambda: len(sum(parts, Composed()).parts), 10),  # type: ignore[attr-defined]
+        "shuffled": ("ε of 10⁷ shuffled messages", lambda: epsilon(LocalShuffled(1.0, 10**7), DELTA), 3),
         "gaussians": ("ε of 10⁶ Gaussians", lambda: epsilon(million, DELTA), 200),
         "sigma": (
             "σ for 100 Gaussians at (1, 1e-6)",

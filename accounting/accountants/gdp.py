@@ -20,12 +20,12 @@ from __future__ import annotations
 
 import math
 
+from accounting.accountants.failures import CentralShuffledBinomial
+from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
-    CentralShuffledBinomial,
     Composed,
-    DiscreteLaplace,
     Gaussian,
     Laplace,
     NoisyMax,
@@ -33,7 +33,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    TreeAggregation,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "gdp", "is_exact"]
@@ -89,39 +89,36 @@ def gdp(release: Release) -> float:
     match release:
         case Gaussian(noise_multiplier=z):
             return 1.0 / z
-        case TreeAggregation(noise_multiplier=z):
-            return math.sqrt(release.levels) / z
         case Laplace(noise_multiplier=z):
             return _laplace_mu(1.0 / z)
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return _pure_mu(eps / 2)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps, categories=2):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps, categories=2):
             return _pure_mu(eps)
-        case DiscreteLaplace(noise_multiplier=z):
-            return _pure_mu(1.0 / z)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_mu(eps, k)
         case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
-
             return rounded_mu(trials, norm, coordinates) if rounded else central_mu(trials, norm)
         case Composed(parts=parts):
             return math.sqrt(math.fsum(count * gdp(part) ** 2 for part, count in parts))
         case Parallel(branches=branches):
             return max(map(gdp, branches), default=0.0)
-    raise UnsupportedRelease(f"the GDP accountant has no bound for {release!r}")
+    return gdp(weaker(release, "GDP"))
 
 
 def is_exact(release: Release) -> bool:
-    """Whether μ is the whole truth about ``release``: it is made of Gaussians only."""
+    """Whether μ is all that is known about ``release``: it is made of Gaussians only, or priced as such."""
     match release:
-        case Gaussian() | TreeAggregation():
+        case Gaussian():
             return True
         case Composed(parts=parts):
             return all(is_exact(part) for part, _ in parts)
         case Parallel(branches=branches):
             return all(map(is_exact, branches))
-    return False
+    try:
+        return is_exact(release.weaker())
+    except UnsupportedRelease:
+        return False
 
 
 def epsilon(release: Release, delta: float) -> float:

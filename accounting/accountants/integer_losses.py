@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.losses import histogram
+from accounting.accountants.losses import Symmetric, histogram
 from accounting.errors import UnsupportedRelease
 
 __all__ = ["IntegerPair"]
@@ -36,7 +36,7 @@ _LOSS_ERROR = 4 * 2.0**-52
 
 
 @dataclass(frozen=True)
-class IntegerPair:
+class IntegerPair(Symmetric):
     """Noise of scale ``noise_multiplier`` × ``shift`` (σ or t) on an integer that moves by at most ``shift``."""
 
     noise: Literal["gaussian", "laplace"]

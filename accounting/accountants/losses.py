@@ -2,9 +2,9 @@
 
 A pair dominates a mechanism if its hockey-stick divergence H(e^ε) = ∫(P − e^ε Q)₊ is at least the mechanism's for
 every pair of neighbours and every ε. Dominating pairs compose, also adaptively (Zhu, Dong & Wang 2022, Theorem 10).
-Each class here has three methods: ``delta(ε)``, the divergence in closed form; ``masses(edges)``, what P and Q give
-to L between neighbouring edges; and ``highest(log_tail)``, a loss that P exceeds with probability at most
-e^``log_tail``.
+Each class here has four methods: ``delta(ε)``, the divergence in closed form; ``masses(edges)``, what P and Q give
+to L between neighbouring edges; ``highest(log_tail)``, a loss that P exceeds with probability at most e^``log_tail``;
+and ``lowest(log_tail)``, the same at the other end.
 
 All pairs but ``SubsampledPair`` are symmetric: L under P has the law of −L under Q.
 """
@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.amplification.blanket import response_delta
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.conversions import gdp_delta
 
@@ -30,12 +31,14 @@ __all__ = [
     "ShuffledPair",
     "SubsampledPair",
     "SwappedPair",
+    "Symmetric",
     "histogram",
 ]
 
 Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-52
+_OUTWARD = 1 + 1e-13
 # ln of a probability that never matters
 _NEVER = -745.0
 
@@ -52,9 +55,23 @@ class LossPair(Protocol):
     def highest(self, log_tail: float) -> float:
         """A loss above which P has at most e^``log_tail``."""
 
+    def lowest(self, log_tail: float) -> float:
+        """An x such that below the loss −x P has at most e^``log_tail``."""
+
+
+class Symmetric:
+    """L under P has the law of −L under Q, so that P(L < −x) = Q(L > x) ≤ P(L > x) for x ≥ 0."""
+
+    def highest(self, log_tail: float) -> float:
+        raise NotImplementedError
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that below the loss −x P has at most e^``log_tail``."""
+        return self.highest(log_tail)
+
 
 @dataclass(frozen=True)
-class GaussianPair:
+class GaussianPair(Symmetric):
     """N(μ, 1) against N(0, 1), which dominates all that is μ-Gaussian DP. L is N(±μ²/2, μ²)."""
 
     mu: float
@@ -84,7 +101,7 @@ def _normal_masses(z: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class LaplacePair:
+class LaplacePair(Symmetric):
     """Laplace noise of scale 1, shifted by θ in the L1 norm, over any number of coordinates.
 
     The loss of one coordinate shifted by v is v or −v with an atom of P-mass ½ or e^(−v)/2, and has density
@@ -118,7 +135,7 @@ class LaplacePair:
 
 
 @dataclass(frozen=True)
-class Coins:
+class Coins(Symmetric):
     """Finitely many losses: randomized response, and with k = 2 every pure DP mechanism (Kairouz et al. 2015)."""
 
     epsilon: float
@@ -152,7 +169,7 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 @dataclass(frozen=True)
-class GumbelPair:
+class GumbelPair(Symmetric):
     """Report-noisy-max with Gumbel noise, whose loss has range ε₀, with the worst offset for every ε.
 
     The pair of coins with losses t and t − ε₀ has H = (1 − e^(ε−t))(1 − e^(t−ε₀))/(1 − e^(−ε₀)), largest at t = (ε +
@@ -179,25 +196,36 @@ class GumbelPair:
 
 
 @dataclass(frozen=True)
-class ShuffledPair:
-    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`."""
+class ShuffledPair(Symmetric):
+    """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
+
+    Of k-ary responses, with the curve of :mod:`accounting.amplification.blanket` where one release is alone; in
+    compositions they are priced as any ε₀-DP randomizer.
+    """
 
     local_epsilon: float
     users: int
+    categories: int | None = None
 
     def delta(self, epsilon: float) -> float:
-        if epsilon >= 0:
-            return shuffled_delta(self.local_epsilon, self.users, epsilon)
-        return -math.expm1(epsilon) + math.exp(epsilon) * shuffled_delta(self.local_epsilon, self.users, -epsilon)
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        found = shuffled_delta(self.local_epsilon, self.users, epsilon)
+        if self.categories is None or self.categories == 2 or found == 0:
+            return found
+        return min(found, response_delta(self.local_epsilon, self.categories, self.users, epsilon))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *shuffled_losses(self.local_epsilon, self.users))
+        losses, log_p = shuffled_losses(self.local_epsilon, self.users)
+        with np.errstate(under="ignore"):
+            return histogram(edges, losses, np.exp(log_p), np.exp(log_p - losses))
 
     def highest(self, log_tail: float) -> float:
-        losses, p, _ = shuffled_losses(self.local_epsilon, self.users)
-        order = np.argsort(-losses)
-        above = np.searchsorted(np.cumsum(p[order]), math.exp(max(log_tail, _NEVER)))
-        return float(losses[order[min(int(above), losses.size - 1)]])
+        losses, log_p = shuffled_losses(self.local_epsilon, self.users)
+        with np.errstate(under="ignore"):
+            above = np.cumsum(np.exp(log_p[::-1]))
+        rare = int(np.searchsorted(above, math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
+        return float(losses[-1 - min(rare, losses.size - 1)])
 
 
 @dataclass(frozen=True)
@@ -237,20 +265,26 @@ class SubsampledPair:
 
     def _inner_loss(self, loss: Array) -> Array:
         """The inner L at which ln(1 − q + qe^L) is ``loss``."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             near = np.log1p(np.maximum(np.expm1(np.minimum(loss, 30.0)) / self.rate, -1.0))
             far = loss - math.log(self.rate) + np.log1p((self.rate - 1) * np.exp(-loss))
         return np.asarray(np.where(loss < 30.0, near, far))
 
     def highest(self, log_tail: float) -> float:
         if not self.present:
-            return -math.log1p(-self.rate) if self.rate < 1 else self.inner.highest(log_tail)
+            return -math.log1p(-self.rate) * _OUTWARD if self.rate < 1 else self.inner.highest(log_tail)
         inner = self.inner.highest(log_tail)
-        return math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        high = math.log1p(self.rate * math.expm1(inner)) if inner < 30 else inner
+        # an atom at the end must not come to lie beyond it when the loss is translated back
+        return high * _OUTWARD
+
+    def lowest(self, log_tail: float) -> float:
+        # the other direction exchanges P and Q, and −L is its loss
+        return SubsampledPair(self.inner, self.rate, not self.present).highest(log_tail)
 
 
 @dataclass(frozen=True)
-class SwappedPair:
+class SwappedPair(Symmetric):
     """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²): a Gaussian release on a Poisson sample in which
     one unit is swapped; see :mod:`accounting.amplification.subsampling`.
 

@@ -1,11 +1,15 @@
-"""Elementary functions in the form that loses no digits."""
+"""Functions that several accountants share, in the form that loses no digits."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp_remainder"]
+__all__ = ["exp_remainder", "log_sum", "randomized_response", "split"]
+
+Array = NDArray[np.float64]
 
 
 def exp_remainder(x: ArrayLike) -> NDArray[np.float64]:
@@ -17,3 +21,54 @@ def exp_remainder(x: ArrayLike) -> NDArray[np.float64]:
         series = 1.0 + near / k * series
     with np.errstate(over="ignore"):
         return np.asarray(np.where(np.abs(x) < 0.6, 0.5 * near * near * series, np.expm1(x) - x))
+
+
+def randomized_response(epsilon: float, categories: int, orders: Array) -> Array:
+    """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
+    eta, k = orders - 1, categories
+    x = eta * epsilon
+    with np.errstate(over="ignore"):
+        # A_α − 1 = ((e^ε − 1)(e^((α−1)ε) − 1) + 4 sinh²((α−1)ε/2))/(e^ε + k − 1), in which nothing cancels
+        near = np.minimum(x, 1.0)
+        shrink = math.exp(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # 1/(e^ε + k − 1)
+        rise = -math.expm1(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # (e^ε − 1)/(e^ε + k − 1)
+        small = np.log1p(rise * np.expm1(near) + shrink * 4 * np.sinh(near / 2) ** 2)
+        tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
+    large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
+    return np.asarray(np.where(x < 1.0, small, large) / eta)
+
+
+def log_sum(terms: Array) -> float:
+    """ln Σ e^terms."""
+    peak = float(terms.max())
+    with np.errstate(under="ignore"):
+        return peak + math.log(float(np.exp(terms - peak).sum()))
+
+
+def split(p: Array, q: Array, edges: Array, *, lower: bool = False) -> Array:
+    """Mass on the edges that dominates the pair between them (P and Q as in ``masses``; above the last is left out).
+
+    Interval masses are differences of distribution functions, right to a few units in the last place of the smaller
+    tail times its logarithm. With ``lower`` the errors are taken downwards, and what is below the first edge is left
+    out too.
+    """
+
+    def error(mass: Array) -> Array:
+        below = np.cumsum(mass)
+        tail = np.minimum(below, below[-1] - below + mass)
+        return np.asarray(tail * np.where(tail > 1e-3, 3e-14, 3e-12))
+
+    sign = -1.0 if lower else 1.0
+    low, high = edges[:-1], edges[1:]
+    with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
+        inner_p = np.maximum(p[1:-1] + sign * error(p)[1:-1], 0.0)
+        # e^low·Q, through e^(low)·Q ≤ P wherever Q is itself too small for its own digits
+        inner_q = np.exp(np.minimum(low, 700.0)) * np.maximum(q[1:-1] - sign * error(q)[1:-1], 0.0)
+        upper = np.clip((inner_p - inner_q) / -np.expm1(low - high), 0.0, inner_p)
+        upper = np.where(high > low, upper, inner_p)
+    total = np.zeros(edges.size)
+    total[1:] += upper
+    total[:-1] += inner_p - upper
+    if not lower:
+        total[0] += p[0] * (1 + 1e-14)
+    return total

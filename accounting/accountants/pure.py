@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 
 from accounting.conversions import pure_delta, pure_epsilon
-from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     Composed,
-    DiscreteLaplace,
     Laplace,
     LocalShuffled,
-    NoisyMax,
     Parallel,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
     Release,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "pure"]
@@ -35,9 +33,9 @@ def pure(release: Release) -> float:
     1.5
     """
     match release:
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps) | RandomizedResponse(epsilon=eps) | LocalShuffled(epsilon=eps):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
-        case Laplace(noise_multiplier=z) | DiscreteLaplace(noise_multiplier=z):
+        case Laplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate):
             # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorem 8); the second form for an e^ε beyond floats
@@ -49,7 +47,7 @@ def pure(release: Release) -> float:
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):
             return max(map(pure, branches), default=0.0)
-    raise UnsupportedRelease(f"the pure-DP accountant has no bound for {release!r}")
+    return pure(weaker(release, "pure-DP"))
 
 
 def epsilon(release: Release, delta: float) -> float:

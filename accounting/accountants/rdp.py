@@ -30,13 +30,18 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp, is_exact
-from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.orders import best_delta, best_epsilon
+from accounting.accountants.pure import pure
+from accounting.accountants.zcdp import bounded_range_rho
+from accounting.amplification.shuffled_binomial import central_rdp
+from accounting.amplification.shuffling import shuffled_losses
+from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
-    CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -50,7 +55,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    TreeAggregation,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "rdp"]
@@ -101,37 +106,37 @@ def curve(release: Release, orders: Array) -> Array:
             | GeneralizedGaussian(noise_multiplier=z)
         ):
             return orders * (0.5 / z**2)
-        case TreeAggregation(noise_multiplier=z):
-            return orders * (0.5 * release.levels / z**2)
         case ZCDP(rho=rho):
             return orders * rho
         case Laplace(noise_multiplier=z):
-            return _laplace(1.0 / z, orders)
+            return _laplace(np.array(1.0 / z), orders)
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return _discrete_laplace(z, int(shift), orders)
-        case DiscreteLaplace(noise_multiplier=z):
-            return randomized_response(1.0 / z, 2, orders)
         case RandomizedResponse(epsilon=eps, categories=k):
             return randomized_response(eps, k, orders)
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return _bounded_range(eps, orders)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+        case PureDP(epsilon=eps):
             return randomized_response(eps, 2, orders)
         case PoissonSubsampled():
             return _subsampled(release, orders)
         case CentralShuffledBinomial(rounded=True):
             return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
-            from accounting.amplification.shuffled_binomial import central_rdp
-
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
         case LocalShuffled(epsilon=eps, users=users):
             return _shuffled(eps, int(users), orders)
         case Composed(parts=parts):
-            return np.asarray(sum((count * curve(part, orders) for part, count in parts), np.zeros_like(orders)))
+            laplace = [(1.0 / part.noise_multiplier, count) for part, count in parts if isinstance(part, Laplace)]
+            others = ((part, count) for part, count in parts if not isinstance(part, Laplace))
+            total = sum((count * curve(part, orders) for part, count in others), np.zeros_like(orders))
+            if laplace:  # all scales at once
+                thetas, counts = np.array(laplace).T
+                total = total + counts @ _laplace(thetas[:, None], orders)
+            return np.asarray(total)
         case Parallel(branches=branches):
             return np.asarray(np.max([curve(branch, orders) for branch in branches], axis=0, initial=0.0))
-    raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}")
+    return curve(weaker(release, "RDP"), orders)
 
 
 def epsilon(release: Release, delta: float) -> float:
@@ -145,9 +150,6 @@ def delta(release: Release, epsilon: float) -> float:
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
-    from accounting.accountants.pure import pure
-    from accounting.amplification.subsampling import subsampled_gaussian_rdp
-
     if is_exact(release.release):
         # Gaussians composed before the sampling are one Gaussian
         mu = gdp(release.release)
@@ -161,34 +163,13 @@ def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
 
 
 def _shuffled(epsilon: float, users: int, orders: Array) -> Array:
-    from accounting.amplification.shuffling import shuffled_losses
-
-    losses, p, _ = shuffled_losses(epsilon, users)
-    found = randomized_response(epsilon, 2, orders)
-    for i, eta in enumerate(orders - 1):
-        peak = eta * float(losses.max())
-        with np.errstate(under="ignore"):
-            log_moment = peak + math.log(float(np.exp(eta * losses - peak) @ p))
-        found[i] = min(found[i], log_moment / eta)
-    return found
+    losses, log_p = shuffled_losses(epsilon, users)
+    eta = orders - 1
+    log_moments = np.logaddexp.reduce(log_p + eta[:, None] * losses, axis=1)
+    return np.asarray(np.minimum(randomized_response(epsilon, 2, orders), (log_moments + 1e-12) / eta))
 
 
-def randomized_response(epsilon: float, categories: int, orders: Array) -> Array:
-    """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
-    eta, k = orders - 1, categories
-    x = eta * epsilon
-    with np.errstate(over="ignore"):
-        # A_α − 1 = ((e^ε − 1)(e^((α−1)ε) − 1) + 4 sinh²((α−1)ε/2))/(e^ε + k − 1), in which nothing cancels
-        near = np.minimum(x, 1.0)
-        shrink = math.exp(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # 1/(e^ε + k − 1)
-        rise = -math.expm1(-epsilon) / (1.0 + (k - 1) * math.exp(-epsilon))  # (e^ε − 1)/(e^ε + k − 1)
-        small = np.log1p(rise * np.expm1(near) + shrink * 4 * np.sinh(near / 2) ** 2)
-        tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
-    large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
-    return np.asarray(np.where(x < 1.0, small, large) / eta)
-
-
-def _laplace(theta: float, orders: Array) -> Array:
+def _laplace(theta: Array, orders: Array) -> Array:
     eta = orders - 1
     x = eta * theta
     near = np.minimum(x, 1.0)
@@ -216,7 +197,7 @@ def _discrete_laplace(z: float, shift: int, orders: Array) -> Array:
 
 def _bounded_range(epsilon: float, orders: Array) -> Array:
     eta = orders - 1
-    bound = np.minimum(epsilon**2 / 8 * orders, epsilon)  # Cesar & Rogers 2021
+    bound = np.minimum(bounded_range_rho(epsilon) * orders, epsilon)
     with np.errstate(under="ignore", invalid="ignore", divide="ignore"):
         # the stationary u = e^w, both of its parts divided by e^(αε), and the second once more by e^ε
         up = 1 - orders * np.exp(-eta * epsilon) + eta * np.exp(-orders * epsilon)

@@ -13,6 +13,18 @@ Each is an entire function of s of order ½. If its zeros are real and negative 
 third is the characteristic function of a self-adjoint Sturm–Liouville problem (u″ = su on [0, θ], u′(0) = u(0)/2,
 u(θ) = 0), whose eigenvalues are real, and negative because it has no zero at s ≥ 0. For larger k the supremum is
 bounded between neighbouring orders a < b by ε_b/a, since ε_α increases.
+
+Gumbel report-noisy-max has a loss of range ε (Cesar & Rogers 2021), so it is at least as private as some pair of coins
+with log-odds w + ε and w, for which ε_α/α = [0, 1, α]F, the second divided difference of F(s) = ln(1 + e^(w + sε)). Its
+maximum over w falls as α grows, so ρ is the largest Kullback–Leibler divergence of such coins,
+
+    ρ = ε/(e^ε − 1) − 1 + ln((e^ε − 1)/ε),      a little less than ε²/8.
+
+Proof. [0, 1, α]F = ½∫B F″ with the B-spline B of knots 0, 1, α; at the maximum over w, ∫B F‴ = 0. By the envelope
+theorem the maximum changes with α like [0, 1, α, α]F, a positive multiple of ∫C F‴ with the B-spline C of knots
+0, 1, α, α. By the recurrence of B-splines C/B is, up to positive factors, s + (α − s)·B₁,α,α(s)/B(s): s on
+[0, 1], and s plus a multiple of s − 1 on [1, α]; it rises. F″ is the density of a logistic law, so F‴ is first
+positive, then negative; let it change sign at s₀. Then ∫C F‴ ≤ (C/B)(s₀)·∫B F‴ = 0. ∎
 """
 
 from __future__ import annotations
@@ -21,16 +33,16 @@ import math
 
 import numpy as np
 
+from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
-from accounting.accountants.numerics import exp_remainder
+from accounting.accountants.numerics import exp_remainder, randomized_response
+from accounting.accountants.pure import pure
 from accounting.conversions import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
-    CentralShuffledBinomial,
     Composed,
     DiscreteGaussian,
-    DiscreteLaplace,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -40,7 +52,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    TreeAggregation,
+    weaker,
 )
 
 __all__ = ["delta", "epsilon", "zcdp"]
@@ -72,11 +84,9 @@ def zcdp(release: Release) -> float:
             | GeneralizedGaussian(noise_multiplier=z)
         ):
             return 0.5 / z**2
-        case TreeAggregation(noise_multiplier=z):
-            return 0.5 * release.levels / z**2
         case NoisyMax(epsilon=eps, noise="gumbel"):
-            return min(eps**2 / 8, _pure_rho(eps))  # bounded range (Cesar & Rogers 2021)
-        case PureDP(epsilon=eps) | NoisyMax(epsilon=eps):
+            return bounded_range_rho(eps)
+        case PureDP(epsilon=eps):
             return _pure_rho(eps)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_rho(eps, k)
@@ -84,24 +94,36 @@ def zcdp(release: Release) -> float:
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
         case CentralShuffledBinomial():
             return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
-        case DiscreteLaplace(noise_multiplier=z):
-            return _pure_rho(1.0 / z)
         case PoissonSubsampled() if (amplified := _pure_epsilon(release)) is not None:
             return _pure_rho(amplified)
         case Composed(parts=parts):
             return math.fsum(count * zcdp(part) for part, count in parts)
         case Parallel(branches=branches):
             return max(map(zcdp, branches), default=0.0)
-    raise UnsupportedRelease(f"the zCDP accountant has no bound for {release!r}")
+    return zcdp(weaker(release, "zCDP"))
 
 
 def _pure_rho(epsilon: float) -> float:
     return epsilon * math.tanh(epsilon / 2) * _SAFETY
 
 
-def _pure_epsilon(release: Release) -> float | None:
-    from accounting.accountants.pure import pure
+def bounded_range_rho(epsilon: float) -> float:
+    """The largest divergence of two coins whose log-odds differ by ε.
 
+    Examples
+    --------
+    >>> [round(bounded_range_rho(epsilon), 4) for epsilon in (1.0, 2.0, 4.0)]
+    [0.1233, 0.4745, 1.6698]
+    """
+    if epsilon < 0.1:
+        # the series, of which the next term is negative
+        return epsilon**2 * (1 / 8 - epsilon**2 * (1 / 576 - epsilon**2 * 7 / 181440)) * _SAFETY
+    gone = -math.expm1(-epsilon)  # 1 − e^(−ε)
+    rho = epsilon * math.exp(-epsilon) / gone - 1 + epsilon + math.log(gone) - math.log(epsilon)
+    return rho + 1e-14 * (1 + epsilon)
+
+
+def _pure_epsilon(release: Release) -> float | None:
     try:
         return pure(release)
     except UnsupportedRelease:
@@ -113,8 +135,6 @@ def _randomized_response_rho(epsilon: float, categories: int) -> float:
     divergence = epsilon * -math.expm1(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon)) * _SAFETY
     if (categories - 2) * math.exp(-epsilon / 2) <= 2:
         return divergence
-    from accounting.accountants.rdp import randomized_response
-
     # from the last order on ε_α/α ≤ ε/α is below the divergence
     orders = np.geomspace(1.0, max(2.0, epsilon / divergence), 4096)
     suprema = randomized_response(epsilon, categories, orders[1:]) / orders[:-1]

@@ -40,14 +40,16 @@ from functools import lru_cache
 
 import numpy as np
 
-__all__ = ["central_mu", "rounded_log_survival", "rounded_mu"]
+from accounting.amplification.shuffled_binomial import integer_shift, window
+
+__all__ = ["MOST_TRIALS", "central_mu", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-30
 # Relative error granted to increments, which are small differences, and to tails.
 _SAFETY = 1 + 1e-8
 # More trials than this are priced as this many: the rest only adds noise.
-_MOST_TRIALS = 2**40
+MOST_TRIALS = 2**36
 
 
 @lru_cache(maxsize=256)
@@ -73,7 +75,7 @@ def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, flo
 
 def _rounded_window(trials: int, shift_norm: float) -> tuple[float, float, float]:
     """c, y_max and τ for one count that is shifted by at most ``shift_norm`` and rounded."""
-    trials = min(trials, _MOST_TRIALS)
+    trials = min(trials, MOST_TRIALS)
     reach = math.ceil(shift_norm) + 1
     # the window are the counts from ``low`` to N − low; its thresholds reach two further down at most
     low = max(2, math.floor(trials / 2 - reach - math.sqrt(trials * math.log(4 / _TAIL) / 2)))  # Hoeffding
@@ -126,12 +128,10 @@ def central_mu(trials: int, shift_norm: float) -> float:
     >>> round(central_mu(20_000, 80.0) / (80.0 / math.sqrt(20_000 / 4)), 3)
     1.003
     """
-    from accounting.amplification.shuffled_binomial import _integer_shift, _window
-
-    largest = _integer_shift(shift_norm)[1]
+    largest = integer_shift(shift_norm)[1]
     if largest == 0:
         return 0.0
-    low, tail = _window(trials, largest)
-    if low < 1 or tail >= 1 or trials > _MOST_TRIALS:
+    low, tail = window(trials, largest)
+    if low < 1 or tail >= 1 or trials > MOST_TRIALS:
         return math.inf
     return _increments(trials, low - 1)[0] * shift_norm

@@ -31,7 +31,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["central_rdp", "log_survival"]
+__all__ = ["central_rdp", "integer_shift", "log_survival", "window"]
 
 Array = NDArray[np.float64]
 
@@ -43,31 +43,32 @@ _EXACT_TERMS = 250_000
 _SAFETY = 1 + 1e-10
 
 
-def _integer_shift(shift_norm: float) -> tuple[int, int]:
+def integer_shift(shift_norm: float) -> tuple[int, int]:
     """S and V. The margin keeps a norm such as √50, whose square rounds to below 50, from losing a unit."""
     square = math.floor(shift_norm**2 * (1 + 1e-12))
     return square, math.isqrt(square)
 
 
 @lru_cache(maxsize=64)
-def _window(trials: int, largest: int) -> tuple[int, float]:
+def window(trials: int, largest: int) -> tuple[int, float]:
     """The lowest count of the window, and the mass τ that falls outside it (1 if the laws hardly overlap)."""
-    from scipy.special import bdtr
+    from scipy.special import betainc
 
     reach = largest + math.sqrt(trials * math.log(4 / _TAIL) / 2)  # Hoeffding
     low = max(0, math.floor(trials / 2 - reach))
     if low + largest > trials / 2:
         return low, 1.0
-    tail = float(bdtr(low + largest - 1, trials, 0.5)) + (float(bdtr(low - 1, trials, 0.5)) if low > 0 else 0.0)
+    # Pr(X < k) = I_½(N − k + 1, k)
+    tail = sum(float(betainc(trials - k + 1.0, k, 0.5)) for k in (low + largest, low) if k > 0)
     return low, min(1.0, tail * (1 + 1e-9))
 
 
 def log_survival(trials: int, shift_norm: float, coordinates: int) -> float:
     """ln of the probability that no count that a unit moves leaves its window (−∞ if the noise hides nothing)."""
-    square, largest = _integer_shift(shift_norm)
+    square, largest = integer_shift(shift_norm)
     if largest == 0:
         return 0.0
-    tail = _window(trials, largest)[1]
+    tail = window(trials, largest)[1]
     return min(coordinates, square) * math.log1p(-tail) if tail < 1 else -math.inf
 
 
@@ -83,10 +84,10 @@ def central_rdp(trials: int, shift_norm: float, coordinates: int, orders: Array)
     >>> (central_rdp(20_000, 80.0, 6, orders) / (orders * 80.0**2 / (2 * 20_000 / 4))).round(3)
     array([1.   , 1.002])
     """
-    square, largest = _integer_shift(shift_norm)
+    square, largest = integer_shift(shift_norm)
     if largest == 0:
         return np.zeros_like(orders)
-    low, tail = _window(trials, largest)
+    low, tail = window(trials, largest)
     if tail >= 1:
         return np.full_like(orders, np.inf)
     if (trials - 2 * low + 1) * largest <= _EXACT_TERMS:
@@ -106,7 +107,7 @@ def _log_pmf(trials: int, low: int) -> Array:
 
 
 def _exact(trials: int, largest: int, square: int, coordinates: int, orders: Array) -> Array:
-    low, _ = _window(trials, largest)
+    low, _ = window(trials, largest)
     log_p = _log_pmf(trials, low)
     best = np.zeros_like(orders)
     for v in range(1, largest + 1):
@@ -129,7 +130,7 @@ def _exact(trials: int, largest: int, square: int, coordinates: int, orders: Arr
 
 
 def _analytic(trials: int, largest: int, square: int, coordinates: int, orders: Array) -> Array:
-    low, tail = _window(trials, largest)
+    low, tail = window(trials, largest)
     half = trials / 2
     alpha, eta = orders[:, None], orders[:, None] - 1
     # R in standard deviations √N/2; the best of these is taken for each order

@@ -177,7 +177,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
     try:
         total = _Recorded(rows).total()
         compared = compare(total, delta)
-        epsilons, at_least = dict(compared), float(getattr(compared, "at_least", 0.0))
+        epsilons, at_least = dict(compared), compared.at_least
         if budget is not None:
             within = bool(total_delta(total, budget.epsilon) <= budget.delta)
             if not within:

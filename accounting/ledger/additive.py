@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.failures import split_failures
 from accounting.accountants.gdp import gdp
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
@@ -20,7 +21,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.ledger.mixture import least_epsilon, meets
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.scopes import ScopedSums
-from accounting.releases import Composed, Release, split_failures
+from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, Accountant
 
 __all__ = ["AdditiveFilter", "price"]

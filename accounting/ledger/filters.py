@@ -54,6 +54,7 @@ from typing import get_args
 
 import numpy as np
 
+from accounting.accountants.failures import split_failures
 from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.orders import best_order_for_delta
 from accounting.accountants.pure import pure
@@ -68,7 +69,7 @@ from accounting.ledger.additive import AdditiveFilter, price
 from accounting.ledger.mixture import orders_and_weights
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
-from accounting.releases import Release, split_failures
+from accounting.releases import Release
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = [

@@ -132,7 +132,7 @@ class Outside(Release):
 def _encode_outside(release: Release) -> dict[str, Any]:
     cls = type(release)
     try:
-        stand_in = release.weaker()  # type: ignore[attr-defined]
+        stand_in = release.weaker()
     except (AttributeError, UnsupportedRelease):
         raise UnsupportedRelease(
             f"a description from outside accounting is stored with what weaker() says of it, and {release!r} has none"

@@ -143,7 +143,7 @@ def check_command(
         say(f"The claim ({epsilon:g}, {delta:g}) holds, by {accountant_name(best)}.", style="bold green")
     elif is_exact(release):
         say(f"The claim ({epsilon:g}, {delta:g}) is false: {accountant_name(best)} is exact here.", style="bold red")
-    elif (least := float(getattr(found, "at_least", 0.0))) > epsilon:
+    elif (least := found.at_least) > epsilon:
         say(f"The claim ({epsilon:g}, {delta:g}) is false: it takes at least ε = {least:.6g}.", style="bold red")
     else:
         say(f"The claim ({epsilon:g}, {delta:g}) is not proved by any accountant here.", style="bold red")

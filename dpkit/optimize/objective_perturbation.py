@@ -18,8 +18,9 @@ First term: A = A₀ + a·xxᵀ and A′ = A₀ + a′·x′x′ᵀ with A₀ �
 = 1 + a·xᵀA₀⁻¹x ≤ 1 + β/Λ. Second term, where b ~ N(0, σ²I) and Δ depends on b: under replace, Δ = αx/‖x‖ − α′x′/‖x′‖
 with |α|, |α′| ≤ L. It lies in a fixed plane and ‖Δ‖ ≤ 2L, so ⟨b, Δ⟩ ≤ 2Lσ·χ₂; and ⟨b, Δ⟩ ≤ Lσ(|N₁| + |N₂|) with
 standard normal N₁, N₂, one of which must pass s for the sum to pass 2s: P(⟨b, Δ⟩ > 2Lσs) ≤ min(e^(−s²/2), 4Φ(−s)).
-Under add_remove and zero_out Δ is along x, ‖Δ‖ ≤ L: P(⟨b, Δ⟩ > Lσs) ≤ 2Φ(−s). With s for this probability to be
-0.99δ, σ follows from 0.99ε = ln(1 + β/Λ) + us + u²/2, u = 2L/σ (or L/σ).
+With s for this probability to be 0.99δ, σ follows from 0.99ε = ln(1 + β/Λ) + us + u²/2, u = 2L/σ. Under add_remove and
+zero_out Δ is along x and ‖Δ‖ ≤ L, so the log ratio is at most ln(1 + β/Λ) + u²/2 + |N(0, u²)| with u = L/σ, whose
+(0.99ε, 0.99δ) is known in closed form (:mod:`accounting.half_normal`); 10 to 20 % less noise than by its tail.
 
 The remaining hundredth of the budget is for θ̂ instead of the minimizer. The objective is Λ-strongly convex, so θ̂ is
 within γ/Λ of it: given the minimizer, what is released is a Gaussian mechanism of sensitivity 2γ/Λ and noise τ =
@@ -38,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, calibrate
 from accounting.checks import fraction, positive
+from accounting.half_normal import half_normal_mu
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import (
@@ -147,11 +149,12 @@ def objective_perturbation(
     epsilon, delta = _MINIMIZER * budget.epsilon, _MINIMIZER * budget.delta
     # Λ; a larger one is no less private, and keeps the minimizer well defined for large budgets
     ridge = max(beta / math.expm1(share * epsilon), _SMALLEST_RIDGE * beta)
-    s = _deviation(delta, replaced=budget.adjacency == "replace")
-    left = (1.0 - share) * epsilon
-    u = 2.0 * left / (s + math.sqrt(s * s + 2.0 * left))  # us + u²/2 = left, without cancellation
     L = sums.clip
-    sigma = (2.0 * L if budget.adjacency == "replace" else L) / u
+    if budget.adjacency == "replace":
+        s, left = _deviation(delta), (1.0 - share) * epsilon
+        sigma = 2.0 * L * (s + math.sqrt(s * s + 2.0 * left)) / (2.0 * left)  # 2L/u, us + u²/2 = left
+    else:
+        sigma = L / half_normal_mu(share * epsilon, epsilon, delta)
     rest = Budget(budget.epsilon - epsilon, budget.delta - delta, adjacency=budget.adjacency)
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), rest)
     gamma = _TOLERANCE * L
@@ -173,13 +176,11 @@ def objective_perturbation(
     )
 
 
-def _deviation(delta: float, *, replaced: bool) -> float:
-    """The s that ⟨b, Δ⟩ passes, in its unit, with probability at most δ."""
+def _deviation(delta: float) -> float:
+    """The s such that ⟨b, Δ⟩ passes 2Lσs with probability at most δ, under replace."""
     from scipy.special import ndtri
 
-    if replaced:
-        return min(math.sqrt(-2.0 * math.log(delta)), -float(ndtri(delta / 4.0))) * (1.0 + 1e-12)
-    return -float(ndtri(delta / 2.0)) * (1.0 + 1e-12)
+    return min(math.sqrt(-2.0 * math.log(delta)), -float(ndtri(delta / 4.0))) * (1.0 + 1e-12)
 
 
 def _minimizer(

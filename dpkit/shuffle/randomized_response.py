@@ -6,8 +6,8 @@ no more than one message per user: with many messages, ``VectorSum`` on one-hot 
 the same cost.
 
 Source: Warner (1965), "Randomized response"; for k categories Kairouz, Bonawitz & Ramage (2016). Amplification by
-shuffling: Feldman, McMahan & Talwar (2023), "Stronger privacy amplification by shuffling for Rényi and approximate
-differential privacy", Theorem 3.1.
+shuffling: what k-ary responses are known to hide, by the privacy blanket of Balle, Bell, Gascón & Nissim (2019); see
+:mod:`accounting.amplification.blanket`.
 
 Privacy. Unit: one user, whose category is replaced by any other. The randomizer is ε₀-DP by itself (whoever holds the
 shuffler sees no more than that), with e^ε₀ = p(k − 1)/(1 − p); the shuffled messages are a ``LocalShuffled`` release,
@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, LocalShuffled
-from accounting.amplification.shuffling import local_epsilon
+from accounting import Budget, Ledger, LocalShuffled, RandomizedResponse
+from accounting.amplification.blanket import response_local_epsilon
 from accounting.checks import fraction, integer
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
@@ -101,7 +101,7 @@ class ShuffledRandomizedResponse(Unrepeatable):
     >>> from dpkit.shuffle import ShuffledRandomizedResponse
     >>> response = ShuffledRandomizedResponse(4, 10_000, budget=Budget(0.5, 1e-6))
     >>> round(response.local_epsilon, 1), response.cost.users
-    (4.3, 10000)
+    (4.4, 10000)
     >>> workers = [response.tally(np.arange(5000) % 4), response.tally(np.zeros(5000, dtype=int))]
     >>> shares = response.decode(response.shuffle_tallies(workers))
     >>> bool(shares.low[0] < 0.625 < shares.high[0]), shares.users
@@ -135,9 +135,9 @@ class ShuffledRandomizedResponse(Unrepeatable):
             raise ValueError(f"budget must have adjacency 'replace', got adjacency={budget.adjacency!r}")
         simulation = randomness.is_simulation(randomness.resolve(rng))
 
-        self.cost = LocalShuffled(
-            local_epsilon(counted, budget.epsilon, budget.delta), counted, adjacency=budget.adjacency
-        )
+        epsilon0 = response_local_epsilon(self.categories, counted, budget.epsilon, budget.delta)
+        response = RandomizedResponse(epsilon0, self.categories)
+        self.cost = LocalShuffled(epsilon0, counted, randomizer=response, adjacency=budget.adjacency)
         self.refused: Counter[str] = Counter()
         self._rng = rng
         self._rounds = Rounds(1, self.cost, self.users, "shuffled randomized response", ledger, simulation)

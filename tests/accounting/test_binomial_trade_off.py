@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
+from accounting.accountants.failures import split_failures
 from accounting.amplification import binomial_trade_off
 from accounting.amplification.binomial_trade_off import central_mu, rounded_log_survival, rounded_mu
 from accounting.conversions import gdp_delta
-from accounting.releases import split_failures
 
 
 def law(trials, shift, size):
@@ -120,6 +120,6 @@ def test_it_composes_like_a_gaussian_with_rare_failures():
 
 def test_more_trials_than_can_be_summed_are_priced_as_fewer(monkeypatch):
     assert central_mu(2**60, 1.0) == math.inf
-    monkeypatch.setattr(binomial_trade_off, "_MOST_TRIALS", 10**6)
+    monkeypatch.setattr(binomial_trade_off, "MOST_TRIALS", 10**6)
     assert rounded_mu(2**60, 300.0, 1) == rounded_mu(10**6, 300.0, 1)
     assert rounded_log_survival(2**60, 300.0, 1) == rounded_log_survival(10**6, 300.0, 1)

@@ -20,9 +20,11 @@ from accounting import (
     PureDP,
     RandomizedResponse,
     TreeAggregation,
+    compose,
     parallel,
 )
-from accounting.releases import Composed, split_failures
+from accounting.accountants.failures import split_failures
+from accounting.releases import Composed
 
 EXAMPLES = [
     Gaussian(1.5),
@@ -178,3 +180,34 @@ def test_tree_levels():
         complete = [node for node in nodes if node[1] <= steps]
         most = max(sum(start <= t < end for start, end in complete) for t in range(steps))
         assert TreeAggregation(1.0, steps).levels == most
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([(Gaussian(1.0), 1)], "parts must be a tuple"),
+        (((Gaussian(1.0), -100),), "count must be at least 1, got count=-100"),
+        (((Gaussian(1.0), 0),), "count must be at least 1, got count=0"),
+        (((Gaussian(1.0), 1.5),), "count must be a whole number"),
+        ((("Gaussian", 1),), "release must be a description"),
+        (((Gaussian(1.0) + Laplace(1.0), 1),), "parts must not be sums themselves"),
+    ],
+)
+def test_sums_check_their_own_parts(parts, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        Composed(parts)
+
+
+def test_combinations_state_the_adjacency_of_their_parts():
+    with pytest.raises(AdjacencyMismatch):
+        Composed(((Gaussian(1.0, adjacency="replace"), 1),), adjacency="add_remove")
+    assert Composed(((Gaussian(1.0, adjacency="replace"), 1),)).adjacency == "replace"
+    assert Composed(((Gaussian(1.0), 1), (Gaussian(1.0), 2))) == 3 * Gaussian(1.0)
+    with pytest.raises(TypeError, match="release must be a description"):
+        compose([("Gaussian", 1)])
+
+
+def test_a_sum_survives_pickling_before_and_after_it_was_read():
+    total = sum(Gaussian(1.0 + i) for i in range(2000))
+    assert pickle.loads(pickle.dumps(total)) == total
+    assert copy.deepcopy(total) == total

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Budget, BudgetExceeded, Ledger, LocalShuffled, delta
+from accounting import Budget, BudgetExceeded, Ledger, LocalShuffled, RandomizedResponse, delta
 from dpkit.shuffle import MessageError, ScalarMean, ShuffledRandomizedResponse, VectorSum, wire
 
 BUDGET = Budget(0.5, 1e-6)
@@ -18,9 +18,9 @@ def test_the_local_epsilon_is_the_largest_that_meets_the_budget(users, honest):
     response = ShuffledRandomizedResponse(3, users, budget=BUDGET, honest=honest)
     counted = math.floor(users * honest)
     assert response.local_epsilon >= 0.5
-    assert response.cost == LocalShuffled(response.local_epsilon, counted, adjacency="replace")
+    assert response.cost == LocalShuffled(RandomizedResponse(response.local_epsilon, 3), counted)
     assert delta(response.cost, 0.5) <= 1e-6
-    assert delta(LocalShuffled(1.001 * response.local_epsilon, counted), 0.5) > 1e-6
+    assert delta(LocalShuffled(RandomizedResponse(1.001 * response.local_epsilon, 3), counted), 0.5) > 1e-6
 
 
 @pytest.mark.parametrize("categories", [2, 3, 17])

@@ -1,0 +1,408 @@
+"""Sums of privacy losses on a grid: a composed loss that is never too small, and how far it may be above the truth.
+
+**From above.** The loss L of a pair (P, Q) is put on the grid Δ·ℤ by splitting what lies between two grid points over
+both such that P and Q keep their masses there. This is the pair whose hockey-stick divergence interpolates the true
+one linearly in e^ε between grid points (Doroshenko et al. 2022), hence from above. Rounding errors move mass upwards
+only. Losses add under composition; they are tilted by e^(tL) before they are convolved by the fast Fourier transform
+and tilted back, so that what matters sits at the peak of the convolution and δ keeps its digits down to 1e-300. Then
+δ(ε) = Σ over L > ε of P(L)(1 − e^(ε−L)), plus the losses too large for the grid, plus Chernoff's bound on the sum above
+the transform's window (which wraps around to where it might not count), plus a bound on the transform's rounding
+error: an output of a transform of length n is a sum in which every term passes log₂ n stages, so its error is at most
+a few log₂ n units of roundoff times the sum of the terms' sizes, which is 1. What wraps around from below only adds.
+
+**From below.** Let S = ΣLᵢ be the composed loss of n releases and S″ = S + Z its value on the grid. Given the Lᵢ, the
+n parts of Z are independent, each lies in an interval of length Δ, and E[e^(−Z) | L] = 1, because the split keeps the
+mass of Q = e^(−L)P. So Y″ = e^(−S″) is Y = e^(−S) times a factor of conditional mean 1, and with the convex
+φ(y) = (1 − e^ε·y)₊
+
+    δ″(ε) − δ(ε) = E[φ(Y″) − φ(Y) − φ′(Y)(Y″ − Y)] = E[|1 − e^(ε−S″)|; ε lies between S and S″]:
+
+φ is linear on either side of its kink. Where ε lies between S and S″, |Z| ≥ |S″ − ε|. Split at |S″ − ε| = w:
+
+    δ(ε) ≥ δ″(ε) − E[|1 − e^(ε−S″)|; |S″ − ε| ≤ w] − P(Z > w) − E[e^(−Z) − 1; −Z > w].
+
+Given L, Z has a mean between 0 and m = nΔ²/8 (Jensen; Hoeffding's lemma), so P(Z > w) ≤ e^(−2(w−m)²/(nΔ²)); the last
+term is at most the probability of −Z > w under the measure e^(−Z)dP, where −Z has a mean of at most m too, hence again
+at most e^(−2(w−m)²/(nΔ²)) (Hoeffding). δ″ is composed a second time for this, with all rounding errors taken downwards,
+nothing for what was cut off, and what may wrap around taken off. With w ≈ Δ√(½n·ln(1/δ)) the two bounds differ by
+about w²·f(ε), f the density of the sum: of second order in Δ, though releases of any kind may be mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.accountants.numerics import log_sum, split
+
+if TYPE_CHECKING:
+    from accounting.accountants.losses import LossPair
+
+__all__ = [
+    "MOST_NODES",
+    "NEGLIGIBLE",
+    "USUAL_NODES",
+    "Convolution",
+    "Parts",
+    "Sum",
+    "Window",
+    "smallest",
+]
+
+Array = NDArray[np.float64]
+Spectrum = NDArray[np.complex128]
+Parts = tuple[tuple["LossPair", int], ...]
+
+_UNIT_ROUNDOFF = 2.0**-52
+# What the grid may add to ε, as a share of it: as little as fits into the usual number of nodes, and the larger share
+# with the largest number.
+_ADDED = (3e-8, 1e-5)
+MOST_NODES = 1 << 21
+USUAL_NODES = 1 << 17
+# The tilt times the largest single loss: enough for any bounded loss, and e^(tL) keeps its digits.
+_MOST_TILT = 2000.0
+# What is cut off the grid and the window, as a share of δ.
+NEGLIGIBLE = 1e-9
+# Relative error of the grid's floating-point losses.
+_GRID_ERROR = 8 * _UNIT_ROUNDOFF
+# Points of the coarse curve, over all parts.
+_COARSE_POINTS = 1 << 15
+# A factor of the spectrum below e^(−this) is left out.
+_FAINT = 60.0
+
+
+@dataclass(frozen=True)
+class Sum:
+    """The composed loss in its window: e^(K − tL) times ``mass`` on ``losses``.
+
+    The rounding error of ``mass`` is at most ``error``: of every entry, and in the Euclidean norm (Parseval).
+    ``extra`` adds to every δ. Of the mass, at most ``from_below`` lies below the window and wraps around to its upper
+    end; and at most e^(a − sx) lies above x, by Chernoff's bound (a, s) in ``from_above``.
+    """
+
+    losses: Array
+    mass: Array
+    error: tuple[float, float]
+    tilt: float
+    cumulant: float
+    extra: float
+    from_below: float
+    from_above: tuple[float, float]
+    step: float
+    length: float
+    count: int
+
+    def delta(self, epsilon: float) -> float:
+        """δ(ε) from above; 1 below the window, where the sum hardly ever is."""
+        return self._on_grid(epsilon * (1 - _GRID_ERROR))
+
+    def _on_grid(self, epsilon: float) -> float:
+        """δ(ε) of losses that are multiples of the grid's step as it is in floating point."""
+        if epsilon < self.losses[0]:
+            return 1.0
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon, first)
+        return min(1.0, self._untilted(epsilon, float(self.mass[first:] @ weights) + self._lost(weights)) + self.extra)
+
+    def doubt(self, epsilon: float) -> float:
+        """What errors and cuts contribute to δ(ε), for an ε in the window."""
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon, first)
+        return self._untilted(epsilon, self._lost(weights) + self._wrapped(epsilon)) + self.extra
+
+    def wraps(self, epsilon: float) -> float:
+        """What wraps around contributes to δ(ε), at most."""
+        return self._untilted(epsilon, self._wrapped(epsilon))
+
+    def _lost(self, weights: Array) -> float:
+        """What rounding errors may change in a weighted sum of ``mass``."""
+        return min(self.error[0] * float(weights.sum()), self.error[1] * float(np.linalg.norm(weights)))
+
+    def _wrapped(self, epsilon: float) -> float:
+        """The mass that may count above ``epsilon`` and does not lie there, because the window is a circle."""
+        log_mass, tilt = self.from_above
+        return self.from_below + math.exp(min(0.0, log_mass - tilt * (epsilon + self.length)))
+
+    def grid_error(self, epsilon: float) -> float:
+        """About how much the grid adds to ε: ½ of the variance nΔ²/6 that it adds, times density over slope."""
+        at = int(np.clip(np.searchsorted(self.losses, epsilon), 0, self.losses.size - 1))
+        density = float(self.mass[max(0, at - 4) : at + 5].mean()) / self.step
+        slope = self._tilted_slope(epsilon)
+        return self.count * self.step**2 / 12 * density / slope if slope > 0 else math.inf
+
+    def _tilted_slope(self, epsilon: float) -> float:
+        first = int(np.searchsorted(self.losses, epsilon))
+        with np.errstate(under="ignore"):
+            return float(self.mass[first:] @ np.exp(-(self.tilt + 1) * (self.losses[first:] - epsilon)))
+
+    def slope(self, epsilon: float) -> float:
+        """−dδ/dε, about."""
+        return self._untilted(epsilon, self._tilted_slope(epsilon))
+
+    def _weights(self, epsilon: float, first: int) -> Array:
+        ahead = self.losses[first:] - epsilon
+        with np.errstate(under="ignore"):
+            return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
+
+    def _untilted(self, epsilon: float, total: float, sign: float = 1.0) -> float:
+        if total <= 0:
+            return 0.0
+        slack = 1e-9 + 8 * _UNIT_ROUNDOFF * (abs(self.cumulant) + self.tilt * abs(epsilon))
+        return math.exp(min(0.0, self.cumulant - self.tilt * epsilon + math.log(total) + sign * slack))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``, at least the lower end of the window."""
+        low, high = max(0.0, float(self.losses[0])), float(self.losses[-1])
+        if self._on_grid(low) <= delta:
+            return low * (1 + _GRID_ERROR)
+        if not (high > low and self._on_grid(high) <= delta):
+            return math.inf
+        return smallest(self._on_grid, delta, low, high) * (1 + _GRID_ERROR)
+
+    # ------------------------------------------------------------------------------------------------ from below
+
+    def delta_at_least(self, epsilon: float, above: Sum, delta: float) -> float:
+        """δ(ε) from below, where ``self`` was composed downwards and ``above`` upwards; tuned for a δ near ``delta``.
+
+        See the module's text.
+        """
+        variance = above.count * above.step**2
+        # half a millionth of δ each for the tails of Z, and the losses' own rounding
+        reach = variance / 8 + math.sqrt(0.5 * variance * (math.log(2e6) - math.log(delta)))
+        reach += 4 * _GRID_ERROR * float(np.abs(above.losses[[0, -1]]).max())
+        tails = 2 * math.exp(-2 * (reach - variance / 8) ** 2 / variance)
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        weights = self._weights(epsilon * (1 + _GRID_ERROR), first)
+        weights = np.maximum(weights, 0.0)
+        kept = float(self.mass[first:] @ weights) - self._lost(weights) - self._wrapped(epsilon)
+        near = slice(*np.searchsorted(above.losses, [epsilon - reach, epsilon + reach]))
+        apart = above.losses[near] - epsilon
+        with np.errstate(over="ignore"):
+            cost = np.exp(-above.tilt * apart) * np.abs(np.expm1(-apart))
+        straddling = float(above.mass[near] @ cost) + above._lost(cost)
+        if epsilon - reach < above.losses[0]:
+            straddling += above.from_below * math.exp(min(700.0, above.tilt * reach)) * math.expm1(reach)
+        return self._untilted(epsilon, kept, -1.0) - above._untilted(epsilon, straddling) - tails
+
+
+def smallest(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:
+    """The smallest ε in [low, high] with ``to_delta(ε) ≤ delta``, rounded up; it falls, and meets δ at ``high``."""
+    from scipy.optimize import brentq
+
+    target = math.log(delta)
+    # between two losses δ is linear in e^ε, so secants in ε soon land in the right cell and then on the root
+    root = float(brentq(lambda x: math.log(to_delta(x) + 5e-324) - target, low, high, xtol=1e-16 * high, rtol=1e-13))
+    step = 1e-14
+    while root < high and to_delta(root) > delta:
+        root += step * max(root, 1e-3 * high)
+        step *= 2
+    return min(root, high)
+
+
+class Convolution:
+    """The sum of many losses: a coarse curve to choose tilt, window and grid by, and the transform.
+
+    Parameters
+    ----------
+    parts : tuple of (LossPair, int)
+        The pairs and how often each occurs.
+    log_tail : float
+        ln of the probability that may be cut off above, over all parts together.
+    """
+
+    def __init__(self, parts: Parts, log_tail: float) -> None:
+        self.parts = parts
+        self.counts = np.array([count for _, count in parts], dtype=np.float64)
+        spread = math.log(len(parts))
+        self.highest = [pair.highest(max(log_tail - math.log(count) - spread, -740.0)) for pair, count in parts]
+        #: No sum is larger, but for what was cut off.
+        self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
+        #: The probability that one is.
+        self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
+        # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
+        # Otherwise losses below have mass 1e-18; they are rounded up to it.
+        self.lowest = [
+            max(1e-12, min(pair.lowest(-42.0), self.reach - high + 1e-3 * (self.reach + high)))
+            for (pair, _), high in zip(parts, self.highest, strict=True)
+        ]
+
+    @cached_property
+    def _coarse(self) -> tuple[Array, Array]:
+        """Losses and ln masses of every part, evenly and geometrically spaced; shape (parts, points)."""
+        size = max(24, min(400, _COARSE_POINTS // len(self.parts)))
+        share = np.concatenate([np.geomspace(1e-13, 1.0, size), np.linspace(0.0, 1.0, size + 1)[1:]])
+        share.sort()
+        losses = np.empty((len(self.parts), 4 * size + 1))
+        masses = np.empty_like(losses)
+        for i, (pair, _) in enumerate(self.parts):
+            up, down = max(self.highest[i], 1e-12), self.lowest[i]
+            losses[i] = np.concatenate([-down * share[::-1], [0.0], up * share])
+            masses[i] = split(*pair.masses(losses[i]), losses[i])
+        with np.errstate(divide="ignore"):
+            return losses, np.log(masses)
+
+    def _log_moments(self, t: float) -> Array:
+        losses, log_p = self._coarse
+        terms = log_p + t * losses
+        peak = terms.max(axis=1)
+        with np.errstate(under="ignore"):
+            return np.asarray(peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)))
+
+    def curve(self, t: float) -> float:
+        """K(t) = Σ count·ln E[e^(tL)], on the coarse curve."""
+        return float(self.counts @ self._log_moments(t))
+
+    def divergence(self, orders: Array) -> Array:
+        """The Rényi curve of the coarse sums."""
+        return np.array([self.curve(order - 1) / (order - 1) for order in orders])
+
+    def _moments(self, t: float) -> tuple[float, float]:
+        """Mean and variance of the tilted sum."""
+        losses, log_p = self._coarse
+        with np.errstate(under="ignore"):
+            weights = np.exp(log_p + t * losses - self._log_moments(t)[:, None])
+        means = (weights * losses).sum(axis=1)
+        variances = (weights * (losses - means[:, None]) ** 2).sum(axis=1)
+        return float(self.counts @ means), float(self.counts @ variances)
+
+    def window(self, tilt: float, log_level: float) -> Window:
+        """Where the tilted sum is, for a δ of about e^``log_level``, and how fine the grid must be."""
+        largest = max(self.highest)
+        tilt = min(tilt, _MOST_TILT / largest)
+        mean, variance = self._moments(tilt)
+        # at the end of a bounded loss the tilted sum has no spread left to measure the grid by
+        variance = max(variance, (1e-3 * mean) ** 2, (1e-5 * largest) ** 2)
+        base = self.curve(tilt)
+        count = float(self.counts.sum())
+        # an added variance of nΔ²/6 adds tnΔ²/12 to ε, or to the share of ε that is mean and a few deviations
+        size = max(abs(mean), math.sqrt(variance))
+        fine, coarse = (math.sqrt(12 * share * size / (count * (tilt + 1 / math.sqrt(variance)))) for share in _ADDED)
+
+        # above it the sum is rarer than matters; below it what wraps around adds little
+        ahead = tilt * np.array([0.1, 0.25, 0.5, 1, 2, 4, 8, 16])
+        ahead += np.array([0, 0, 0, 0, 1, 2, 4, 8]) / math.sqrt(variance)
+        ahead = np.concatenate([ahead, np.array([2, 8, 32]) / largest])
+        tops = [(self.curve(tilt + s) - log_level - math.log(NEGLIGIBLE)) / (tilt + s) for s in ahead]
+        best = int(np.argmin(tops))
+        bottoms = [(base - self.curve(tilt - s) + math.log(NEGLIGIBLE)) / s for s in ahead]
+        lowest = int(np.argmax(bottoms))
+        top = min(max(tops[best], mean), self.reach + count * fine)
+        bottom = min(bottoms[lowest], mean - 4 * math.sqrt(variance))
+        # what is above the window wraps around, and must not come to lie above its middle
+        far = min((self.curve(tilt + s) - base - math.log(NEGLIGIBLE)) / s for s in ahead)
+        top = max(top, bottom + min(far - mean, 4 * (top - bottom), self.reach - bottom))
+        return Window(tilt, bottom, top, tilt + float(ahead[best]), tilt - float(ahead[lowest]), fine, coarse)
+
+    def step(self, window: Window, wanted: float | None = None) -> float:
+        """A grid that is fine enough, or the one that is ``wanted``, within the number of nodes."""
+        longest = max(high + low for high, low in zip(self.highest, self.lowest, strict=True))
+        nodes = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
+        usual, most = (max(window.top - window.bottom, longest) / number for number in nodes)
+        return max(window.fine, min(window.coarse, usual), most) if wanted is None else max(wanted, most)
+
+    def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:
+        """The sum on the grid; upwards, or with ``lower`` downwards."""
+        from scipy.fft import irfft, next_fast_len, rfft
+
+        tilt, start = window.tilt, math.floor(window.bottom / step)
+        n = int(next_fast_len(math.ceil((window.top - window.bottom) / step) + 2, real=True))
+        image_error = 8 * _UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
+        spectrum, error = np.ones(n // 2 + 1, dtype=np.complex128), np.zeros(n // 2 + 1)
+        cumulant, extra, end, above, below = 0.0, 0.0, 0, 0.0, 0.0
+        for (pair, times), high, low in zip(self.parts, self.highest, self.lowest, strict=True):
+            first, last = math.floor(-low / step), math.ceil(high / step * (1 + 1e-12))
+            edges = step * np.arange(first, last + 1, dtype=np.float64)
+            p, q = pair.masses(edges)
+            mass = split(p, q, edges, lower=lower)
+            if not lower:
+                extra += times * float(p[-1]) * (1 + 1e-9)
+                if abs(float(mass.sum() + p[-1]) - 1.0) > 1e-6:
+                    raise ArithmeticError(f"the privacy loss of {pair!r} has mass {mass.sum() + p[-1]!r} on its grid")
+            with np.errstate(divide="ignore", under="ignore"):
+                log_mass = np.log(mass)
+                part_cumulant = log_sum(log_mass + tilt * edges)
+                tilted = np.exp(log_mass + tilt * edges - part_cumulant)
+            end += times * last
+            cumulant += times * part_cumulant
+            above += times * log_sum(log_mass + window.tilt_above * edges)
+            below += times * log_sum(log_mass + window.tilt_below * edges)
+            image = rfft(_folded(tilted, first, n))
+            spectrum, error = _multiply(spectrum, error, image, times, image_error)
+        composed = irfft(spectrum, n)
+        error += image_error * np.abs(spectrum) + 2 * len(self.parts) * math.exp(-_FAINT)
+        errors = float(error.sum()) * 2 / n, math.sqrt(float(error @ error) * 2 / n)
+        measure = np.roll(np.maximum(composed, 0.0), -start % n)
+        from_below = math.exp(min(0.0, below - cumulant + (tilt - window.tilt_below) * step * start + 1e-9))
+        from_above = above - cumulant + 1e-9, window.tilt_above - tilt
+        if end < start + n:
+            from_above = -math.inf, 0.0
+        elif not lower:
+            extra += math.exp(min(0.0, above - window.tilt_above * step * (start + n - 1) + 1e-9))
+        possible = min(n, end - start + 1)  # no sum is larger than all the largest losses together
+        losses = step * (start + np.arange(possible, dtype=np.float64))
+        count = int(self.counts.sum())
+        return Sum(
+            losses,
+            measure[:possible],
+            errors,
+            tilt,
+            cumulant,
+            extra,
+            from_below,
+            from_above,
+            step,
+            n * step,
+            count,
+        )
+
+
+@dataclass(frozen=True)
+class Window:
+    """The tilt, where the tilted sum is, the tilts of Chernoff's bounds beyond it, and the finest and coarsest grid."""
+
+    tilt: float
+    bottom: float
+    top: float
+    tilt_above: float
+    tilt_below: float
+    fine: float
+    coarse: float
+
+
+def _folded(tilted: Array, first: int, n: int) -> Array:
+    """Mass on first, first + 1, … wrapped around a circle of n nodes."""
+    shift = first % n
+    if shift + tilted.size <= n:
+        folded = np.zeros(n)
+        folded[shift : shift + tilted.size] = tilted
+        return folded
+    circle = np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
+    return np.asarray(circle, dtype=np.float64)
+
+
+def _multiply(
+    spectrum: Spectrum, error: Array, image: Spectrum, times: int, image_error: float
+) -> tuple[Spectrum, Array]:
+    """The spectrum times the ``times``-th power of an image, and the bound on its error, entry by entry."""
+    size = np.abs(image)
+    if times == 1:
+        power, grown, loss = image, size + image_error, np.full_like(size, image_error)
+    else:
+        # what has died out is left out: far fewer frequencies than there are survive many factors
+        kept = np.flatnonzero(size + image_error > math.exp(-_FAINT / times))
+        logs = np.log(image[kept])
+        with np.errstate(under="ignore"):
+            power, grown, loss = np.zeros_like(image), np.zeros_like(size), np.zeros_like(size)
+            power[kept] = np.exp(times * logs)
+            grown[kept] = np.exp(times * np.log(size[kept] + image_error))
+            rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power[kept])
+            loss[kept] = times * image_error * grown[kept] / (size[kept] + image_error) + rounding
+    product = spectrum * power
+    rounded = 4 * _UNIT_ROUNDOFF * np.abs(product)
+    return product, error * grown + np.abs(spectrum) * loss + rounded

@@ -1,0 +1,84 @@
+"""Releases that may fail: the probability that one gives everything away, apart from the rest of its description."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
+from accounting.amplification.shuffled_binomial import log_survival
+from accounting.errors import UnsupportedRelease
+from accounting.releases import (
+    ApproxDP,
+    Composed,
+    Parallel,
+    PoissonSubsampled,
+    PureDP,
+    Release,
+    ShuffledBinomial,
+    compose,
+    parallel,
+)
+
+__all__ = ["CentralShuffledBinomial", "rest_delta", "split_failures"]
+
+
+@dataclass(frozen=True, repr=False)
+class CentralShuffledBinomial(Release):
+    """A :class:`ShuffledBinomial` given that no count left the window on which it is priced."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+
+def split_failures(release: Release) -> tuple[float, Release]:
+    """Separate the probability that a release gives everything away from the rest of its description.
+
+    Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
+    described by ``rest``, so that δ(ε) = (1 − s) + s·δ_rest(ε) with s = exp(log_survival) (Bun & Steinke 2016,
+    Lemma 8.8; exact for ``ApproxDP``). What can fail:
+
+    * ``ApproxDP``, with probability δ;
+    * ``ShuffledBinomial``, when a count leaves the window on which it is priced
+      (:mod:`accounting.amplification.shuffled_binomial`, :mod:`accounting.amplification.binomial_trade_off`);
+    * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
+      the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
+    * a description that is priced by a weaker one which may fail.
+    """
+    match release:
+        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+            trials = min(trials, MOST_TRIALS)
+            central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
+            return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
+        case PoissonSubsampled(release=inner, rate=rate):
+            log_s, rest = split_failures(inner)
+            if rest is inner:
+                return 0.0, release
+            return math.log1p(rate * math.expm1(log_s)), PoissonSubsampled(rest, rate, adjacency=release.adjacency)
+        case ApproxDP(epsilon=eps, delta=delta):
+            return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
+        case Composed(parts=parts):
+            split = [(split_failures(part), count) for part, count in parts]
+            if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
+                return 0.0, release
+            return (
+                math.fsum(count * log_s for (log_s, _), count in split),
+                compose((rest, count) for (_, rest), count in split),
+            )
+        case Parallel(branches=branches):
+            alone = [split_failures(branch) for branch in branches]
+            if all(rest is branch for (_, rest), branch in zip(alone, branches, strict=True)):
+                return 0.0, release
+            return min((log_s for log_s, _ in alone), default=0.0), parallel(*(rest for _, rest in alone))
+    try:
+        log_s, rest = split_failures(release.weaker())
+    except UnsupportedRelease:
+        return 0.0, release
+    return (log_s, rest) if log_s < 0 else (0.0, release)
+
+
+def rest_delta(log_survival: float, delta: float) -> float:
+    """What is left of δ for the part that does not fail: (δ − (1 − s))/s, negative if the failures pass δ."""
+    return (delta + math.expm1(log_survival)) / math.exp(log_survival) if log_survival > -700 else -1.0

@@ -1,0 +1,170 @@
+"""k-ary randomized response behind a shuffler, from above and from below.
+
+Every user says the truth with probability e·r and each of the k − 1 other values with probability r = 1/(e + k − 1),
+e = e^ε₀. One user holds 0 or 1, n − 1 others hold anything. Let E = e^ε.
+
+**From above** (the blanket of Balle, Bell, Gascón & Nissim 2019; Su, Cheng & Wang 2025, arXiv:2504.07414). Whatever the
+others hold, each says each value with probability at least r; so with probability γ = kr its message is uniform. Reveal
+the messages that are not. N ~ Bin(n − 1, γ) uniform ones stay, together with the one user's, in random order; of these
+M = N + 1 let a be 0, b be 1 and c anything else. Relative to the case that all are uniform, the laws of the two views
+have densities (γ/M)(ea + b + c) and (γ/M)(a + eb + c), hence
+
+    δ_M = (γ/M)·E[(aA − bB − c(E − 1))₊],    A = e − E, B = eE − 1, (a, b, c) multinomial with 1/k, 1/k, (k − 2)/k.
+
+It is a sum over s = a + b ~ Bin(M, 2/k) of truncated means of a ~ Bin(s, ½), which incomplete beta functions give. All
+pairs of values are alike, so this is the worst. More uniform messages are a post-processing of fewer, so δ_M falls as M
+grows, and N may be rounded down.
+
+**From below.** Let all others hold the same third value (with k = 2: hold 0). Merge all messages but 0 and 1, which is
+a post-processing. The others' messages are 0 or 1 with probability r each; and the law of the two views is as above,
+with M = n, γ = 1 and the density of c, (k − 2)r/(1 − 2r), in place of 1. With k = 2 there is one binomial count left.
+No accountant can go below the value at these inputs; where all others hold the same value it is exact for k = 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.amplification.shuffling import binomial_bins, local_epsilon
+
+__all__ = ["response_delta", "response_delta_at_least", "response_epsilon_at_least", "response_local_epsilon"]
+
+Array = NDArray[np.float64]
+
+# More users than this are priced as this many.
+_MOST_USERS = 1 << 20
+# What the binomial windows leave out, at most; it is added, or taken off.
+_LEFT_OUT = 1e-22
+# Relative error granted to incomplete beta functions and sums of them.
+_BETA_ERROR = 1e-12
+
+
+def _window(trials: int, rate: float) -> tuple[Array, Array]:
+    """Values of Bin(trials, rate) and their probabilities, but for a mass of ``_LEFT_OUT`` (Bernstein)."""
+    mean, log_rare = trials * rate, math.log(2 / _LEFT_OUT)
+    reach = math.sqrt(2 * mean * (1 - rate) * log_rare) + 2 * log_rare / 3
+    k = np.arange(max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach)) + 1, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        steps = np.log((trials - k[1:] + 1) / k[1:]) + (math.log(rate) - math.log1p(-rate) if rate < 1 else np.inf)
+    if rate >= 1:
+        return np.array([float(trials)]), np.ones(1)
+    relative = np.concatenate([[0.0], np.cumsum(steps)])
+    weights = np.exp(relative - relative.max())
+    return k, weights / weights.sum()
+
+
+def _positive_part(s: Array, slope: float, threshold: Array, rate: float = 0.5) -> tuple[Array, Array]:
+    """E[(slope·a − threshold)₊] for a ~ Bin(s, rate), as its two terms: what is gained and what is lost."""
+    from scipy.special import betainc
+
+    first = np.maximum(np.floor(threshold / slope) + 1, 0.0)  # the smallest a that counts
+
+    def tail(trials: Array, at: Array) -> Array:
+        inside = (at >= 1) & (at <= trials)
+        value = betainc(np.where(inside, at, 1.0), np.where(inside, trials - at + 1, 1.0), rate)
+        return np.where(at < 1, 1.0, np.where(inside, value, 0.0))
+
+    return slope * s * rate * tail(s - 1, first - 1) * (s > 0), threshold * tail(s, first)
+
+
+def _delta_of(
+    messages: int, scale: float, first: float, rest: float, epsilon: float, local: float, sign: float
+) -> float:
+    """(scale/M)·E[(aA − bB − c·rest·(E − 1))₊] where 0 and 1 have probability ``first`` each; errors by ``sign``."""
+    e, grown = math.exp(local), math.exp(epsilon)
+    A, B, g = e - grown, e * grown - 1, rest * math.expm1(epsilon)
+    s, mass = _window(messages, min(1.0, 2 * first))
+    gained, lost = _positive_part(s, A + B, s * B + (messages - s) * g)
+    total = float(mass @ (gained - lost)) + sign * _BETA_ERROR * float(mass @ (np.abs(gained) + np.abs(lost)))
+    return scale / messages * total + sign * _LEFT_OUT * scale * (A + B)
+
+
+@lru_cache(maxsize=512)
+def response_delta(epsilon0: float, categories: int, users: int, epsilon: float) -> float:
+    """δ at ε ≥ 0 of n shuffled responses, rounded up.
+
+    Examples
+    --------
+    >>> round(response_delta(1.0, 10, 10_000, 0.0233) * 1e6, 1)
+    1.0
+    """
+    if epsilon >= epsilon0:
+        return 0.0
+    if epsilon0 > 300:
+        return 1.0
+    r = 1 / (math.exp(epsilon0) + categories - 1)
+    gamma = min(1.0, categories * r)
+    copies, log_weights = binomial_bins(min(users, _MOST_USERS) - 1, gamma, 3e-4, 6)
+    total = 0.0
+    for n, log_weight in zip(copies, log_weights, strict=True):
+        if log_weight < math.log(_LEFT_OUT):
+            total += math.exp(log_weight)
+        else:
+            share = _delta_of(int(n) + 1, gamma, 1 / categories, 1.0, epsilon, epsilon0, 1.0)
+            total += math.exp(log_weight) * min(1.0, max(0.0, share))
+    return min(1.0, total)
+
+
+def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilon: float) -> float:
+    """δ at ε ≥ 0 of n shuffled responses where the others hold one value, rounded down; 0 beyond ``_MOST_USERS``.
+
+    Examples
+    --------
+    >>> round(response_delta_at_least(1.0, 2, 10_000, 0.0357) * 1e6, 1)
+    1.0
+    """
+    if epsilon >= epsilon0 or users > _MOST_USERS or epsilon0 > 300:
+        return 0.0
+    e, grown = math.exp(epsilon0), math.exp(epsilon)
+    r = 1 / (e + categories - 1)
+    if categories > 2:
+        rest = (categories - 2) * r / (1 - 2 * r)
+        return max(0.0, _delta_of(users, 1.0, r, rest, epsilon, epsilon0, -1.0))
+    # (1/n)·E[(a(1 − E/e) − (n − a)(eE − 1))₊] with a ~ Bin(n, e·r): the others hold 0
+    slope, n = (1 - grown / e) + (e * grown - 1), np.array([float(users)])
+    gained, lost = _positive_part(n, slope, n * (e * grown - 1), rate=e * r)
+    return max(0.0, float((gained - lost - _BETA_ERROR * (gained + lost))[0]) / users)
+
+
+def response_epsilon_at_least(epsilon0: float, categories: int, users: int, delta: float) -> float:
+    """A lower bound on the ε at ``delta`` of n shuffled responses."""
+    return _last(lambda at: response_delta_at_least(epsilon0, categories, users, at) > delta, epsilon0)
+
+
+def _last(fails: Callable[[float], bool], high: float) -> float:
+    """About the largest ε in [0, high] at which ``fails``, which it does there; 0 if nowhere."""
+    low = 0.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if fails(middle) else (low, middle)
+    return low
+
+
+@lru_cache(maxsize=64)
+def response_local_epsilon(categories: int, users: int, epsilon: float, delta: float) -> float:
+    """The largest ε₀ of k-ary responses such that the shuffled ones are (ε, δ)-DP, to a relative 1e-6, rounded down.
+
+    Examples
+    --------
+    >>> round(response_local_epsilon(10, 10_000, 0.5, 1e-6), 2)
+    4.43
+    """
+    least = local_epsilon(users, epsilon, delta)
+    if delta == 0 or categories == 2:
+        return least
+
+    def meets(at: float) -> bool:
+        return response_delta(at, categories, users, epsilon) <= delta
+
+    low, high = least, 1.1 * least
+    while high < 50 and meets(high):
+        low, high = high, 1.1 * high
+    while high - low > 1e-6 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if meets(middle) else (low, middle)
+    return low

@@ -1,0 +1,64 @@
+"""Certified brackets: an upper and a lower bound on what a description costs.
+
+The upper value holds for every mechanism that fits the description. The lower one is the cost of a mechanism that does
+fit it, or a bound below that cost: so whatever accountant is used, no smaller ε can be proved of the description alone.
+
+Which mechanism that is, and how its composition is bounded from below: :mod:`accounting.accountants.lower`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from typing import NamedTuple
+
+from accounting.accountants.lower import lower_epsilon
+from accounting.checks import fraction
+from accounting.errors import UnsupportedRelease
+from accounting.releases import Release
+from accounting.totals import epsilon
+
+__all__ = ["Bracket", "bound"]
+
+# Bounds farther apart than this are worth a warning.
+_WIDE = 0.01
+
+
+class Bracket(NamedTuple):
+    """ε lies in [``lower``, ``upper``]."""
+
+    lower: float
+    upper: float
+
+
+def bound(release: Release, delta: float) -> Bracket:
+    """A lower and an upper bound on the smallest ε such that every mechanism that fits ``release`` is (ε, δ)-DP.
+
+    Parameters
+    ----------
+    release : Release
+        A description, such as ``1000 * PoissonSubsampled(Gaussian(1.1), 0.01)``.
+    delta : float
+        In [0, 1).
+
+    Returns
+    -------
+    Bracket
+        ``lower`` and ``upper``. Where they are more than 1 % apart, a :class:`UserWarning` says so.
+
+    Examples
+    --------
+    >>> from accounting import PoissonSubsampled, Gaussian, bound
+    >>> lower, upper = bound(1000 * PoissonSubsampled(Gaussian(1.1), 0.01), 1e-6)
+    >>> round(lower, 2), round(upper, 2)
+    (1.75, 1.75)
+    """
+    fraction("delta", delta, include_zero=True)
+    upper = float(epsilon(release, delta))
+    if delta > 0 and upper > 0:
+        with suppress(UnsupportedRelease):
+            upper = min(upper, float(epsilon(release, delta, accountant="pld")))
+    lower = min(lower_epsilon(release, delta), upper)
+    if upper - lower > _WIDE * upper:
+        warnings.warn(f"ε is only known to lie between {lower:g} and {upper:g} at delta={delta:g}", stacklevel=2)
+    return Bracket(lower, upper)
