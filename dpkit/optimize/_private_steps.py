@@ -4,7 +4,8 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 
 * :func:`row_gradients` runs the module on one row at a time under ``torch.func.vmap``, so that the gradient of a row is
   a function of the parameters and of this row, whatever the module is. What mixes rows (batch statistics) has nothing
-  to mix.
+  to mix, and what draws random numbers is refused: a row more in a batch would shift the numbers that all later rows
+  get, so that under a seed that anybody knows one row would change every other row's gradient.
 * :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced: lengths, factors and sums are
   taken in float64, with a margin for their rounding, and a row whose gradient is not finite counts as zero; the
   noise comes from a :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one.
@@ -51,7 +52,7 @@ def row_gradients(
     def row_loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, target: torch.Tensor) -> Any:
         return loss(functional_call(module, parameters, (x.unsqueeze(0),)), target.unsqueeze(0)).sum()
 
-    each = vmap(grad(row_loss), in_dims=(None, 0, 0), randomness="different")
+    each = vmap(grad(row_loss), in_dims=(None, 0, 0), randomness="error")
 
     def gradients(X: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         found = each({name: p.detach() for name, p in trainable.items()}, X, y)

@@ -36,6 +36,11 @@ class Problem(NamedTuple):
         try:
             self.gradients(*self.rows.at(np.zeros(1, dtype=np.intp)))
         except Exception as error:
+            if "randomness error mode" in str(error):  # torch.func.vmap's words
+                raise ValueError(
+                    "model and loss must not draw random numbers: torch's generator would tie the gradient of a row to "
+                    "the rows before it, got a module that does: take its dropout out, or set p=0"
+                ) from error
             raise ValueError(
                 "model and loss must give the gradient of one row under torch.func.vmap, "
                 f"got {type(error).__name__}: {error}"

@@ -85,8 +85,8 @@ def dp_sgd(
     model : GLM or torch.nn.Module
         An objective with a ``clip``, which is run as ``torch.nn.Linear(d, 1, bias=False)`` in float64 from 0; or a
         module in training mode, which is copied and not changed. Every row is run by itself, under
-        ``torch.func.vmap``: layers that it cannot run, layers with batch statistics and modules that write into their
-        buffers are refused.
+        ``torch.func.vmap``: layers that it cannot run, layers with batch statistics, modules that write into their
+        buffers and those that draw random numbers (dropout) are refused.
     X : (n, ...) array_like or Tensor, or torch.utils.data.Dataset
         The rows; (n, d) for a GLM. A ``Dataset`` of pairs (x, target) of tensors is read as it is sampled.
     y : (n, ...) array_like or Tensor, optional
@@ -115,7 +115,7 @@ def dp_sgd(
         ``module``, all of them covered by the cost.
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
-        simulation. (Dropout draws from torch's own generator: no claim rests on it.)
+        simulation.
     ledger : Ledger, optional
         Charged before the first step of each epoch.
 

@@ -170,7 +170,7 @@ def noisy_gradient_descent(
         np.mean(kept, axis=0),
         cost,
         nit=T,
-        nfev=sums.nfev,
+        nfev=T * n,
         message=f"{T} full-batch steps, the {iterate} iterate",
         clipped=sums.clipped,
     )

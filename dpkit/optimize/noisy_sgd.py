@@ -146,7 +146,8 @@ def noisy_sgd(
         mean,
         cost,
         nit=T,
-        nfev=sums.nfev,
+        # the expected number: the realised one would tell what the samples were, which the cost counts as hidden
+        nfev=T * expected,
         message=f"{T} steps on Poisson samples of {expected} rows in the mean",
         clipped=sums.clipped,
     )
