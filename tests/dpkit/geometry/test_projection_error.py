@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -89,7 +90,10 @@ def test_iterative_projections_on_balls(p):
 
             def point(mu, exact=exact):
                 # x + μx^(p−1) = a is a decreasing excess a − x − μx^(p−1)
-                return [bisection(lambda x, a=a: a - x - mu * x ** (mpmath.mpf(p) - 1), steps=100) for a in exact]
+                def left(root, a, mu=mu):
+                    return a - root - mu * root ** (mpmath.mpf(p) - 1)
+
+                return [bisection(partial(left, a=a), steps=100) for a in exact]
 
             mu = bisection(lambda mu: sum(x ** mpmath.mpf(p) for x in point(mu)) - 1, steps=60)
             difference = [
