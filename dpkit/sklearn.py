@@ -32,9 +32,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Budget, Ledger
 from accounting.checks import positive
+from dpkit.clipping import shortened
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent
-from dpkit.optimize._rows import shortened
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Ledger, Release
 from accounting.checks import integer, positive
 from dpkit import randomness
+from dpkit.clipping import clipped_slope, lengths
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import checked_data, checked_row, clip_of, clipped_slope, lengths
+from dpkit.optimize._rows import checked_data, checked_row, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.states import Run, Unrepeatable

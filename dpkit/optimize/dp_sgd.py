@@ -8,13 +8,15 @@ privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al. (2021), arXiv
 
 and a torch optimizer takes a step along ĝ_t. An empty batch is a step along the noise.
 
-Privacy. Unit: one row. A row's gradient over all parameters is cut to length C, in float64, so one row that comes or
-goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number of steps follows
-from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap,
-whichever the budget counts (``accounting.amplification.subsampling`` has the proofs);
-z is the smallest for which all epochs meet
-the budget under the RDP accountant, and every epoch is reserved in the ledger before its first step. Opacus itself
-only knows add_remove: its history says what was done, not what a swap costs.
+Privacy. Unit: one row. A row's gradient over all parameters is cut to length C, and sums of such gradients are exact:
+one row that comes or goes moves the sum by at most C. What divides the sum is the public expected batch size, and the
+number of steps follows from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under
+add_remove or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs); z is
+the smallest for which all epochs meet the budget under the RDP accountant, and every epoch is reserved in the ledger
+before its first step. Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
+
+Noise and sums are exact (``_private_steps``). One thing is not: torch may compute a row's gradient with other last
+digits if the batch has another size, since it picks its kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
@@ -44,6 +46,7 @@ from accounting import (
 )
 from accounting.checks import integer, positive
 from dpkit import randomness
+from dpkit.clipping import check_rows
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._private_steps import private_optimizer
 from dpkit.optimize._rows import checked_budget, public_count
@@ -178,6 +181,7 @@ def dp_sgd(
         problem = linear_problem(model, X, y)
     else:
         problem = module_problem(model, X, y, loss, clip)
+    check_rows(len(problem.rows))
     n = public_count(len(problem.rows), public_rows, budget.adjacency)
     last = integer("epochs", epochs, at_least=1)
     expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)

@@ -29,7 +29,7 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -122,7 +122,7 @@ def localized_mirror_descent(
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     z = calibrate(lambda z: T * Gaussian(z, adjacency=budget.adjacency), budget)
     cost = T * Gaussian(z, adjacency=budget.adjacency)
-    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=row_sensitivity(sums.clip, budget.adjacency), rng=source)
+    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=sums.sensitivity(budget.adjacency), rng=source)
     whole = z / math.sqrt(T)
     eta = scale * constraint.diameter(p) / sums.clip * min(1.0 / math.sqrt(n), 0.5 / (whole * math.sqrt(d)))
 

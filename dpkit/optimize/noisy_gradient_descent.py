@@ -37,7 +37,6 @@ from dpkit.optimize._rows import (
     checked_data,
     checked_start,
     public_count,
-    row_sensitivity,
 )
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -150,7 +149,7 @@ def noisy_gradient_descent(
     cost = T * Gaussian(z, adjacency=budget.adjacency)
     noisy = GaussianMechanism(
         noise_multiplier=z,
-        sensitivity=row_sensitivity(sums.clip, budget.adjacency),
+        sensitivity=sums.sensitivity(budget.adjacency),
         adjacency=budget.adjacency,
         rng=source,
     )

@@ -130,7 +130,9 @@ def noisy_sgd(
     rate = expected / n
 
     z, cost = _calibrated(budget, T, rate)
-    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=sums.clip, adjacency="add_remove", rng=source)
+    noisy = GaussianMechanism(
+        noise_multiplier=z, sensitivity=sums.sensitivity("add_remove"), adjacency="add_remove", rng=source
+    )
     sigma = z * sums.clip / expected
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
 

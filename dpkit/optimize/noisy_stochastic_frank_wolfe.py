@@ -29,7 +29,7 @@ from accounting.checks import positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -120,20 +120,19 @@ def noisy_stochastic_frank_wolfe(
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
     cost = Gaussian(z, adjacency=budget.adjacency)
 
-    def noisy(total: NDArray[np.float64], bound: float, rows: int) -> NDArray[np.float64]:
-        mechanism = GaussianMechanism(
-            noise_multiplier=z, sensitivity=row_sensitivity(bound, budget.adjacency), rng=source
-        )
-        return mechanism.release(total) / rows
+    noisy, noisy_small = (
+        GaussianMechanism(noise_multiplier=z, sensitivity=sums.sensitivity(budget.adjacency, bound), rng=source)
+        for bound in (sums.clip, small)
+    )
 
     charge(ledger, cost, "noisy stochastic Frank-Wolfe", source)
     first, batch = (n + 1) // 2, max(1, math.isqrt(n) // 2)
-    estimate = noisy(sums.at(theta, slice(0, first)), sums.clip, first)
+    estimate = noisy.release(sums.at(theta, slice(0, first))) / first
     before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
     starts = range(first, n - batch + 1, batch)
     for begin in starts:
         change = sums.difference(theta, before, 1.0 - rate, slice(begin, begin + batch), small)
-        estimate = (1.0 - rate) * estimate + noisy(change, small, batch)
+        estimate = (1.0 - rate) * estimate + noisy_small.release(change) / batch
         before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
         if callback is not None:
             callback(theta.copy())

@@ -17,12 +17,12 @@ Rounding. That is so in real arithmetic; in float64 a step lands within some ω 
 drift apart by up to 2ω more per row, and s_k = 2Lη_k + 2(n_k + 1)ω is the sensitivity that is used. With u = 2⁻⁵³, ρ
 the largest ‖θ‖₂ in the set, and Π computed within π (``projection_error``),
 
-    ω = 2u(η_kR(β₁(d + 1)Rρ + (32 + R²ρ²)(1 + Rρ)) + 10(ρ + Lη_k)) + π.
+    ω = 2u(η_kR(β₁(d + 1)Rρ + e) + 10(ρ + Lη_k)) + π,    e = ``objective.slope_rounding(Rρ)``.
 
-The product xᵀθ is within (d + 1)uRρ, which ψ multiplies by β₁; ψ itself, as computed, is within (32 + η²)(1 + |η|)u +
-u|ψ| (η² for the densities of probit), and cutting brings no two values farther apart; each moves the iterate by η_kR
-times as much. Scaling x and subtracting it take 4u(ρ + Lη_k), and a step of the running mean 7uρ. The factor 2
-covers products of these. For small steps this is what counts: it stops σ_k from falling below what float64 holds.
+The product xᵀθ is within (d + 1)uRρ, which ψ multiplies by β₁; ψ itself, as computed, is within eu + u|ψ|, and cutting
+brings no two values farther apart; each moves the iterate by η_kR times as much. Scaling x and subtracting it take
+4u(ρ + Lη_k), and a step of the running mean 7uρ. The factor 2 covers products of these. For small steps this is what
+counts: it stops σ_k from falling below what float64 holds. The noise itself is exact, on a lattice.
 
 Cost: n gradients.
 """
@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import positive
 from dpkit import randomness
+from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._rows import (
@@ -47,10 +48,8 @@ from dpkit.optimize._rows import (
     checked_data,
     checked_start,
     clip_of,
-    clipped_slope,
     convex_labels,
     row_sensitivity,
-    shortened,
 )
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -165,7 +164,7 @@ def phased_sgd(
         mean += (iterate - mean) / (size + 1)
         # ω
         rounding = 2.0**-52 * (
-            step * R * (objective.curvature_bound * (d + 1) * R * reach + (32.0 + (R * reach) ** 2) * (1.0 + R * reach))
+            step * R * (objective.curvature_bound * (d + 1) * R * reach + objective.slope_rounding(R * reach))
             + 10.0 * (reach + L * step)
         ) + constraint.projection_error(reach + L * step)
         sensitivity = row_sensitivity(L * step, budget.adjacency) + 2.0 * (size + 1) * rounding

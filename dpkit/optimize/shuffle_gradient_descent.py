@@ -40,8 +40,9 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
+from dpkit.clipping import clipped, lengths
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of, clipped, lengths
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum

@@ -499,7 +499,7 @@ def test_the_audit_catches_half_the_noise(monkeypatch):
 
 
 def test_the_audit_catches_gradients_that_are_not_clipped(monkeypatch):
-    monkeypatch.setattr(steps_of, "_MARGIN", 3.0)
+    monkeypatch.setattr(steps_of, "grown", lambda length, dimension: length / 3.0)
     bound, claim = audited(40, 0.6, slope=3.0)
     assert bound.contradicts(claim)
 
