@@ -44,7 +44,7 @@ Vector = NDArray[np.float64]
 # A norm may pass its bound by this much and still be taken as meeting it; the value is then scaled back.
 _ROUNDING = 2.0**-30
 _TINY = float(np.finfo(np.float64).tiny)
-_SMALLEST = 5e-324
+_SMALLEST, _LARGEST = 5e-324, float(np.finfo(np.float64).max)
 
 
 def real_array(name: str, value: ArrayLike, *, finite: bool = True) -> NDArray[np.float64]:
@@ -103,7 +103,7 @@ def within_norm(x: NDArray[np.float64], norm: float, bound: float | None, clip: 
         return x
     if not clip and longest > bound * (1 + _ROUNDING):
         raise ValueError(f"value must have norm at most norm_bound={bound!r}, got a vector of norm {longest!r}")
-    factors = np.minimum(1.0, safe / np.maximum(found, _TINY))
+    factors = np.minimum(1.0, _quotient(safe, found))
     scaled: NDArray[np.float64] = (vectors * factors).reshape(x.shape)
     return scaled
 
@@ -128,7 +128,7 @@ def grown(length: Any, dimension: int) -> Any:
 
 
 def lengths(X: Vector, norm: float = 2.0) -> Vector:
-    """The ℓ_norm length of every row, rounded up.
+    """The ℓ_norm length of every row, rounded up; of a row that is not 0 at least 1e-300.
 
     Examples
     --------
@@ -144,6 +144,8 @@ def lengths(X: Vector, norm: float = 2.0) -> Vector:
             # powers that underflow would make a row look shorter than it is, and its gradient pass the bound
             largest, relative = _relative(X[doubtful])
             found[doubtful] = largest * np.linalg.norm(relative, norm, axis=1)
+            # products of numbers as small as these have no relative error to speak of
+            found[doubtful[largest > 0]] = np.maximum(found[doubtful[largest > 0]], 1e-300)
         found *= grown(1.0, X.shape[1])
     return found
 
@@ -157,13 +159,19 @@ def _relative(X: Vector) -> tuple[Vector, Vector]:
 def shortened(X: Vector, bound: float) -> tuple[Vector, Vector]:
     """The rows scaled to ℓ₂ length at most ``bound``, and their lengths, rounded up."""
     found = lengths(X)
-    factors = np.minimum(1.0, bound / np.maximum(found, _TINY))
+    factors = np.minimum(1.0, _quotient(bound, found))
     return X * factors[:, None], np.minimum(found, bound)
+
+
+def _quotient(bound: float, found: Vector) -> Vector:
+    """``bound``/length: finite, so that its product with a row of zeros is zero."""
+    with np.errstate(over="ignore"):
+        return np.minimum(_LARGEST, bound / np.maximum(found, _TINY))
 
 
 def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, int]:
     """The slopes ψ_i cut so that ‖ψ_i·x_i‖ ≤ ``clip``, and how many were; a NaN becomes 0."""
-    bounds = clip / np.maximum(row_lengths, _TINY)
+    bounds = _quotient(clip, row_lengths)
     inside = np.abs(slopes) <= bounds  # false for NaN
     cut = np.where(np.isnan(slopes), 0.0, np.clip(slopes, -bounds, bounds))
     return cut, int(slopes.size - np.count_nonzero(inside))
@@ -171,7 +179,7 @@ def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, i
 
 def clipped_slope(slope: float, length: float, clip: float) -> tuple[float, bool]:
     """:func:`clipped` for one row, in plain floats: ψ cut so that ‖ψ·x‖ ≤ ``clip``, and whether it was."""
-    bound = clip / max(length, _TINY)
+    bound = min(_LARGEST, clip / max(length, _TINY))
     if -bound <= slope <= bound:
         return slope, False
     if slope != slope:  # NaN
@@ -247,9 +255,9 @@ class UnitRows:
     def products(self, theta: Vector, rows: slice | NDArray[np.intp] = slice(None)) -> Vector:
         """x_iᵀθ, to ten digits.
 
-        θ, which is public, is rounded to whole multiples of about 2⁻³⁴ of its length, so that ‖θ‖ < 2³⁵ of them and every
-        partial sum of u_iᵀθ, at most ‖u_i‖·‖θ‖ in size, is exact. Thus what is computed for a row depends on this row alone,
-        whichever rows stand beside it.
+        θ, which is public, is rounded to whole multiples of about 2⁻³⁴ of its length, so that ‖θ‖ < 2³⁵ of them and
+        every partial sum of u_iᵀθ, at most ‖u_i‖·‖θ‖ in size, is exact. Thus what is computed for a row depends on this
+        row alone, whichever rows stand beside it.
         """
         longest = float(np.abs(theta).max()) * math.sqrt(self.dimension)
         unit = math.ldexp(1.0, max(-960, math.frexp(longest)[1] - 34))
