@@ -17,7 +17,8 @@ was released (clip under zero_out). Everything else is a function of the noisy s
 sums cost:
 
 * ``noise="gaussian"`` (default): clipping in ℓ₂ and ``BufferedToeplitz``: one Gaussian(z).
-* ``noise="generalized_gaussian"``: clipping in ℓ_q, q = p/(p − 1), and a ``BinaryTree`` with noise of that geometry.
+* ``noise="generalized_gaussian"``: clipping in ℓ_q, q = p/(p − 1), and a ``BinaryTree`` with noise of that geometry. It
+  has no exact sampler: this noise and the next are drawn and added in float64, and their guarantee is for real numbers.
 * ``noise="paper"``: the same tree with the noise of Theorem 3.1, σ₊² = 8K²κ ln(K/δ)(βD + L)²/ε², K = ⌈log₂ n⌉ + 1,
   where clip = βD + L. ``cost`` says what that tree really costs.
 

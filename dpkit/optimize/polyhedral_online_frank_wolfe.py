@@ -25,9 +25,12 @@ zero_out), and replacing row i ≤ t by ω(i, t)·s_t, where ω(i, t) = ρ_i(1 �
 public. With Gumbel noise of scale 2s_t/ε_t a choice has bounded range ω(i, t)·ε_t for row i, hence costs
 (ω(i, t)·ε_t)²/8 in zCDP (Cesar & Rogers 2021, arXiv:2106.09805). The stream costs the most that one row spends,
 
-    max_i Σ_{t ≥ i} (ω(i, t)·ε_t)²/8 = ρ,
+    max_i Σ_{t ≥ i} ((ω(i, t) + κ_t)·ε_t)²/8 = ρ,
 
-the largest ρ that meets the budget; as ω(i, t) grows with i, only the rows at which a choice is made need a look.
+the largest ρ that meets the budget; as ω(i, t) grows with i, only the rows at which a choice is made need a look. The
+choice is sampled exactly, from the scores as computed; κ_t covers their rounding. A step of d_t in float64 is off by at
+most 5u·clip in each entry, u = 2⁻⁵³ (u·clip for the sum, 4ρ_tu·clip for what is added), so that d_t is within 5tu·clip,
+and a score within (5t + 1)u·clip·max‖v‖₁, which is κ_t·s_t/2: two runs on neighbours come κ_t·s_t farther apart.
 
 * ``noise="gumbel"`` (default): ε_t² ∝ ln(t⁺/t), where t⁺ is the time of the next choice. So ε_t falls like 1/√t while
   every step chooses, as the paper's does, and is constant where the times of choices grow geometrically.
@@ -211,7 +214,7 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")
             n_and_delta = max(1.0, math.log(self.horizon)) * math.log(1.0 / budget.delta)
             epsilons = 0.5 * budget.epsilon / np.sqrt(n_and_delta * self._times)
-            return _dearest_row(self._times, epsilons, self.forgetting) / 2.0
+            return self._dearest_row(epsilons, budget.adjacency) / 2.0
         z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
         return 0.5 / z**2
 
@@ -225,13 +228,29 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
             following = np.append(self._times[1:], _next(self._times[-1], self.hold))
             relative, loss = np.sqrt(np.log(following / self._times)), 8.0
         # rounded down, so that no row spends more than ρ
-        unit = math.sqrt(loss * rho / _dearest_row(self._times, relative, self.forgetting)) * (1.0 - 1e-9)
+        unit = math.sqrt(loss * rho / self._dearest_row(relative, adjacency)) * (1.0 - 1e-9)
         self._epsilons = relative * unit
         # 2·s_t/ρ_t·ln(number of vertices) over ε_t, of the last choice, against scores of clip·max‖v‖₁
         last = 2.0 * self.forgetting * row_sensitivity(1.0, adjacency) / float(self._epsilons[-1])
         vertices = len(self.constraint.vertex_scores(self.constraint.center))
         noisy = min(2.0 * last * math.log(vertices), 0.3 * self.horizon)
         self.delay = noisy if delay is None else nonnegative("delay", delay)
+
+    def _dearest_row(self, epsilons: Vector, adjacency: Adjacency) -> float:
+        """max_i Σ_{t ≥ i} ((ω(i, t) + κ_t)·ε_t)² over the times t of choices."""
+        from scipy.special import poch
+
+        times, r = self._times, self.forgetting
+        # ω(i, t) = a_i/a_t, as 1/(1 − ρ_2)⋯(1 − ρ_t) is proportional to Γ(t + 2)/Γ(t + 2 − r)
+        a = r / (times + 1) * poch(times + 2 - r, r)
+        kappa = 2.0**-52 * (5.0 * times + 1.0) * (times + 1.0) / (r * row_sensitivity(1.0, adjacency))
+
+        def later(terms: Vector) -> Vector:
+            return np.asarray(np.cumsum(terms[::-1])[::-1])
+
+        squares = epsilons**2
+        spent = later(squares / a**2) * a**2 + 2.0 * a * later(kappa * squares / a) + later(kappa**2 * squares)
+        return float(spent.max())
 
     def _check_learned(self) -> None:
         if self._made != int(np.searchsorted(self._times, self.steps, side="right")):
@@ -276,16 +295,6 @@ def _choices(n: int, hold: float) -> NDArray[np.float64]:
     while (after := _next(times[-1], hold)) <= n:
         times.append(after)
     return np.array(times, dtype=np.float64)
-
-
-def _dearest_row(times: NDArray[np.float64], epsilons: NDArray[np.float64], forgetting: float) -> float:
-    """max_i Σ_{t ≥ i} (ω(i, t)·ε_t)² over the ``times`` t of choices."""
-    from scipy.special import poch
-
-    # ω(i, t) = a_i/a_t, as 1/(1 − ρ_2)⋯(1 − ρ_t) is proportional to Γ(t + 2)/Γ(t + 2 − r)
-    a = forgetting / (times + 1) * poch(times + 2 - forgetting, forgetting)
-    spent = np.cumsum((epsilons / a)[::-1] ** 2)[::-1] * a**2
-    return float(spent.max())
 
 
 def polyhedral_online_frank_wolfe(
