@@ -24,6 +24,7 @@ __all__ = [
     "checked_start",
     "clip_of",
     "convex_labels",
+    "poisson_sample",
     "public_count",
     "row_sensitivity",
 ]
@@ -90,6 +91,12 @@ def public_count(rows: int, public_rows: int | None, adjacency: Adjacency) -> in
             raise ValueError("public_rows must be given under add_remove, where the number of rows is private")
         return rows
     return integer("public_rows", public_rows, at_least=1)
+
+
+def poisson_sample(source: np.random.Generator, count: int, rate: float) -> NDArray[np.intp]:
+    """The indices of a Poisson sample: each with probability ``rate``, rounded down to what uniform numbers resolve."""
+    # they are multiples of 2⁻⁵³; without rounding down the probability would be up to 2⁻⁵³ above the one that is priced
+    return np.flatnonzero(source.random(count) < math.floor(rate * 2.0**53) * 2.0**-53)
 
 
 def convex_labels(objective: GLM, y: Vector) -> Vector:

@@ -49,7 +49,7 @@ from dpkit import randomness
 from dpkit.clipping import check_rows
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._private_steps import private_optimizer
-from dpkit.optimize._rows import checked_budget, public_count
+from dpkit.optimize._rows import checked_budget, poisson_sample, public_count
 from dpkit.optimize._torch_models import Problem, Released, linear_problem, module_problem, torch_optimizer
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -271,7 +271,7 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
 
 def _step(private: Any, problem: Problem, rate: float, held: int, source: np.random.Generator) -> None:
     """One Poisson sample, some of its rows at a time, and one noisy step."""
-    chosen = np.flatnonzero(source.random(len(problem.rows)) < rate)
+    chosen = poisson_sample(source, len(problem.rows), rate)
     parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
     for number, part in enumerate(parts, start=1):
         if part.size:

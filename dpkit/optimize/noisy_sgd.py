@@ -11,7 +11,8 @@ caller's:
 Privacy. Unit: one row. Gradients are clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L
 when it comes or goes; the noise is Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under
 add_remove or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs).
-n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove.
+n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove. Sums are exact
+(:class:`dpkit.clipping.UnitRows`), and so is the noise.
 
 Cost per step: batch gradients and one projection.
 """
@@ -31,7 +32,15 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, public_count
+from dpkit.optimize._rows import (
+    GradientSums,
+    charge,
+    checked_budget,
+    checked_data,
+    checked_start,
+    poisson_sample,
+    public_count,
+)
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -140,7 +149,7 @@ def noisy_sgd(
     mean = np.zeros(d)
     for _ in range(T):
         mean += theta / T
-        chosen = np.flatnonzero(source.random(len(X)) < rate)
+        chosen = poisson_sample(source, len(X), rate)
         theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
         if callback is not None:
             callback(theta.copy())

@@ -10,7 +10,7 @@ For batches on sets with a cheap linear minimizer; kept for comparison with onli
 Privacy. Unit: one row; n and the order of the rows are public. Each row is in one batch, whose sum gets Gaussian
 noise once, of z times the sensitivity: ∇ℓ is clipped to L = ``objective.clip`` in ℓ₂, the difference in brackets to
 ``drift``·L. The batches are disjoint by position, so all of them together cost one Gaussian(z). (The noises add up in
-d_k.)
+d_k.) Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is the noise.
 
 Cost: 3n/2 gradients and K linear minimizations.
 """

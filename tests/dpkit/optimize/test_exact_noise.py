@@ -182,3 +182,20 @@ def test_dp_sgd_sums_whole_numbers():
         # whichever the order, it is the sum of what single rows give
         assert [Fraction(float(x)) for x in sums[30]] == total
         assert np.array_equal(sums[30], sums[31])
+
+
+def test_a_poisson_sample_is_no_likelier_than_its_price():
+    from fractions import Fraction
+
+    from dpkit.optimize._rows import poisson_sample
+
+    class Grid:
+        """Every multiple of 2⁻⁵³ next to the rate."""
+
+        def random(self, count):
+            return (math.floor(rate * 2.0**53) + np.arange(-2, 3)[:count]) * 2.0**-53
+
+    for rate in (0.3, 1e-3, 7 / 50, 2.0**-10, 1.0):
+        below = math.floor(rate * 2.0**53) - 2 + len(poisson_sample(Grid(), 5, rate))
+        assert Fraction(below, 2**53) <= Fraction(rate) < Fraction(below + 1, 2**53)
+    assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
