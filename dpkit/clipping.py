@@ -26,16 +26,19 @@ from accounting.checks import positive
 __all__ = [
     "BITS",
     "COARSE",
+    "WHOLE_BITS",
     "UnitRows",
     "check_bound",
     "check_rows",
     "clipped",
     "clipped_slope",
+    "grid",
     "grown",
     "lengths",
     "real_array",
     "shortened",
     "whole_product",
+    "whole_rows",
     "within_norm",
 ]
 
@@ -164,9 +167,10 @@ def shortened(X: Vector, bound: float) -> tuple[Vector, Vector]:
 
 
 def _quotient(bound: float, found: Vector) -> Vector:
-    """``bound``/length: finite, so that its product with a row of zeros is zero."""
-    with np.errstate(over="ignore"):
-        return np.minimum(_LARGEST, bound / np.maximum(found, _TINY))
+    """``bound``/length: finite, so that its product with a row of zeros is zero; and 0 where it has too few digits."""
+    with np.errstate(over="ignore", under="ignore"):
+        quotient = np.minimum(_LARGEST, bound / np.maximum(found, _TINY))
+    return np.where(quotient < _TINY, 0.0, quotient)
 
 
 def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, int]:
@@ -180,6 +184,8 @@ def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, i
 def clipped_slope(slope: float, length: float, clip: float) -> tuple[float, bool]:
     """:func:`clipped` for one row, in plain floats: ψ cut so that ‖ψ·x‖ ≤ ``clip``, and whether it was."""
     bound = min(_LARGEST, clip / max(length, _TINY))
+    if bound < _TINY:
+        bound = 0.0
     if -bound <= slope <= bound:
         return slope, False
     if slope != slope:  # NaN
@@ -191,6 +197,8 @@ def clipped_slope(slope: float, length: float, clip: float) -> tuple[float, bool
 BITS = 18
 # Of the last digits of a sum, which are rounded away: the others fit into the 53 bits of a float64.
 COARSE = 9
+# Of the whole numbers that :func:`whole_rows` makes.
+WHOLE_BITS = 26
 _BLOCK = 1 << 16
 _MOST = 1 << 26
 
@@ -212,6 +220,42 @@ def whole_product(A: Vector, B: Vector) -> NDArray[np.int64]:
         part = slice(start, start + _BLOCK)
         total += (A[part].T @ B[part]).astype(np.int64)
     return total
+
+
+def grid(bound: float, bits: int) -> tuple[float, float]:
+    """A power of two of which ``bound`` is less than 2^bits, and the largest whole number of these up to ``bound``."""
+    unit = math.ldexp(1.0, math.frexp(bound)[1] - bits)
+    return unit, float(math.floor(bound / unit))
+
+
+def whole_rows(X: Vector, bound: float) -> tuple[Vector, float, int]:
+    """The rows scaled to ℓ₂ length at most ``bound`` and cut off to whole numbers of a unit, about bound/2²⁶.
+
+    Returns the whole numbers, the unit (a power of two) and how many rows were scaled; those that are not finite become
+    0. Sums of 2²⁶ of them are exact in float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.clipping import whole_rows
+    >>> whole, unit, count = whole_rows(np.array([[3.0, 4.0], [0.5, 0.0], [np.nan, 0.0]]), 1.0)
+    >>> (whole * unit).round(6), count
+    (array([[0.6, 0.8],
+           [0.5, 0. ],
+           [0. , 0. ]]), 2)
+    """
+    unit, most = grid(bound, WHOLE_BITS)
+    finite = np.asarray(np.isfinite(X).all(axis=1))
+    rows = X if finite.all() else np.where(finite[:, None], X, 0.0)
+    found = lengths(rows)
+    endless = np.isinf(found)
+    if endless.any():  # beyond the floats in length, though not in any entry
+        rows = np.where(endless[:, None], rows * 2.0**-600, rows)
+        found = lengths(rows)
+    factors = _quotient(most, found)
+    count = int(np.count_nonzero(~finite | endless | (found > bound)))
+    factors = np.where(endless, factors, np.minimum(factors, 1.0 / unit))
+    return np.trunc(rows * factors[:, None]), unit, count
 
 
 class UnitRows:
@@ -273,7 +317,7 @@ class UnitRows:
 
         Changing one row moves the sum by at most what :meth:`sensitivity` says, as real numbers.
         """
-        unit, most = self._grid(clip)
+        unit, most = grid(clip, BITS)
         with np.errstate(all="ignore"):  # what overflows is clipped
             scaled = slopes * self.lengths[rows]
             scaled /= unit
@@ -289,11 +333,6 @@ class UnitRows:
 
     def sensitivity(self, clip: float, *, replaced: bool) -> float:
         """How far one row moves a :meth:`gradient_sum`: 2·clip if it is replaced, else clip; and √d last digits."""
-        unit, _ = self._grid(clip)
+        unit, _ = grid(clip, BITS)
         last = unit * 2.0 ** (COARSE - BITS)
         return (2.0 * clip if replaced else clip) + last * math.sqrt(self.dimension) * (1.0 + 2.0**-50)
-
-    def _grid(self, clip: float) -> tuple[float, float]:
-        """The unit of c_i, a power of two, and the largest c_i: a whole number of units that is at most ``clip``."""
-        unit = math.ldexp(1.0, math.frexp(clip)[1] - BITS)
-        return unit, float(math.floor(clip / unit))

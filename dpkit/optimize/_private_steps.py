@@ -16,13 +16,12 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpkit.clipping import grown
+from dpkit.clipping import WHOLE_BITS, grid, grown
 from dpkit.mechanisms import GaussianMechanism
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["private_optimizer", "row_gradients"]
 
-# of the whole numbers that a clipped gradient consists of
-_BITS = 26
 # added to lengths: squares of entries that are smaller underflow
 _TINY = 1e-150
 # numbers that are held in float64 at once: small enough to stay in a cache
@@ -95,8 +92,7 @@ def private_optimizer(
     from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer
 
-    unit = math.ldexp(1.0, math.frexp(mechanism.sensitivity)[1] - _BITS)
-    most = float(math.floor(mechanism.sensitivity / unit))
+    unit, most = grid(mechanism.sensitivity, WHOLE_BITS)
     size = sum(p.numel() for p in parameters)
 
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]

@@ -118,6 +118,7 @@ class GradientSums:
         self.clip = clip_of(objective)
         self._slope = objective.slope
         self.rows, self.y = UnitRows(X), y
+        self.units = len(X)
         self.clipped = self.nfev = 0
 
     def sensitivity(self, adjacency: Adjacency, clip: float | None = None) -> float:

@@ -14,6 +14,10 @@ held as whole multiples of 2⁻¹⁸, the former cut off towards 0, and the sums
 multiples of q = 2⁻²⁷. That moves an entry by at most q/2, and D entries of two neighbours apart by at most q√D, which
 is added to the sensitivity.
 
+People. With ``groups`` the unit is a person, who contributes the mean of such pairs over any number of rows. It lies in
+the convex hull of single pairs, and no two points of a hull are farther apart than two that span it: the sensitivity is
+the same. (A row of a person with m rows is held as x/√m, its label as y/√m.)
+
 Cost: n·d² for the sums.
 """
 
@@ -31,6 +35,7 @@ from dpkit import randomness
 from dpkit.clipping import BITS, COARSE, check_rows, shortened, whole_product
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -54,6 +59,7 @@ def sufficient_statistics(
     label_bound: float,
     row_norm: float = 1.0,
     ridge: float | None = None,
+    groups: ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
@@ -71,6 +77,8 @@ def sufficient_statistics(
         B and R, public: what is longer is cut.
     ridge : float, optional
         At least 0; by default the noise's standard deviation in a diagonal entry of A.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, and ``budget.unit`` must be "person".
     rng : numpy.random.Generator, optional
         None draws from the secure source, on a lattice; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -106,6 +114,7 @@ def sufficient_statistics(
     X, y = checked_data(X, y, d)
     check_rows(len(X))
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"))
+    people = checked_people(budget, groups, len(X))
     B, R = positive("label_bound", label_bound), positive("row_norm", row_norm)
     source = randomness.resolve(rng)
     start = checked_start(constraint, None)
@@ -121,7 +130,9 @@ def sufficient_statistics(
     short, _ = shortened(X, R)
     labels = np.clip(y, -B, B)
     cut = int(np.count_nonzero((short != X).any(axis=1) | (labels != y)))
-    pair = _exact_pair(np.trunc(short * (2.0**BITS / R)), np.rint(labels * (2.0**BITS / B)))
+    share = np.ones(len(X)) if people is None else people.root_shares()
+    U = np.trunc(short * (share * (2.0**BITS / R))[:, None])
+    pair = _exact_pair(U, np.trunc(labels * (share * (2.0**BITS / B))))
 
     charge(ledger, cost, "sufficient statistics of least squares", source)
     released = noise.release(pair)
