@@ -70,12 +70,17 @@ def checked_start(constraint: ConvexSet, start: ArrayLike | None) -> Vector:
     return point.copy()
 
 
-def checked_budget(budget: Budget, *, allowed: tuple[Adjacency, ...]) -> Budget:
-    """``budget``, if it counts neighbours in a way that the optimizer is proved for."""
+def checked_budget(budget: Budget, *, allowed: tuple[Adjacency, ...], people: bool = False) -> Budget:
+    """``budget``, if it counts neighbours in a way that the optimizer is proved for, and ``people`` only if it can."""
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget, got budget={budget!r}")
     if budget.adjacency not in allowed:
         raise ValueError(f"budget.adjacency must be one of {allowed}, got budget.adjacency={budget.adjacency!r}")
+    if budget.unit == "person" and not people:
+        raise ValueError(
+            "budget.unit must not be 'person' where every row counts as a unit of its own, got budget.unit='person': "
+            "take an optimizer with groups=, such as noisy_gradient_descent"
+        )
     return budget
 
 

@@ -178,7 +178,7 @@ def dp_sgd(
         import torch  # noqa: F401
     except ImportError:
         raise ImportError("dp_sgd needs Opacus and torch: pip install dpkit[opacus]") from None
-    checked_budget(budget, allowed=("replace", "add_remove"))
+    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
     if budget.delta == 0:
         raise ValueError("budget must have delta > 0, got delta=0")
     if isinstance(model, GLM):

@@ -119,7 +119,7 @@ def localized_mirror_descent(
     d, p = constraint.dimension, constraint.p
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     T = integer("steps", steps, at_least=1)
     scale = positive("step_scale", step_scale)
     sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))

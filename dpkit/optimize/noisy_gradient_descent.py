@@ -134,7 +134,7 @@ def noisy_gradient_descent(
     d = constraint.dimension
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"))
+    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
     sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
     n = public_count(sums.units, public_rows, budget.adjacency)
     scale = positive("step_scale", step_scale)

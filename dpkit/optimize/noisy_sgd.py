@@ -130,7 +130,7 @@ def noisy_sgd(
     d = constraint.dimension
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "add_remove"))
+    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
     sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
     n = public_count(sums.units, public_rows, budget.adjacency)
     T = integer("steps", steps, at_least=1)

@@ -114,7 +114,7 @@ def noisy_stochastic_frank_wolfe(
     d = constraint.dimension
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     scale = positive("step_scale", step_scale)
     sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
     n = sums.units

@@ -137,7 +137,7 @@ def shuffle_gradient_descent(
     X, y = checked_data(X, y, d)
     L, D = clip_of(objective), constraint.diameter()
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     if budget.delta == 0:
         raise ValueError("budget must have a positive delta: binomial noise gives no pure differential privacy")
     T_max = integer("max_iterations", max_iterations, at_least=1)

@@ -113,7 +113,7 @@ def sufficient_statistics(
     d = constraint.dimension
     X, y = checked_data(X, y, d)
     check_rows(len(X))
-    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"))
+    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
     people = checked_people(budget, groups, len(X))
     B, R = positive("label_bound", label_bound), positive("row_norm", row_norm)
     source = randomness.resolve(rng)

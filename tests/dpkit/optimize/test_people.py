@@ -169,6 +169,12 @@ def test_refusals(name, change, error, message):
         fit(name, *problem(8), **({"groups": np.arange(8) // 2} | change))
 
 
+@pytest.mark.parametrize("name", ["objective_perturbation", "phased_sgd", "online_frank_wolfe"])
+def test_where_rows_are_units_people_are_refused(name):
+    with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row"):
+        fit(name, *problem(8))
+
+
 def test_people_under_add_remove_ask_for_their_public_number():
     budget = Budget(1.0, 1e-5, adjacency="add_remove", unit="person")
     groups = np.arange(40) // 4
