@@ -7,15 +7,17 @@ Both import torch when they are called. What a privacy proof needs holds by cons
   to mix, and what draws random numbers is refused: a row more in a batch would shift the numbers that all later rows
   get, so that under a seed that anybody knows one row would change every other row's gradient.
 * :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced. Lengths and factors are taken in
-  float64, the former rounded up, and a row whose gradient is not finite counts as zero. A clipped gradient is cut off,
-  towards 0, to whole multiples of a power of two, about C/2²⁶: so its length is at most C as a real number, and sums
-  of up to 2²⁶ of them are exact in float64 (below 2⁵³ units), in whichever order and parts they are taken. The noise
-  comes from a :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one; what is
-  released is cast to the parameters' type after that.
+  float64, the former rounded up, and a row whose gradient is not finite counts as zero. A clipped gradient is rounded
+  to whole multiples of a power of two, about C/2²⁶, and cut so much shorter before (by √P/2 of them for P parameters)
+  that its length is at most C as a real number. Sums of up to 2²⁶ of them are exact in float64, being below 2⁵³ of
+  these, in whichever order and parts they are taken. The noise comes from a
+  :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one; what is released is cast
+  to the parameters' type after that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +96,7 @@ def private_optimizer(
 
     unit, most = grid(mechanism.sensitivity, WHOLE_BITS)
     size = sum(p.numel() for p in parameters)
+    most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
 
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
         clipped = 0
@@ -141,11 +144,11 @@ def _lengths(gradients: torch.Tensor) -> torch.Tensor:
 
 
 def _whole_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """Σ_i factor_i·row_i, every product cut off to whole numbers: exact in float64."""
+    """Σ_i factor_i·row_i, every product rounded to whole numbers: exact in float64."""
     total = factors.new_zeros(gradients.shape[1])
     start = 0
     for part in _in_float64(gradients):
-        total += part.mul_(factors[start : start + len(part), None]).trunc_().sum(dim=0)
+        total += part.mul_(factors[start : start + len(part), None]).round_().sum(dim=0)
         start += len(part)
     return total
 
