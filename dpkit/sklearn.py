@@ -3,10 +3,11 @@
 For whoever has a scikit-learn pipeline and wants its last step private. Needs the extra ``learn``. Source of the method
 and of its proof: :mod:`dpkit.optimize.noisy_gradient_descent`.
 
-Privacy. Unit: one row. A fit costs what ``cost_`` says and meets ``budget``; it releases ``coef_`` and ``intercept_``.
-Everything else that an estimator holds is public, so it may be pickled and handed on: the hyperparameters, the number
-and the names of the features, and the classes. What the proof asks for is public too, and held by cutting: rows are
-shortened to ``row_norm``, targets cut to ``target_range``, labels must be among ``classes``.
+Privacy. Unit: one row, or one person where ``fit`` is given ``groups``. A fit costs what ``cost_`` says and meets
+``budget``; it releases ``coef_`` and ``intercept_``. Everything else that an estimator holds is public, so it may be
+pickled and handed on: the hyperparameters, the number and the names of the features, and the classes. What the proof
+asks for is public too, and held by cutting: rows are shortened to ``row_norm``, targets cut to ``target_range``, labels
+must be among ``classes``.
 
 **Every fit spends.** A cross-validation of k folds costs k fits, a grid of m points in it k·m of them, whichever is
 picked; a shared ``ledger`` counts them and refuses the one that passes its budget. ``clone`` keeps the ledger, where
@@ -32,9 +33,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Budget, Ledger
 from accounting.checks import positive
+from dpkit.clipping import shortened
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent
-from dpkit.optimize._rows import shortened
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class _PrivateGLM(BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | None
     random_state: int | np.random.Generator | np.random.RandomState | None
 
-    def _descend(self, objective: GLM, X: Array, y: Array) -> tuple[Array, float]:
+    def _descend(self, objective: GLM, X: Array, y: Array, groups: ArrayLike | None) -> tuple[Array, float]:
         """θ and the offset."""
         if self.budget is None:
             raise ValueError("budget must be given, got budget=None")
@@ -87,6 +88,7 @@ class _PrivateGLM(BaseEstimator):  # type: ignore[misc]
             max_iterations=self.max_iter,
             step_scale=self.step_scale,
             public_rows=self.public_rows,
+            groups=groups,
             rng=_generator(self.random_state),
             ledger=self.ledger,
         )
@@ -203,7 +205,7 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a fit.
 
         Parameters
@@ -211,6 +213,9 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         X : (n, d) array_like
         y : (n,) array_like
             Labels, all of them among ``classes``.
+        groups : (n,) array_like of int or str, optional
+            Whose row each one is. Then the budget is spent on people, each with any number of rows, and its ``unit``
+            must be "person"; ``public_rows`` counts people.
 
         Raises
         ------
@@ -227,7 +232,7 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         classes = self._public_classes(labels)
         if not np.isin(labels, classes).all():
             raise ValueError(f"y must hold labels of classes={classes.tolist()!r} only, got others")
-        theta, offset = self._descend(glm(self.loss), rows, (labels == classes[1]).astype(np.float64))
+        theta, offset = self._descend(glm(self.loss), rows, (labels == classes[1]).astype(np.float64), groups)
         self.classes_ = classes
         self.coef_, self.intercept_ = theta[None, :], np.array([offset])
         return self
@@ -339,13 +344,15 @@ class PrivateGLMRegressor(RegressorMixin, _PrivateGLM):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a fit.
 
         Parameters
         ----------
         X : (n, d) array_like
         y : (n,) array_like
+        groups : (n,) array_like of int or str, optional
+            As in :meth:`PrivateGLMClassifier.fit`.
 
         Raises
         ------
@@ -366,7 +373,7 @@ class PrivateGLMRegressor(RegressorMixin, _PrivateGLM):  # type: ignore[misc]
         else:
             raise ValueError(f"loss must be 'squared' or 'huber', got loss={self.loss!r}")
         scaled = np.clip((np.asarray(targets, dtype=np.float64) - middle) / half, -1.0, 1.0)
-        theta, offset = self._descend(objective, rows, scaled)
+        theta, offset = self._descend(objective, rows, scaled, groups)
         self.coef_, self.intercept_ = half * theta, middle + half * offset
         return self
 

@@ -49,6 +49,10 @@ class Box:
         """The closest point in ℓ₂."""
         return np.clip(vector("x", x, self.dimension), self.lower, self.upper)
 
+    def projection_error(self, reach: float) -> float:
+        """0: cutting rounds nothing."""
+        return 0.0
+
     def linear_minimizer(self, g: ArrayLike) -> Vector:
         """The corner that ``g`` points away from; the midpoint in the coordinates where g is 0."""
         direction = vector("g", g, self.dimension)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.checks import positive
-from dpkit.geometry.sets import Vector, vector
+from dpkit.geometry.sets import ITERATIVE_ERROR, Vector, vector
 
 __all__ = ["Ellipsoid", "EllipsoidBall"]
 
@@ -63,6 +63,10 @@ class Ellipsoid:
         """The closest point in ℓ₂."""
         z = vector("x", x, self.dimension) - self.center
         return self.center + self._vectors @ _project(self._vectors.T @ z, self._values, self.radius)
+
+    def projection_error(self, reach: float) -> float:
+        """A tested bound, relative to the length of what is projected and to the axes."""
+        return ITERATIVE_ERROR * (reach + float(np.linalg.norm(self.center)) + self.diameter())
 
     def linear_minimizer(self, g: ArrayLike) -> Vector:
         """center − radius·V⁻¹g/‖g‖_{V⁻¹}; the centre for g = 0."""
@@ -153,11 +157,17 @@ class EllipsoidBall:
         """The closest point in ℓ₂."""
         z = vector("x", x, self.dimension)
         # the closest point of the ball, where it lies in the ellipsoid too
-        shortened = z * min(1.0, self.ball_radius / max(float(np.linalg.norm(z)), 1e-300))
+        from_center = z - self.ball_center
+        distance = max(float(np.linalg.norm(from_center)), 1e-300)
+        shortened = self.ball_center + from_center * min(1.0, self.ball_radius / distance)
         if self.ellipsoid.contains(shortened, 0.0):
             return shortened
         rotated = self._vectors.T @ z
         return self._vectors @ self._optimum(lambda shape, middle: _project(rotated - middle, shape, 1.0))
+
+    def projection_error(self, reach: float) -> float:
+        """A tested bound, relative to the length of what is projected and to the axes."""
+        return ITERATIVE_ERROR * (reach + self.ball_radius + self.ellipsoid.diameter())
 
     def linear_minimizer(self, g: ArrayLike) -> Vector:
         """A point with the smallest ⟨g, v⟩."""

@@ -62,6 +62,15 @@ class Simplex:
         """The closest point in ℓ₂, in O(d log d)."""
         return simplex_projection(vector("x", x, self.dimension), self.mass)
 
+    def projection_error(self, reach: float) -> float:
+        """16d²u·(reach + mass), u = 2⁻⁵³.
+
+        With M = reach + mass the sums of k differences are within 2k²uM, so τ is within (2d + 3)uM, and the entries
+        before the last scaling are too; their sum is then within d(2d + 4)uM of the mass, which moves a vector of
+        length at most its sum by as much. Together at most (√d + d)(2d + 4)uM + 4uM ≤ 16d²uM.
+        """
+        return 16.0 * self.dimension**2 * 2.0**-53 * (reach + self.mass)
+
     def linear_minimizer(self, g: ArrayLike) -> Vector:
         """The vertex of the smallest entry of ``g``."""
         return self.vertex(int(np.argmin(vector("g", g, self.dimension))))

@@ -4,19 +4,26 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 
 * :func:`row_gradients` runs the module on one row at a time under ``torch.func.vmap``, so that the gradient of a row is
   a function of the parameters and of this row, whatever the module is. What mixes rows (batch statistics) has nothing
-  to mix.
-* :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced: lengths, factors and sums are
-  taken in float64, with a margin for their rounding, and a row whose gradient is not finite counts as zero; the
-  noise comes from a :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one.
+  to mix, and what draws random numbers is refused: a row more in a batch would shift the numbers that all later rows
+  get, so that under a seed that anybody knows one row would change every other row's gradient.
+* :func:`private_optimizer` is Opacus's ``DPOptimizer`` with two steps replaced. Lengths and factors are taken in
+  float64, the former rounded up, and a row whose gradient is not finite counts as zero. A clipped gradient is rounded
+  to whole multiples of a power of two, about C/2²⁶, and cut so much shorter before (by √P/2 of them for P parameters)
+  that its length is at most C as a real number. Sums of up to 2²⁶ of them are exact in float64, being below 2⁵³ of
+  these, in whichever order and parts they are taken. The noise comes from a
+  :class:`~dpkit.mechanisms.GaussianMechanism`, on a lattice if its source is the secure one; what is released is cast
+  to the parameters' type after that.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpkit.clipping import WHOLE_BITS, grid, grown
 from dpkit.mechanisms import GaussianMechanism
 
 if TYPE_CHECKING:
@@ -24,8 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["private_optimizer", "row_gradients"]
 
-# covers the rounding of a length and of a product in float64
-_MARGIN = 1.0 - 2.0**-40
 # added to lengths: squares of entries that are smaller underflow
 _TINY = 1e-150
 # numbers that are held in float64 at once: small enough to stay in a cache
@@ -51,7 +56,7 @@ def row_gradients(
     def row_loss(parameters: dict[str, torch.Tensor], x: torch.Tensor, target: torch.Tensor) -> Any:
         return loss(functional_call(module, parameters, (x.unsqueeze(0),)), target.unsqueeze(0)).sum()
 
-    each = vmap(grad(row_loss), in_dims=(None, 0, 0), randomness="different")
+    each = vmap(grad(row_loss), in_dims=(None, 0, 0), randomness="error")
 
     def gradients(X: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         found = each({name: p.detach() for name, p in trainable.items()}, X, y)
@@ -89,6 +94,10 @@ def private_optimizer(
     from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer
 
+    unit, most = grid(mechanism.sensitivity, WHOLE_BITS)
+    size = sum(p.numel() for p in parameters)
+    most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
+
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
         clipped = 0
 
@@ -98,18 +107,19 @@ def private_optimizer(
 
         def clip_and_accumulate(self) -> None:
             gradients = [p.grad_sample.detach().reshape(len(p.grad_sample), p.numel()) for p in parameters]
-            lengths = torch.stack([_lengths(g) for g in gradients]).square().sum(dim=0).sqrt() + _TINY
+            lengths = grown(torch.stack([_lengths(g) for g in gradients]).square().sum(dim=0).sqrt() + _TINY, size)
             self.clipped += int((~(lengths <= self.max_grad_norm)).sum())
             finite = torch.isfinite(lengths)
             if not finite.all():
                 gradients, lengths = [g[finite] for g in gradients], lengths[finite]
-            factors = (self.max_grad_norm * _MARGIN / lengths).clamp(max=1.0)
+            factors = (most / lengths).clamp(max=1.0 / unit)
             for p, g in zip(parameters, gradients, strict=True):
-                total = _weighted_sum(factors, g).reshape(p.shape)
+                total = _whole_sum(factors, g).reshape(p.shape)
                 p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
 
         def add_noise(self) -> None:
-            noisy = mechanism.release(np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters]))
+            total = np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters])
+            noisy = mechanism.release(total * unit)
             start = 0
             for p in parameters:
                 p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape)
@@ -133,12 +143,12 @@ def _lengths(gradients: torch.Tensor) -> torch.Tensor:
     return torch.cat([torch.linalg.vector_norm(part, dim=1) for part in _in_float64(gradients)])
 
 
-def _weighted_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """Σ_i factor_i·row_i, computed in float64."""
+def _whole_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
+    """Σ_i factor_i·row_i, every product rounded to whole numbers: exact in float64."""
     total = factors.new_zeros(gradients.shape[1])
     start = 0
     for part in _in_float64(gradients):
-        total.addmv_(part.T, factors[start : start + len(part)])
+        total += part.mul_(factors[start : start + len(part), None]).round_().sum(dim=0)
         start += len(part)
     return total
 

@@ -1,4 +1,4 @@
-"""What every optimizer does with its rows: check them, clip their gradients, and count what a change of one can do."""
+"""What every optimizer does with its rows: check them, sum their clipped gradients, count what a change can do."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Ledger, Release
 from accounting.checks import integer
 from dpkit import randomness
+from dpkit.clipping import UnitRows, grown, lengths
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
 from dpkit.optimize.objectives import GLM
@@ -22,21 +23,13 @@ __all__ = [
     "checked_row",
     "checked_start",
     "clip_of",
-    "clipped",
-    "clipped_slope",
     "convex_labels",
-    "lengths",
+    "poisson_sample",
     "public_count",
     "row_sensitivity",
-    "shortened",
 ]
 
 Vector = NDArray[np.float64]
-
-_TINY = float(np.finfo(np.float64).tiny)
-_SMALLEST = 5e-324
-# the margin covers the rounding of a norm and of a product: a clipped gradient is never longer than the clip norm
-_MARGIN = 1.0 - 2.0**-40
 
 
 def checked_data(X: ArrayLike, y: ArrayLike, dimension: int) -> tuple[Vector, Vector]:
@@ -57,12 +50,12 @@ def checked_data(X: ArrayLike, y: ArrayLike, dimension: int) -> tuple[Vector, Ve
 
 
 def checked_row(x: ArrayLike, y: float, dimension: int, norm: float) -> tuple[Vector, float, float]:
-    """One finite row (d,), its label and its ℓ_norm length."""
+    """One finite row (d,), its label and its ℓ_norm length, rounded up."""
     label = y if type(y) is float and math.isfinite(y) else float(vector("y", np.reshape(y, -1), 1)[0])
     if norm == 2 and type(x) is np.ndarray and x.dtype == np.float64 and x.shape == (dimension,):
         squared = float(np.vdot(x, x))  # unlike dot, it does not warn of an overflow
         if 1e-280 < squared < 1e280:  # so no entry is NaN or infinite
-            return x, label, math.sqrt(squared)
+            return x, label, grown(math.sqrt(squared), dimension)
     row = vector("x", x, dimension)
     return row, label, float(lengths(row[None, :], norm)[0])
 
@@ -77,12 +70,17 @@ def checked_start(constraint: ConvexSet, start: ArrayLike | None) -> Vector:
     return point.copy()
 
 
-def checked_budget(budget: Budget, *, allowed: tuple[Adjacency, ...]) -> Budget:
-    """``budget``, if it counts neighbours in a way that the optimizer is proved for."""
+def checked_budget(budget: Budget, *, allowed: tuple[Adjacency, ...], people: bool = False) -> Budget:
+    """``budget``, if it counts neighbours in a way that the optimizer is proved for, and ``people`` only if it can."""
     if not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget, got budget={budget!r}")
     if budget.adjacency not in allowed:
         raise ValueError(f"budget.adjacency must be one of {allowed}, got budget.adjacency={budget.adjacency!r}")
+    if budget.unit == "person" and not people:
+        raise ValueError(
+            "budget.unit must not be 'person' where every row counts as a unit of its own, got budget.unit='person': "
+            "take an optimizer with groups=, such as noisy_gradient_descent"
+        )
     return budget
 
 
@@ -100,29 +98,15 @@ def public_count(rows: int, public_rows: int | None, adjacency: Adjacency) -> in
     return integer("public_rows", public_rows, at_least=1)
 
 
+def poisson_sample(source: np.random.Generator, count: int, rate: float) -> NDArray[np.intp]:
+    """The indices of a Poisson sample: each with probability ``rate``, rounded down to what uniform numbers resolve."""
+    # they are multiples of 2⁻⁵³; without rounding down the probability would be up to 2⁻⁵³ above the one that is priced
+    return np.flatnonzero(source.random(count) < math.floor(rate * 2.0**53) * 2.0**-53)
+
+
 def convex_labels(objective: GLM, y: Vector) -> Vector:
     """``y``, cut to where the loss is convex in η: for probit to [0, 1]; the other losses are for any label."""
     return np.clip(y, 0.0, 1.0) if objective.name == "probit" else y
-
-
-def lengths(X: Vector, norm: float = 2.0) -> Vector:
-    """The ℓ_norm length of every row."""
-    with np.errstate(over="ignore"):
-        found: Vector = np.linalg.norm(X, norm, axis=1)
-        doubtful = np.flatnonzero(~((found > 1e-150) & (found < 1e150)))
-        if doubtful.size:
-            # squares that underflow would make a row look shorter than it is, and its gradient pass the clip norm
-            largest = np.abs(X[doubtful]).max(axis=1)
-            relative = X[doubtful] / np.maximum(largest, _SMALLEST)[:, None]
-            found[doubtful] = largest * np.linalg.norm(relative, norm, axis=1)
-    return found
-
-
-def shortened(X: Vector, bound: float) -> tuple[Vector, Vector]:
-    """The rows scaled to ℓ₂ length at most ``bound``, and their lengths."""
-    found = lengths(X)
-    factors = np.minimum(1.0, bound * _MARGIN / np.maximum(found, _TINY))
-    return X * factors[:, None], np.minimum(found, bound)
 
 
 def clip_of(objective: GLM) -> float:
@@ -132,52 +116,40 @@ def clip_of(objective: GLM) -> float:
     return objective.clip
 
 
-def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, int]:
-    """The slopes ψ_i cut so that ‖ψ_i·x_i‖ ≤ ``clip``, and how many were; a NaN becomes 0."""
-    bounds = clip * _MARGIN / np.maximum(row_lengths, _TINY)
-    inside = np.abs(slopes) <= bounds  # false for NaN
-    cut = np.where(np.isnan(slopes), 0.0, np.clip(slopes, -bounds, bounds))
-    return cut, int(slopes.size - np.count_nonzero(inside))
-
-
-def clipped_slope(slope: float, length: float, clip: float) -> tuple[float, bool]:
-    """:func:`clipped` for one row, in plain floats: ψ cut so that ‖ψ·x‖ ≤ ``clip``, and whether it was."""
-    bound = clip * _MARGIN / max(length, _TINY)
-    if -bound <= slope <= bound:
-        return slope, False
-    if slope != slope:  # NaN
-        return 0.0, True
-    return (bound if slope > 0 else -bound), True
-
-
 class GradientSums:
-    """Sums of clipped gradients over rows, and how many of these were clipped (which is not private)."""
+    """Sums of clipped gradients over rows, without rounding; and how many were clipped (which is not private)."""
 
     def __init__(self, objective: GLM, X: Vector, y: Vector) -> None:
         self.clip = clip_of(objective)
         self._slope = objective.slope
-        self.X, self.y = X, y
-        self._lengths = lengths(X)
+        self.rows, self.y = UnitRows(X), y
+        self.units = len(X)
         self.clipped = self.nfev = 0
+
+    def sensitivity(self, adjacency: Adjacency, clip: float | None = None) -> float:
+        """How far one row moves a sum, in ℓ₂."""
+        return self.rows.sensitivity(self.clip if clip is None else clip, replaced=adjacency == "replace")
 
     def at(self, theta: Vector, rows: slice | NDArray[np.intp] = slice(None)) -> Vector:
         """Σ_i ∇ℓ(θ; x_i) over the ``rows``, each gradient clipped in ℓ₂: shape (d,)."""
-        X = self.X[rows]
         with np.errstate(all="ignore"):  # what overflows is clipped
-            psi, count = clipped(self._slope(X @ theta, self.y[rows]), self._lengths[rows], self.clip)
-        self.clipped += count
-        self.nfev += len(X)
-        return np.asarray(psi @ X)
+            slopes = self._slope(self.rows.products(theta, rows), self.y[rows])
+        return self._sum(slopes, self.clip, rows)
 
     def difference(self, theta: Vector, before: Vector, weight: float, rows: slice, clip: float) -> Vector:
         """Σ_i (∇ℓ(θ; x_i) − weight·∇ℓ(before; x_i)), each term clipped to ``clip`` in ℓ₂: shape (d,)."""
-        X, y = self.X[rows], self.y[rows]
+        y = self.y[rows]
         with np.errstate(all="ignore"):
-            slopes = self._slope(X @ theta, y) - weight * self._slope(X @ before, y)
-            psi, count = clipped(slopes, self._lengths[rows], clip)
+            slopes = self._slope(self.rows.products(theta, rows), y)
+            slopes = slopes - weight * self._slope(self.rows.products(before, rows), y)
+        self.nfev += len(slopes)
+        return self._sum(slopes, clip, rows)
+
+    def _sum(self, slopes: Vector, clip: float, rows: slice | NDArray[np.intp]) -> Vector:
+        total, count = self.rows.gradient_sum(slopes, clip, rows)
         self.clipped += count
-        self.nfev += 2 * len(X)
-        return np.asarray(psi @ X)
+        self.nfev += len(slopes)
+        return total
 
 
 def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> None:

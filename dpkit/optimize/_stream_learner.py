@@ -5,6 +5,9 @@ With ρ_t = min(1, r/(t + 1)), the recursive gradient of row t is
     g_t = ∇ℓ(θ_t; x_t) + (1/ρ_t − 1)(∇ℓ(θ_t; x_t) − ∇ℓ(θ_{t−1}; x_t)) = ψ_t·x_t,
 
 with ψ_t cut so that ‖g_t‖ ≤ clip. What is done with it, and the noise, are the learners'.
+
+A step is one transaction of :class:`dpkit.states.Run`: threads take their turns, an interrupt within a step closes the
+learner, and of a state and what it was taken from only one goes on.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
 from accounting.checks import integer, positive
+from dpkit import randomness
+from dpkit.clipping import clipped_slope, lengths
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import checked_data, checked_row, clip_of, clipped_slope, lengths
+from dpkit.optimize._rows import checked_data, checked_row, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
-from dpkit.states.entries import array, check_kind, entry, scalar
+from dpkit.states import Run, Unrepeatable
+from dpkit.states.entries import check_kind, conform, generator, generator_text, kept, resume
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -33,13 +39,15 @@ Vector = NDArray[np.float64]
 Set = TypeVar("Set", bound=ConvexSet)
 
 
-class StreamLearner(ABC, Generic[Set]):
+class StreamLearner(Unrepeatable, ABC, Generic[Set]):
     """Takes a row at a time; see the learners for the public attributes."""
 
-    _VERSION: ClassVar[int] = 1
-    # what a state keeps: the parameters of ``_configure``, and arrays (attributes with an underscore)
+    _VERSION: ClassVar[int] = 2
+    _LABEL: ClassVar[str]
+    # what a state keeps: the parameters of ``_configure``, those of ``_prepare``, and what changes with every row
     _PARAMETERS: ClassVar[tuple[str, ...]]
-    _ARRAYS: ClassVar[tuple[str, ...]]
+    _NOISE: ClassVar[tuple[str, ...]]
+    _LEARNED: ClassVar[tuple[str, ...]]
 
     objective: GLM
     constraint: Set
@@ -51,6 +59,8 @@ class StreamLearner(ABC, Generic[Set]):
     theta: Vector
     steps: int
     clipped: int
+    _rng: np.random.Generator
+    _run: Run
 
     @property
     @abstractmethod
@@ -62,16 +72,12 @@ class StreamLearner(ABC, Generic[Set]):
         """Check and keep the objective, the set and the parameters of a state."""
 
     @abstractmethod
+    def _prepare(self, *args: Any, **noise: Any) -> None:
+        """Fix the noise from the parameters of a state that say what it is; draw none."""
+
+    @abstractmethod
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
-        """The next iterate from a checked row, its label and its ℓ_norm length."""
-
-    @abstractmethod
-    def _noise_state(self) -> dict[str, Any]:
-        """What a state keeps of the noise."""
-
-    @abstractmethod
-    def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
-        """Take it over, and note the restoration in the ledger."""
+        """The next iterate, a new array, from a checked row, its label and its ℓ_norm length."""
 
     def _keep(self, objective: GLM, constraint: Set, horizon: int, forgetting: float, step_scale: float) -> None:
         """Check and keep the parameters that all learners have."""
@@ -91,6 +97,11 @@ class StreamLearner(ABC, Generic[Set]):
         self._gradient = np.zeros(len(start))  # d_t
         self.steps = self.clipped = 0
 
+    def _open(self, ledger: Ledger | None) -> None:
+        """Charge the whole stream, before any noise is drawn."""
+        self._run = Run(self._LABEL, ledger=ledger, simulation=randomness.is_simulation(self._rng))
+        self._run.charge(self.cost)
+
     def step(self, x: ArrayLike, y: float) -> Vector:
         """Take the next row and return the next iterate, a new array.
 
@@ -103,13 +114,31 @@ class StreamLearner(ABC, Generic[Set]):
         ------
         ValueError, TypeError
             If the row is not finite or of another shape, or the horizon is passed. Then nothing changes.
+        RunStopped
+            If an earlier step was interrupted, the process is a fork of the learner's, or somebody goes on with a state
+            of it. (After an interrupt of this call ``steps`` says whether the row was taken, if the learner goes on.)
         """
-        return self._advance(*checked_row(x, y, self._iterates.shape[1], self.norm))
+        self._run.check_process()
+        with self._run.lock:
+            self._run.check()
+            return self._take(*checked_row(x, y, self._iterates.shape[1], self.norm))
+
+    def _take(self, x: Vector, y: float, length: float) -> Vector:
+        """:meth:`step` for a checked row."""
+        if self.steps >= self.horizon:
+            raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
+        self._run.begin()
+        theta = self._advance(x, y, length)
+        self._iterates[1] = self._iterates[0]
+        self._iterates[0] = theta
+        self._run.commit()
+        self.theta = theta
+        given = theta.copy()
+        self._run.end()
+        return given
 
     def _recursive_gradient(self, x: Vector, y: float, length: float) -> tuple[float, Vector, bool]:
         """ρ_t, g_t and whether it was clipped, for t = steps + 1; changes nothing."""
-        if self.steps >= self.horizon:
-            raise ValueError(f"at most horizon={self.horizon} rows may be taken, got row {self.steps + 1}")
         rho = min(1.0, self.forgetting / (self.steps + 2))
         self._pair.fill(y)
         with np.errstate(all="ignore"):  # what overflows is clipped
@@ -117,28 +146,31 @@ class StreamLearner(ABC, Generic[Set]):
         psi, cut = clipped_slope(now + (1.0 / rho - 1.0) * (now - before), length, self.clip)
         return rho, psi * x, cut
 
-    def _move(self, direction: Vector, rate: float) -> Vector:
-        """θ_{t+1} = θ_t + rate·direction, a new array; ``direction`` is used up."""
-        direction *= rate
-        direction += self.theta
-        self._iterates[1] = self.theta
-        self._iterates[0] = self.theta = direction
-        return direction.copy()
-
     def state(self) -> dict[str, Any]:
-        """Everything that a later :meth:`restore` needs, as plain scalars and arrays that ``numpy.savez`` takes.
+        """Everything that a later :meth:`restore` needs: a tree for :func:`dpkit.states.files.write`.
 
         The state is secret: exact sums over the rows follow from it. Of the secure source nothing is saved; of a
         simulation's generator its state is, so that the restored stream continues bit for bit.
+
+        Raises
+        ------
+        RunStopped
+            As for :meth:`step`.
         """
-        return {
-            "learner": type(self).__name__,
-            "version": self._VERSION,
-            "clip": self.clip,
-            **{name: getattr(self, name) for name in (*self._PARAMETERS, "steps", "clipped")},
-            **{name: getattr(self, f"_{name}").copy() for name in self._ARRAYS},
-            **self._noise_state(),
-        }
+        self._run.check_process()
+        with self._run.lock:
+            return {
+                "learner": type(self).__name__,
+                "version": self._VERSION,
+                "run": self._run.state(),
+                "clip": self.clip,
+                "norm": self.norm,
+                "set": _minimizers(self.constraint),
+                "parameters": {name: getattr(self, name) for name in self._PARAMETERS},
+                "noise": kept(self, self._NOISE),
+                "learned": kept(self, self._LEARNED),
+                "generator": generator_text(self._rng),
+            }
 
     @classmethod
     def restore(
@@ -149,6 +181,7 @@ class StreamLearner(ABC, Generic[Set]):
         *,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
+        unattended: bool = False,
     ) -> Self:
         """A new learner that continues where ``state`` was taken, with fresh noise; its stream was already paid for.
 
@@ -158,36 +191,75 @@ class StreamLearner(ABC, Generic[Set]):
         Parameters
         ----------
         state : mapping
-            What :meth:`state` returned, or the file that ``numpy.savez(file, **state)`` wrote, loaded.
+            What :meth:`state` returned, or :func:`dpkit.states.files.read` found.
         objective, constraint
             Those of the learner that was saved.
         rng : numpy.random.Generator, optional
             By default the saved simulation's generator, or the secure source. A private stream refuses a seeded one.
         ledger : Ledger, optional
-            The ledger that was charged. The restoration is recorded in it at no cost, and a second one is refused.
+            The ledger that was charged; required if there was one. The restoration is marked in it at no cost: a second
+            one is refused, so is an older state, and the learner that was saved stops if it is still there.
+        unattended : bool
+            Your word that this is the newest state and that nobody else continues it: needed without a ledger, except
+            for simulations.
 
         Raises
         ------
         ValueError, TypeError
-            If the state is not one of such a learner, was restored before, or was not paid for in ``ledger``.
+            If the state is not one of such a learner, must not go on, or was not paid for in ``ledger``.
         """
         check_kind(state, "learner", cls.__name__, cls._VERSION)
+        parts = {name: _part(state, name) for name in ("run", "parameters", "noise", "learned")}
+        for name, expected in (("parameters", cls._PARAMETERS), ("noise", cls._NOISE)):
+            if set(parts[name]) != set(expected):
+                raise ValueError(f"{name} must hold the entries {sorted(expected)}, got {sorted(parts[name])}")
         self = cls.__new__(cls)
-        self._configure(objective, constraint, **{name: scalar(state, name) for name in cls._PARAMETERS})
-        clip, iterates = scalar(state, "clip"), entry(state, "iterates")
-        if self.clip != clip:  # the noise would not fit
-            raise ValueError(f"objective must have the clip of the saved learner, {clip!r}, got clip={self.clip!r}")
-        if iterates.shape != (2, constraint.dimension) or not constraint.contains(iterates[0]):
+        self._configure(objective, constraint, **parts["parameters"])
+        # the noise fits gradients of this length, in this norm, and the iterates are of this set
+        if self.clip != state.get("clip"):
             raise ValueError(
-                f"constraint must be that of the saved learner, got {constraint!r}, where its iterate is not"
+                f"objective must have the clip of the saved learner, {state.get('clip')!r}, got clip={self.clip!r}"
             )
+        here, there = _minimizers(constraint), state.get("set")
+        if (
+            self.norm != state.get("norm")
+            or not isinstance(there, np.ndarray)
+            or there.shape != here.shape
+            or not np.allclose(there, here, rtol=1e-9, atol=1e-9 * float(np.abs(here).max(initial=0.0)))
+        ):
+            raise ValueError(f"constraint must be that of the saved learner, got {constraint!r}")
+        self._rng = generator(conform("generator", state.get("generator"), like=""), rng)
         self._begin(np.zeros(constraint.dimension))
-        for name in cls._ARRAYS:
-            setattr(self, f"_{name}", array(state, name, getattr(self, f"_{name}")))
+        self._prepare(**parts["noise"])
+        resume(self, cls._LEARNED, parts["learned"])
+        if self.steps > self.horizon or not constraint.contains(self._iterates[0]):
+            raise ValueError(
+                f"state must be of at most horizon={self.horizon} rows with an iterate in the set, got another"
+            )
+        self._check_learned()
         self.theta = self._iterates[0].copy()
-        self.steps, self.clipped = (integer(name, scalar(state, name), at_least=0) for name in ("steps", "clipped"))
-        self._restore_noise(state, rng, ledger)
+        if ledger is not None and not any(row.release == self.cost for row in ledger.rows()):
+            raise ValueError(f"ledger must hold the cost of what is restored, {self.cost!r}, got other rows only")
+        self._run = Run(self._LABEL, simulation=randomness.is_simulation(self._rng))
+        self._run.resume(parts["run"], ledger=ledger, unattended=unattended, once=True)
         return self
+
+    def _check_learned(self) -> None:
+        """Refuse what was learned if its parts do not belong together."""
+
+
+def _part(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = state.get(name)
+    if not isinstance(part, Mapping):
+        raise ValueError(f"state must have a tree of entries {name!r}, got entries {sorted(state)}")
+    return part
+
+
+def _minimizers(constraint: ConvexSet) -> Vector:
+    """Points of the set in three directions, by which it is known again: shape (3, d)."""
+    positions = np.arange(1.0, constraint.dimension + 1.0)
+    directions = (positions, np.cos(positions), -1.0 / positions)
+    return np.stack([constraint.linear_minimizer(direction) for direction in directions])
 
 
 def one_pass(
@@ -207,7 +279,7 @@ def one_pass(
     if n == 0:
         return outcome(learner.theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     for x, label, length in zip(rows, labels.tolist(), lengths(rows, learner.norm).tolist(), strict=True):
-        theta = learner._advance(x, label, length)
+        theta = learner._take(x, label, length)
         if callback is not None:
             callback(theta)
     return outcome(

@@ -36,6 +36,11 @@ class Problem(NamedTuple):
         try:
             self.gradients(*self.rows.at(np.zeros(1, dtype=np.intp)))
         except Exception as error:
+            if "randomness error mode" in str(error):  # torch.func.vmap's words
+                raise ValueError(
+                    "model and loss must not draw random numbers: torch's generator would tie the gradient of a row to "
+                    "the rows before it, got a module that does: take its dropout out, or set p=0"
+                ) from error
             raise ValueError(
                 "model and loss must give the gradient of one row under torch.func.vmap, "
                 f"got {type(error).__name__}: {error}"
@@ -57,7 +62,8 @@ def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
     def gradients(X: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         x = X.numpy()
         with np.errstate(all="ignore"):  # what overflows counts as zero
-            slopes = objective.slope(x @ layer.weight.detach().numpy()[0], y.numpy())
+            # row by row, so that its rounding too depends on the row alone, which that of a product with x would not
+            slopes = objective.slope((x * layer.weight.detach().numpy()[0]).sum(axis=1), y.numpy())
             return [torch.from_numpy(slopes[:, None] * x)[:, None, :]]
 
     return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))))

@@ -8,13 +8,16 @@ privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al. (2021), arXiv
 
 and a torch optimizer takes a step along ĝ_t. An empty batch is a step along the noise.
 
-Privacy. Unit: one row. A row's gradient over all parameters is cut to length C, in float64, so one row that comes or
-goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number of steps follows
-from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap,
-whichever the budget counts (``accounting.amplification.subsampling`` has the proofs);
-z is the smallest for which all epochs meet
-the budget under the RDP accountant, and every epoch is reserved in the ledger before its first step. Opacus itself
-only knows add_remove: its history says what was done, not what a swap costs.
+Privacy. Unit: one row, or with ``groups`` one person, who counts as one row whose gradient is the mean over all of
+that person's. A row's gradient over all parameters is cut to length C, and sums of such gradients are exact: one row
+that comes or goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number
+of steps follows from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove
+or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs); z is the
+smallest for which all epochs meet the budget under the RDP accountant, and every epoch is reserved in the ledger
+before its first step. Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
+
+Noise and sums are exact (``_private_steps``). One thing is not: torch may compute a row's gradient with other last
+digits if the batch has another size, since it picks its kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
@@ -30,7 +33,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from accounting import (
     Budget,
@@ -44,9 +47,11 @@ from accounting import (
 )
 from accounting.checks import integer, positive
 from dpkit import randomness
+from dpkit.clipping import check_rows
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._people import People, checked_people
 from dpkit.optimize._private_steps import private_optimizer
-from dpkit.optimize._rows import checked_budget, public_count
+from dpkit.optimize._rows import checked_budget, poisson_sample, public_count
 from dpkit.optimize._torch_models import Problem, Released, linear_problem, module_problem, torch_optimizer
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -74,6 +79,7 @@ def dp_sgd(
     optimizer: Callable[[list[Any]], torch.optim.Optimizer] | None = None,
     rows_at_once: int = 256,
     public_rows: int | None = None,
+    groups: ArrayLike | None = None,
     callback: Callable[[OptimizeResult], object] | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
@@ -85,8 +91,8 @@ def dp_sgd(
     model : GLM or torch.nn.Module
         An objective with a ``clip``, which is run as ``torch.nn.Linear(d, 1, bias=False)`` in float64 from 0; or a
         module in training mode, which is copied and not changed. Every row is run by itself, under
-        ``torch.func.vmap``: layers that it cannot run, layers with batch statistics and modules that write into their
-        buffers are refused.
+        ``torch.func.vmap``: layers that it cannot run, layers with batch statistics, modules that write into their
+        buffers and those that draw random numbers (dropout) are refused.
     X : (n, ...) array_like or Tensor, or torch.utils.data.Dataset
         The rows; (n, d) for a GLM. A ``Dataset`` of pairs (x, target) of tensors is read as it is sampled.
     y : (n, ...) array_like or Tensor, optional
@@ -110,12 +116,15 @@ def dp_sgd(
         How many rows' gradients are held in memory together.
     public_rows : int, optional
         n; by default the number of rows. Required under add_remove.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: people are sampled, a
+        person's mean gradient is clipped, n and ``batch`` count people, and ``budget.unit`` must be "person".
     callback : callable, optional
         Called after each epoch with an ``OptimizeResult`` of ``epoch``, ``nit``, ``epsilon`` (spent so far), ``x`` and
         ``module``, all of them covered by the cost.
     rng : numpy.random.Generator, optional
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
-        simulation. (Dropout draws from torch's own generator: no claim rests on it.)
+        simulation.
     ledger : Ledger, optional
         Charged before the first step of each epoch.
 
@@ -169,7 +178,7 @@ def dp_sgd(
         import torch  # noqa: F401
     except ImportError:
         raise ImportError("dp_sgd needs Opacus and torch: pip install dpkit[opacus]") from None
-    checked_budget(budget, allowed=("replace", "add_remove"))
+    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
     if budget.delta == 0:
         raise ValueError("budget must have delta > 0, got delta=0")
     if isinstance(model, GLM):
@@ -178,7 +187,10 @@ def dp_sgd(
         problem = linear_problem(model, X, y)
     else:
         problem = module_problem(model, X, y, loss, clip)
-    n = public_count(len(problem.rows), public_rows, budget.adjacency)
+    check_rows(len(problem.rows))
+    people = checked_people(budget, groups, len(problem.rows))
+    units = len(problem.rows) if people is None else len(people.sizes)
+    n = public_count(units, public_rows, budget.adjacency)
     last = integer("epochs", epochs, at_least=1)
     expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
     inner = torch_optimizer(optimizer, positive("learning_rate", learning_rate), problem.parameters)
@@ -222,7 +234,7 @@ def dp_sgd(
                 break
             with _settled(ledger, row):
                 for _ in range(steps):
-                    _step(private, problem, rate, held, source)
+                    _step(private, problem, people, rate, held, source)
             if callback is not None:
                 x, spent = released.update(), _epsilon(epochs_of(z, epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
@@ -265,12 +277,18 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
             ledger.commit(row, outcome)
 
 
-def _step(private: Any, problem: Problem, rate: float, held: int, source: np.random.Generator) -> None:
-    """One Poisson sample, some of its rows at a time, and one noisy step."""
-    chosen = np.flatnonzero(source.random(len(problem.rows)) < rate)
+def _step(
+    private: Any, problem: Problem, people: People | None, rate: float, held: int, source: np.random.Generator
+) -> None:
+    """One Poisson sample, some of its rows (or people) at a time, and one noisy step."""
+    chosen = poisson_sample(source, len(problem.rows) if people is None else len(people.sizes), rate)
     parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
+    if people is not None:
+        parts = people.parts(chosen, held) or [chosen]
     for number, part in enumerate(parts, start=1):
-        if part.size:
+        if part.size and people is not None:
+            found = _person_means(problem, people, part)
+        elif part.size:
             found = problem.gradients(*problem.rows.at(part))
         else:
             found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
@@ -280,3 +298,19 @@ def _step(private: Any, problem: Problem, rate: float, held: int, source: np.ran
         private.signal_skip_step(do_skip=number < len(parts))
         private.step()
         private.zero_grad()
+
+
+def _person_means(problem: Problem, people: People, persons: NDArray[np.intp]) -> list[Any]:
+    """The mean gradients of some people's rows."""
+    import torch
+
+    rows, begins = people.rows(persons)
+    sizes = people.sizes[persons]
+    gradients = problem.gradients(*problem.rows.at(people.order[rows]))
+    whose = torch.from_numpy(np.repeat(np.arange(len(begins)), sizes)).to(gradients[0].device)
+    counts = torch.from_numpy(sizes).to(gradients[0])
+    means = []
+    for gradient in gradients:
+        total = gradient.new_zeros((len(begins), *gradient.shape[1:])).index_add_(0, whose, gradient)
+        means.append(total / counts.reshape(-1, *[1] * (total.dim() - 1)))
+    return means

@@ -8,9 +8,10 @@ allows instead of n² and the composite form of a step. With Φ(θ) = ‖θ‖_p
     θ_{t+1} = argmin_{θ∈C} γ_t⟨ḡ_t, θ⟩ + γ_tλ_k·D_Φ(θ, θ^{(k−1)}) + D_Φ(θ, θ_t),
     ḡ_t = (1/n_k)(Σ ∇ℓ(θ_t; x_i) + noise);    θ^{(k)} = the mean of θ_t with weights t.
 
-Privacy. Unit: one row; n and the order of the rows are public. Gradients are clipped to L = ``objective.clip`` in ℓ₂,
-the T sums of a phase get Gaussian noise of z·2L (z·L under zero_out): a phase costs T × Gaussian(z). The phases are
-disjoint by position, so all of them together cost the same.
+Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows; n and the order of
+the rows are public. Gradients are clipped to L = ``objective.clip`` in ℓ₂, the T sums of a phase get Gaussian noise
+of z·2L (z·L under zero_out): a phase costs T × Gaussian(z). The phases are disjoint by position, so all of them
+together cost the same. Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is the noise.
 
 Cost: at most n·T gradients.
 """
@@ -29,7 +30,8 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.optimize._people import checked_people, gradient_sums
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -50,6 +52,7 @@ def localized_mirror_descent(
     budget: Budget,
     steps: int = 20,
     step_scale: float = 1.0,
+    groups: ArrayLike | None = None,
     start: ArrayLike | None = None,
     callback: Callable[[Vector], object] | None = None,
     rng: np.random.Generator | None = None,
@@ -71,6 +74,10 @@ def localized_mirror_descent(
         T, of every phase.
     step_scale : float
         Multiplies η = (D/L)·min(1/√n, 1/(2z√d)), D the diameter in ℓ_p and z of the whole budget.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: what is clipped and summed is
+        the mean gradient of a person's rows, n counts people (in the order of their
+        labels), and ``budget.unit`` must be "person".
     start : (d,) array_like, optional
         θ^(0); by default the origin.
     callback : callable, optional
@@ -111,18 +118,18 @@ def localized_mirror_descent(
         raise ValueError(f"constraint must be an LpBall with 1 < p <= 2, got {constraint!r}")
     d, p = constraint.dimension, constraint.p
     X, y = checked_data(X, y, d)
-    sums = GradientSums(objective, X, y)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     T = integer("steps", steps, at_least=1)
     scale = positive("step_scale", step_scale)
-    n = len(X)
+    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    n = sums.units
     source = randomness.resolve(rng)
     if n == 0:
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
     z = calibrate(lambda z: T * Gaussian(z, adjacency=budget.adjacency), budget)
     cost = T * Gaussian(z, adjacency=budget.adjacency)
-    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=row_sensitivity(sums.clip, budget.adjacency), rng=source)
+    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=sums.sensitivity(budget.adjacency), rng=source)
     whole = z / math.sqrt(T)
     eta = scale * constraint.diameter(p) / sums.clip * min(1.0 / math.sqrt(n), 0.5 / (whole * math.sqrt(d)))
 

@@ -7,10 +7,11 @@ arXiv:1405.7085, with the zCDP schedule of Sarmasarkar (2026), arXiv:2602.00417,
 
 With momentum β the step is along m_t = βm_{t−1} + ḡ_t, which is computed from what was released.
 
-Privacy. Unit: one row. Every gradient is clipped to L = ``objective.clip`` in ℓ₂, so one row moves the sum by at most
-2L (replace) or L (add_remove, zero_out). Each of the T sums has Gaussian noise of z times that, and costs
-Gaussian(z): the run is exactly √T/z-GDP, and z is the smallest that meets the budget. n is public; under add_remove
-it is the caller's ``public_rows``.
+Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows. Every gradient is
+clipped to L = ``objective.clip`` in ℓ₂, so one row moves the sum by at most 2L (replace) or L (add_remove, zero_out).
+Each of the T sums has Gaussian noise of z times that, and costs Gaussian(z): the run is exactly √T/z-GDP, and z is
+the smallest that meets the budget. n is public; under add_remove it is the caller's ``public_rows``. Sums are exact
+(:class:`dpkit.clipping.UnitRows`), and so is the noise.
 
 Cost per step: one pass over the rows, and one projection.
 """
@@ -30,14 +31,13 @@ from accounting.checks import fraction, integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._people import checked_people, gradient_sums
 from dpkit.optimize._rows import (
-    GradientSums,
     charge,
     checked_budget,
     checked_data,
     checked_start,
     public_count,
-    row_sensitivity,
 )
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -61,6 +61,7 @@ def noisy_gradient_descent(
     momentum: float = 0.0,
     iterate: Literal["average", "tail", "last"] = "average",
     public_rows: int | None = None,
+    groups: ArrayLike | None = None,
     start: ArrayLike | None = None,
     callback: Callable[[NDArray[np.float64]], object] | None = None,
     rng: np.random.Generator | None = None,
@@ -92,6 +93,9 @@ def noisy_gradient_descent(
         What is returned: the mean of all iterates, of the last half, or the last.
     public_rows : int, optional
         The n that sums are divided by; by default the number of rows. Required under add_remove.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: what is clipped and summed is
+        the mean gradient of a person's rows, n counts people, and ``budget.unit`` must be "person".
     start : (d,) array_like, optional
         θ_1; by default the set's centre.
     callback : callable, optional
@@ -129,10 +133,10 @@ def noisy_gradient_descent(
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)
-    sums = GradientSums(objective, X, y)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"))
-    n = public_count(len(X), public_rows, budget.adjacency)
+    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
+    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    n = public_count(sums.units, public_rows, budget.adjacency)
     scale = positive("step_scale", step_scale)
     beta = fraction("momentum", momentum, include_zero=True)
     if iterate not in ("average", "tail", "last"):
@@ -150,7 +154,7 @@ def noisy_gradient_descent(
     cost = T * Gaussian(z, adjacency=budget.adjacency)
     noisy = GaussianMechanism(
         noise_multiplier=z,
-        sensitivity=row_sensitivity(sums.clip, budget.adjacency),
+        sensitivity=sums.sensitivity(budget.adjacency),
         adjacency=budget.adjacency,
         rng=source,
     )
@@ -170,7 +174,7 @@ def noisy_gradient_descent(
         np.mean(kept, axis=0),
         cost,
         nit=T,
-        nfev=sums.nfev,
+        nfev=T * n,
         message=f"{T} full-batch steps, the {iterate} iterate",
         clipped=sums.clipped,
     )

@@ -8,10 +8,12 @@ caller's:
 
     θ_{t+1} = Π(θ_t − η·(1/batch)(Σ_{i∈B_t} ∇ℓ(θ_t; x_i) + noise)),    t = 1 … T,    result: the mean iterate.
 
-Privacy. Unit: one row. Gradients are clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L
-when it comes or goes; the noise is Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under
-add_remove or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs).
-n is public: the number of rows under replace, the caller's ``public_rows`` under add_remove.
+Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows. Gradients are
+clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L when it comes or goes; the noise is
+Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap, whichever the
+budget counts (``accounting.amplification.subsampling`` has the proofs). n is public: the number of rows under
+replace, the caller's ``public_rows`` under add_remove. Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is
+the noise.
 
 Cost per step: batch gradients and one projection.
 """
@@ -31,7 +33,15 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, public_count
+from dpkit.optimize._people import checked_people, gradient_sums
+from dpkit.optimize._rows import (
+    charge,
+    checked_budget,
+    checked_data,
+    checked_start,
+    poisson_sample,
+    public_count,
+)
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -52,6 +62,7 @@ def noisy_sgd(
     batch: int | None = None,
     step_scale: float = 1.0,
     public_rows: int | None = None,
+    groups: ArrayLike | None = None,
     start: ArrayLike | None = None,
     callback: Callable[[NDArray[np.float64]], object] | None = None,
     rng: np.random.Generator | None = None,
@@ -77,6 +88,9 @@ def noisy_sgd(
         Multiplies η = D/√(T(L² + dσ²)), with σ the noise in each coordinate of a step's mean gradient.
     public_rows : int, optional
         n; by default the number of rows. Required under add_remove.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: what is clipped and summed is
+        the mean gradient of a person's rows, n counts people, and ``budget.unit`` must be "person".
     start : (d,) array_like, optional
         θ_1; by default the set's centre.
     callback : callable, optional
@@ -115,10 +129,10 @@ def noisy_sgd(
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)
-    sums = GradientSums(objective, X, y)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "add_remove"))
-    n = public_count(len(X), public_rows, budget.adjacency)
+    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
+    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    n = public_count(sums.units, public_rows, budget.adjacency)
     T = integer("steps", steps, at_least=1)
     scale = positive("step_scale", step_scale)
     expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
@@ -130,7 +144,9 @@ def noisy_sgd(
     rate = expected / n
 
     z, cost = _calibrated(budget, T, rate)
-    noisy = GaussianMechanism(noise_multiplier=z, sensitivity=sums.clip, adjacency="add_remove", rng=source)
+    noisy = GaussianMechanism(
+        noise_multiplier=z, sensitivity=sums.sensitivity("add_remove"), adjacency="add_remove", rng=source
+    )
     sigma = z * sums.clip / expected
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
 
@@ -138,7 +154,7 @@ def noisy_sgd(
     mean = np.zeros(d)
     for _ in range(T):
         mean += theta / T
-        chosen = np.flatnonzero(source.random(len(X)) < rate)
+        chosen = poisson_sample(source, sums.units, rate)
         theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
         if callback is not None:
             callback(theta.copy())
@@ -146,7 +162,8 @@ def noisy_sgd(
         mean,
         cost,
         nit=T,
-        nfev=sums.nfev,
+        # the expected number: the realised one would tell what the samples were, which the cost counts as hidden
+        nfev=T * expected,
         message=f"{T} steps on Poisson samples of {expected} rows in the mean",
         clipped=sums.clipped,
     )

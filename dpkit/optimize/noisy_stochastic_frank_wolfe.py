@@ -7,10 +7,11 @@ For batches on sets with a cheap linear minimizer; kept for comparison with onli
     d_k = (1 − ρ)d_{k−1} + noisy mean of [∇ℓ(θ_k; ·) − (1 − ρ)∇ℓ(θ_{k−1}; ·)],
     v_k = argmin_{v∈C} ⟨d_k, v⟩,    θ_{k+1} = θ_k + η(v_k − θ_k),  η = c/√n.
 
-Privacy. Unit: one row; n and the order of the rows are public. Each row is in one batch, whose sum gets Gaussian
-noise once, of z times the sensitivity: ∇ℓ is clipped to L = ``objective.clip`` in ℓ₂, the difference in brackets to
-``drift``·L. The batches are disjoint by position, so all of them together cost one Gaussian(z). (The noises add up in
-d_k.)
+Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows; n and the order of
+the rows are public. Each row is in one batch, whose sum gets Gaussian noise once, of z times the sensitivity: ∇ℓ is
+clipped to L = ``objective.clip`` in ℓ₂, the difference in brackets to ``drift``·L. The batches are disjoint by
+position, so all of them together cost one Gaussian(z). (The noises add up in d_k.) Sums are exact
+(:class:`dpkit.clipping.UnitRows`), and so is the noise.
 
 Cost: 3n/2 gradients and K linear minimizations.
 """
@@ -29,7 +30,8 @@ from accounting.checks import positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.optimize._people import checked_people, gradient_sums
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -48,6 +50,7 @@ def noisy_stochastic_frank_wolfe(
     budget: Budget,
     step_scale: float = 1.0,
     drift: float | None = None,
+    groups: ArrayLike | None = None,
     start: ArrayLike | None = None,
     callback: Callable[[NDArray[np.float64]], object] | None = None,
     rng: np.random.Generator | None = None,
@@ -69,6 +72,10 @@ def noisy_stochastic_frank_wolfe(
         c, positive.
     drift : float, optional
         The clip norm of a difference over L; by default (1 + c)/√n, for which ρL + βDη ≤ (1 + c)L/√n where βD ≤ L.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: what is clipped and summed is
+        the mean gradient of a person's rows, n counts people (in the order of their
+        labels), and ``budget.unit`` must be "person".
     start : (d,) array_like, optional
         θ_0; by default the set's centre.
     callback : callable, optional
@@ -106,11 +113,11 @@ def noisy_stochastic_frank_wolfe(
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)
-    sums = GradientSums(objective, X, y)
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     scale = positive("step_scale", step_scale)
-    n = len(X)
+    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    n = sums.units
     source = randomness.resolve(rng)
     if n == 0:
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
@@ -120,20 +127,19 @@ def noisy_stochastic_frank_wolfe(
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
     cost = Gaussian(z, adjacency=budget.adjacency)
 
-    def noisy(total: NDArray[np.float64], bound: float, rows: int) -> NDArray[np.float64]:
-        mechanism = GaussianMechanism(
-            noise_multiplier=z, sensitivity=row_sensitivity(bound, budget.adjacency), rng=source
-        )
-        return mechanism.release(total) / rows
+    noisy, noisy_small = (
+        GaussianMechanism(noise_multiplier=z, sensitivity=sums.sensitivity(budget.adjacency, bound), rng=source)
+        for bound in (sums.clip, small)
+    )
 
     charge(ledger, cost, "noisy stochastic Frank-Wolfe", source)
     first, batch = (n + 1) // 2, max(1, math.isqrt(n) // 2)
-    estimate = noisy(sums.at(theta, slice(0, first)), sums.clip, first)
+    estimate = noisy.release(sums.at(theta, slice(0, first))) / first
     before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
     starts = range(first, n - batch + 1, batch)
     for begin in starts:
         change = sums.difference(theta, before, 1.0 - rate, slice(begin, begin + batch), small)
-        estimate = (1.0 - rate) * estimate + noisy(change, small, batch)
+        estimate = (1.0 - rate) * estimate + noisy_small.release(change) / batch
         before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
         if callback is not None:
             callback(theta.copy())

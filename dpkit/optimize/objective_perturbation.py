@@ -4,7 +4,7 @@ For GLM losses in batches, with a cost of one fit. Source: Chaudhuri, Monteleoni
 Kifer, Smith & Thakurta (2012); approximate minima as in Iyengar et al. (2019), "Towards practical differentially
 private convex optimization".
 
-    J(θ) = Σ_i ℓ(θ; x_i) + (Λ/2)‖θ‖² + bᵀθ,  b ~ N(0, σ²I),    released: Π(θ̂ + N(0, τ²I)),  ‖∇J(θ̂)‖ ≤ γ.
+    J(θ) = Σ_i ℓ(θ; x_i) + (Λ/2)‖θ‖² + bᵀθ,  b ~ N(0, σ²I),    released: Π(⌊θ̂⌉ + ⌊N(0, τ²I)⌉),  ‖∇J(θ̂)‖ ≤ γ.
 
 Privacy. Unit: one row. Slopes are cut so that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R; for a slope
 that does not decrease in xᵀθ the loss stays convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a
@@ -23,8 +23,19 @@ zero_out Δ is along x and ‖Δ‖ ≤ L, so the log ratio is at most ln(1 + β
 (0.99ε, 0.99δ) is known in closed form (:mod:`accounting.half_normal`); 10 to 20 % less noise than by its tail.
 
 The remaining hundredth of the budget is for θ̂ instead of the minimizer. The objective is Λ-strongly convex, so θ̂ is
-within γ/Λ of it: given the minimizer, what is released is a Gaussian mechanism of sensitivity 2γ/Λ and noise τ =
-z·2γ/Λ. γ must be the same for neighbours, so it does not depend on the number of rows. Sum: (ε, δ).
+within γ/Λ of it; and the b that is used is a real normal vector rounded to multiples of h, at most h√d/2 away, which
+moves a minimizer by at most h√d/(2Λ). So given the minimizer for the real b, of which θ̂ is a function, the release
+is a Gaussian mechanism of sensitivity 2r, r = (γ + h√d/2)/Λ, and costs Gaussian(z). Both the b that is used and
+the release are integers times powers of two, with exactly sampled noise; the lattice of the release is about r/500,
+and everything that the solver does below r is covered. γ must be the same for neighbours: it is 10⁻⁷·L, and nd/10⁷
+times that for larger data where n is public. Sum: (ε, δ).
+
+Rounding. γ bounds the true gradient. The computed one is off by at most
+
+    2u·n(24L + R²β₁(d + 1)‖θ‖ + Re) + 4u(Λ‖θ‖ + ‖b‖),    e = ``objective.slope_rounding(R‖θ‖)``, u = 2⁻⁵³,
+
+since 16 rows at a time are added in float64 and the rest exactly rounded (``math.fsum``), xᵀθ is within
+(d + 1)uR‖θ‖ and ψ as computed within eu + u|ψ|. θ̂ is a point where the computed length plus this is at most γ.
 
 Cost: gradient passes until ‖∇J‖ ≤ γ, a few times √(nβ/Λ).
 """
@@ -41,28 +52,29 @@ from accounting import ApproxDP, Budget, Gaussian, Ledger, calibrate
 from accounting.checks import fraction, positive
 from accounting.half_normal import half_normal_mu
 from dpkit import randomness
+from dpkit.clipping import clipped, grown, shortened
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import (
-    GradientSums,
-    charge,
-    checked_budget,
-    checked_data,
-    checked_start,
-    convex_labels,
-    shortened,
-)
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of, convex_labels
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
+from dpkit.samplers import rounded_gaussian
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
 __all__ = ["objective_perturbation"]
 
+Vector = NDArray[np.float64]
+
 # the part of (ε, δ) for the minimizer; the rest is for stopping short of it
 _MINIMIZER = 0.99
-# γ in units of L: above the rounding of a sum of 10⁷ gradients, and of no weight beside b
-_TOLERANCE = 1e-8
+# γ in units of L: above the rounding of a sum of 10⁶ gradients, and of no weight beside b
+_TOLERANCE = 1e-7
+# h is at most 2⁻³⁷ of σ: b is that many integers, and the sampler takes standard deviations up to 2⁴⁰
+_DIGITS = 38
+# rows whose gradients are added in float64
+_ADDED = 16
 _SMALLEST_RIDGE = 0.01
 
 
@@ -115,7 +127,8 @@ def objective_perturbation(
     BudgetExceeded
         If the ledger refuses.
     RuntimeError
-        If rounding keeps the gradient above γ. The budget is spent, and nothing is returned.
+        If rounding keeps the gradient above γ, as it may for more than 10⁷ numbers under add_remove. The budget is
+        spent, and nothing is returned.
 
     Examples
     --------
@@ -139,8 +152,9 @@ def objective_perturbation(
         raise ValueError(f"objective must have a finite curvature_bound, got the loss {objective.name!r}")
     if budget.delta == 0:
         raise ValueError("budget must have delta > 0, got delta=0")
-    short, _ = shortened(X, R)
-    sums = GradientSums(objective, short, convex_labels(objective, y))
+    short, row_lengths = shortened(X, R)
+    labels = convex_labels(objective, y)
+    L = clip_of(objective)
     source = randomness.resolve(rng)
     if len(X) == 0 and budget.adjacency != "add_remove":
         centre = checked_start(constraint, None)
@@ -149,28 +163,35 @@ def objective_perturbation(
     epsilon, delta = _MINIMIZER * budget.epsilon, _MINIMIZER * budget.delta
     # Λ; a larger one is no less private, and keeps the minimizer well defined for large budgets
     ridge = max(beta / math.expm1(share * epsilon), _SMALLEST_RIDGE * beta)
-    L = sums.clip
     if budget.adjacency == "replace":
         s, left = _deviation(delta), (1.0 - share) * epsilon
-        sigma = 2.0 * L * (s + math.sqrt(s * s + 2.0 * left)) / (2.0 * left)  # 2L/u, us + u²/2 = left
+        sigma = L * (s + math.sqrt(s * s + 2.0 * left)) / left  # 2L/u, us + u²/2 = left, without cancellation
     else:
         sigma = L / half_normal_mu(share * epsilon, epsilon, delta)
     rest = Budget(budget.epsilon - epsilon, budget.delta - delta, adjacency=budget.adjacency)
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), rest)
-    gamma = _TOLERANCE * L
+    gamma = _TOLERANCE * L * (1.0 if budget.adjacency == "add_remove" else max(1.0, X.size / 1e7))
+    h = math.ldexp(1.0, math.frexp(sigma)[1] - _DIGITS)
+    r = (gamma + h * math.sqrt(d) / 2.0) / ridge
+    mechanism = GaussianMechanism(
+        noise_multiplier=z, sensitivity=2.0 * r * (1.0 + 2.0**-40), adjacency=budget.adjacency, rng=source
+    )
     cost = ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency)
 
     charge(ledger, cost, "objective perturbation", source)
-    b = sigma * source.standard_normal(d)
-    theta, steps = _minimizer(sums, b, ridge, beta * len(X) + ridge, gamma)
-    noisy = theta + z * (2.0 * gamma / ridge) * source.standard_normal(d)
+    if randomness.is_simulation(source):
+        b = sigma * source.standard_normal(d)
+    else:
+        b = h * rounded_gaussian(sigma / h, d, rng=source).astype(np.float64)
+    problem = _Problem(objective, short, labels, row_lengths, R, ridge, b)
+    theta, steps = _minimizer(problem, beta * len(X) + ridge, gamma)
     return outcome(
-        constraint.project(noisy),
+        constraint.project(mechanism.release(theta)),
         cost,
         nit=steps,
-        nfev=sums.nfev,
+        nfev=problem.passes * len(X),
         message=f"ridge {ridge:.3g}, linear term of standard deviation {sigma:.3g}",
-        clipped=sums.clipped,
+        clipped=problem.clipped,
         ridge=ridge,
         noise_std=sigma,
     )
@@ -183,17 +204,55 @@ def _deviation(delta: float) -> float:
     return min(math.sqrt(-2.0 * math.log(delta)), -float(ndtri(delta / 4.0))) * (1.0 + 1e-12)
 
 
-def _minimizer(
-    sums: GradientSums, b: NDArray[np.float64], ridge: float, curvature: float, gamma: float
-) -> tuple[NDArray[np.float64], int]:
+class _Problem:
+    """∇J, and how far its rounding may be off."""
+
+    def __init__(
+        self, objective: GLM, X: Vector, y: Vector, row_lengths: Vector, row_norm: float, ridge: float, b: Vector
+    ) -> None:
+        self._objective, self._X, self._y, self._lengths = objective, X, y, row_lengths
+        self._clip, self._row_norm, self.ridge, self._b = clip_of(objective), row_norm, ridge, b
+        self.dimension = len(b)
+        self.clipped = self.passes = 0
+
+    def gradient(self, theta: Vector) -> Vector:
+        """∇J in float64."""
+        return np.asarray(self._slopes(theta) @ self._X + self.ridge * theta + self._b)
+
+    def bound(self, theta: Vector) -> float:
+        """A bound on the length of the true ∇J."""
+        slopes, (n, d) = self._slopes(theta), self._X.shape
+        whole = n // _ADDED * _ADDED
+        parts = slopes[:whole].reshape(-1, 1, _ADDED) @ self._X[:whole].reshape(-1, _ADDED, d)
+        rest = slopes[whole:] @ self._X[whole:]
+        added = [*parts[:, 0], rest, self.ridge * theta, self._b]
+        computed = np.array([math.fsum(entry) for entry in np.stack(added).T.tolist()])
+        length = float(np.linalg.norm(theta))
+        eta = self._row_norm * length
+        slope = self._objective.curvature_bound * (d + 1) * eta + self._objective.slope_rounding(eta)
+        rounding = n * (24.0 * self._clip + self._row_norm * slope)
+        rounding += 2.0 * (self.ridge * length + float(np.linalg.norm(self._b)))
+        return float(grown(float(np.linalg.norm(computed)), d) + 2.0**-52 * rounding)
+
+    def _slopes(self, theta: Vector) -> Vector:
+        with np.errstate(all="ignore"):  # what overflows is clipped
+            psi, count = clipped(self._objective.slope(self._X @ theta, self._y), self._lengths, self._clip)
+        self.clipped += count
+        self.passes += 1
+        return psi
+
+
+def _minimizer(problem: _Problem, curvature: float, gamma: float) -> tuple[Vector, int]:
     """A point with ‖∇J‖ ≤ ``gamma``, by Nesterov's steps for a strongly convex objective; and how many it took."""
-    root = math.sqrt(ridge / curvature)
+    root = math.sqrt(problem.ridge / curvature)
     momentum = (1.0 - root) / (1.0 + root)
-    theta = ahead = np.zeros_like(b)
+    theta = ahead = np.zeros(problem.dimension)
     limit = 1000 + int(200.0 / root)
     for step in range(1, limit + 1):
-        gradient = sums.at(ahead) + ridge * ahead + b
-        if float(np.linalg.norm(gradient)) <= gamma:
+        gradient = problem.gradient(ahead)
+        # the bound takes longer than a gradient, and is asked for where it is likely to be met
+        near = float(np.linalg.norm(gradient)) <= gamma / 2.0
+        if near and problem.bound(ahead) <= gamma:
             return ahead, step
         theta, before = ahead - gradient / curvature, theta
         ahead = theta + momentum * (theta - before)

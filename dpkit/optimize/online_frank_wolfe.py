@@ -17,7 +17,8 @@ was released (clip under zero_out). Everything else is a function of the noisy s
 sums cost:
 
 * ``noise="gaussian"`` (default): clipping in ℓ₂ and ``BufferedToeplitz``: one Gaussian(z).
-* ``noise="generalized_gaussian"``: clipping in ℓ_q, q = p/(p − 1), and a ``BinaryTree`` with noise of that geometry.
+* ``noise="generalized_gaussian"``: clipping in ℓ_q, q = p/(p − 1), and a ``BinaryTree`` with noise of that geometry. It
+  has no exact sampler: this noise and the next are drawn and added in float64, and their guarantee is for real numbers.
 * ``noise="paper"``: the same tree with the noise of Theorem 3.1, σ₊² = 8K²κ ln(K/δ)(βD + L)²/ε², K = ⌈log₂ n⌉ + 1,
   where clip = βD + L. ``cost`` says what that tree really costs.
 
@@ -44,13 +45,13 @@ Cost per step: two inner products, one linear minimization and O(log n) vector o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, Release
+from accounting import Adjacency, Budget, Ledger, Release
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
@@ -131,8 +132,10 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
     (5000, True)
     """
 
+    _LABEL = "online Frank-Wolfe"
     _PARAMETERS = ("horizon", "noise", "forgetting", "step_rule", "step_scale")
-    _ARRAYS = ("iterates", "gradient", "sum")
+    _NOISE = ("noise_multiplier", "adjacency")
+    _LEARNED = ("steps", "clipped", "_iterates", "_gradient", "_sum", "_sums")
 
     def __init__(
         self,
@@ -160,7 +163,9 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
         )
         checked_budget(budget, allowed=("replace", "zero_out"))
         self._begin(checked_start(constraint, start))
-        self._sums = _continual(noise, self.norm, self.clip, constraint.dimension, self.horizon, budget, rng, ledger)
+        self._rng = randomness.resolve(rng)
+        self._prepare(_multiplier(noise, self.norm, self.horizon, budget), budget.adjacency)
+        self._open(ledger)
 
     def _configure(
         self,
@@ -193,13 +198,26 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
     def cost(self) -> Release:
         return self._sums.cost
 
-    def _noise_state(self) -> dict[str, Any]:
-        return {f"sums.{name}": value for name, value in self._sums.state().items()}
+    def _prepare(self, noise_multiplier: float, adjacency: Adjacency) -> None:
+        self.noise_multiplier, self.adjacency = noise_multiplier, adjacency
+        common: dict[str, Any] = {
+            "horizon": self.horizon,
+            "shape": self.constraint.dimension,
+            "sensitivity": row_sensitivity(self.clip, adjacency),
+            "noise_multiplier": noise_multiplier,
+            "adjacency": adjacency,
+            "rng": self._rng,
+        }
+        # the noisy prefix sums of g_1, …, g_n
+        self._sums: ContinualSum = (
+            BufferedToeplitz(**common)
+            if self.noise == "gaussian"
+            else BinaryTree(noise="generalized_gaussian", q=self.norm, **common)
+        )
 
-    def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
-        kind = BufferedToeplitz if self.noise == "gaussian" else BinaryTree
-        sums = {name.removeprefix("sums."): state[name] for name in state if name.startswith("sums.")}
-        self._sums = kind.restore(sums, rng=rng, ledger=ledger, unattended=True)
+    def _check_learned(self) -> None:
+        if self._sums.steps != self.steps:
+            raise ValueError(f"state must hold sums of steps={self.steps} rows, got {self._sums.steps}")
 
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
         rho, g_t, cut = self._recursive_gradient(x, y, length)
@@ -211,7 +229,9 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
         self._sum = total
         direction = self.constraint.linear_minimizer(d_t)
         direction -= self.theta
-        return self._move(direction, self._step_length(d_t, direction))
+        direction *= self._step_length(d_t, direction)
+        direction += self.theta
+        return direction
 
     def _step_length(self, d_t: Vector, direction: Vector) -> float:
         """η_t, for the direction v_t − θ_t."""
@@ -294,6 +314,8 @@ def online_frank_wolfe(
 
 def _norms(noise: str, constraint: ConvexSet) -> tuple[float, float]:
     """The norms of gradients and of steps: both ℓ₂, or ℓ_q and ℓ_p."""
+    if noise not in get_args(Noise):
+        raise ValueError(f"noise must be 'gaussian', 'generalized_gaussian' or 'paper', got noise={noise!r}")
     if noise == "gaussian":
         return 2.0, 2.0
     if not isinstance(constraint, LpBall) or constraint.p == 1:
@@ -301,38 +323,15 @@ def _norms(noise: str, constraint: ConvexSet) -> tuple[float, float]:
     return constraint.dual, constraint.p
 
 
-def _continual(
-    noise: str,
-    q: float,
-    clip: float,
-    dimension: int,
-    n: int,
-    budget: Budget,
-    rng: np.random.Generator | None,
-    ledger: Ledger | None,
-) -> ContinualSum:
-    """The noisy prefix sums of g_1, …, g_n."""
-    common: dict[str, Any] = {
-        "horizon": n,
-        "shape": dimension,
-        "sensitivity": row_sensitivity(clip, budget.adjacency),
-        "rng": randomness.resolve(rng),
-        "ledger": ledger,
-        "label": "online Frank-Wolfe",
-    }
-    match noise:
-        case "gaussian":
-            return BufferedToeplitz.calibrated(budget=budget, **common)
-        case "generalized_gaussian":
-            return BinaryTree.calibrated(budget=budget, noise="generalized_gaussian", q=q, **common)
-        case "paper":
-            if budget.delta == 0 or budget.adjacency != "replace":
-                raise ValueError(f"budget must have delta > 0 and count 'replace' for noise='paper', got {budget!r}")
-            levels = math.ceil(math.log2(n)) + 1
-            # σ₊ of Theorem 3.1, divided by √κ and the sensitivity 2(βD + L)
-            z = math.sqrt(2.0 * math.log(levels / budget.delta)) * levels / budget.epsilon
-            return BinaryTree(
-                noise="generalized_gaussian", q=q, noise_multiplier=z, adjacency=budget.adjacency, **common
-            )
-        case _:
-            raise ValueError(f"noise must be 'gaussian', 'generalized_gaussian' or 'paper', got noise={noise!r}")
+def _multiplier(noise: str, q: float, n: int, budget: Budget) -> float:
+    """z of the noise in the sums."""
+    if noise == "paper":
+        if budget.delta == 0 or budget.adjacency != "replace":
+            raise ValueError(f"budget must have delta > 0 and count 'replace' for noise='paper', got {budget!r}")
+        levels = math.ceil(math.log2(n)) + 1
+        # σ₊ of Theorem 3.1, divided by √κ and the sensitivity 2(βD + L)
+        return math.sqrt(2.0 * math.log(levels / budget.delta)) * levels / budget.epsilon
+    common: dict[str, Any] = {"budget": budget, "horizon": n, "shape": 1, "sensitivity": 1.0}
+    if noise == "gaussian":
+        return BufferedToeplitz.calibrated(**common).noise_multiplier
+    return BinaryTree.calibrated(noise="generalized_gaussian", q=q, **common).noise_multiplier

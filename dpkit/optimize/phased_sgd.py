@@ -13,6 +13,17 @@ so β ≤ β₁R², with β₁ the objective's ``curvature_bound``. For η ≤ 2
 projection), hence replacing one row moves every later iterate of its phase, and their mean, by at most 2Lη_k (Lη_k
 under zero_out). The phases are disjoint by position: together they cost one Gaussian(z).
 
+Rounding. That is so in real arithmetic; in float64 a step lands within some ω of where it should, so that two runs
+drift apart by up to 2ω more per row, and s_k = 2Lη_k + 2(n_k + 1)ω is the sensitivity that is used. With u = 2⁻⁵³, ρ
+the largest ‖θ‖₂ in the set, and Π computed within π (``projection_error``),
+
+    ω = 2u(η_kR(β₁(d + 1)Rρ + e) + 10(ρ + Lη_k)) + π,    e = ``objective.slope_rounding(Rρ)``.
+
+The product xᵀθ is within (d + 1)uRρ, which ψ multiplies by β₁; ψ itself, as computed, is within eu + u|ψ|, and cutting
+brings no two values farther apart; each moves the iterate by η_kR times as much. Scaling x and subtracting it take
+4u(ρ + Lη_k), and a step of the running mean 7uρ. The factor 2 covers products of these. For small steps this is what
+counts: it stops σ_k from falling below what float64 holds. The noise itself is exact, on a lattice.
+
 Cost: n gradients.
 """
 
@@ -28,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import positive
 from dpkit import randomness
+from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._rows import (
@@ -36,10 +48,8 @@ from dpkit.optimize._rows import (
     checked_data,
     checked_start,
     clip_of,
-    clipped_slope,
     convex_labels,
     row_sensitivity,
-    shortened,
 )
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -131,7 +141,8 @@ def phased_sgd(
     cost = Gaussian(z, adjacency=budget.adjacency)
     eta = scale * constraint.diameter() / L * min(1.0 / math.sqrt(n), 0.5 / (z * math.sqrt(d)))
     if objective.curvature_bound > 0:
-        eta = min(eta, 2.0 / (objective.curvature_bound * R**2))
+        eta = min(eta, 2.0 * (1.0 - 2.0**-50) / (objective.curvature_bound * R**2))
+    reach = float(np.linalg.norm(constraint.center)) + constraint.diameter()  # ρ
     X, row_lengths = shortened(X, R)
     y = convex_labels(objective, y)
 
@@ -151,9 +162,13 @@ def phased_sgd(
             iterate = constraint.project(iterate - step * psi * X[i])
         # the mean of the iterates before each step and of the last one
         mean += (iterate - mean) / (size + 1)
-        noise = GaussianMechanism(
-            noise_multiplier=z, sensitivity=row_sensitivity(L * step, budget.adjacency), rng=source
-        )
+        # ω
+        rounding = 2.0**-52 * (
+            step * R * (objective.curvature_bound * (d + 1) * R * reach + objective.slope_rounding(R * reach))
+            + 10.0 * (reach + L * step)
+        ) + constraint.projection_error(reach + L * step)
+        sensitivity = row_sensitivity(L * step, budget.adjacency) + 2.0 * (size + 1) * rounding
+        noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
         theta = constraint.project(noise.release(mean))
         phases, nfev, begin = phases + 1, nfev + size, begin + size
         if callback is not None:

@@ -25,9 +25,12 @@ zero_out), and replacing row i ≤ t by ω(i, t)·s_t, where ω(i, t) = ρ_i(1 �
 public. With Gumbel noise of scale 2s_t/ε_t a choice has bounded range ω(i, t)·ε_t for row i, hence costs
 (ω(i, t)·ε_t)²/8 in zCDP (Cesar & Rogers 2021, arXiv:2106.09805). The stream costs the most that one row spends,
 
-    max_i Σ_{t ≥ i} (ω(i, t)·ε_t)²/8 = ρ,
+    max_i Σ_{t ≥ i} ((ω(i, t) + κ_t)·ε_t)²/8 = ρ,
 
-the largest ρ that meets the budget; as ω(i, t) grows with i, only the rows at which a choice is made need a look.
+the largest ρ that meets the budget; as ω(i, t) grows with i, only the rows at which a choice is made need a look. The
+choice is sampled exactly, from the scores as computed; κ_t covers their rounding. A step of d_t in float64 is off by at
+most 5u·clip in each entry, u = 2⁻⁵³ (u·clip for the sum, 4ρ_tu·clip for what is added), so that d_t is within 5tu·clip,
+and a score within (5t + 1)u·clip·max‖v‖₁, which is κ_t·s_t/2: two runs on neighbours come κ_t·s_t farther apart.
 
 * ``noise="gumbel"`` (default): ε_t² ∝ ln(t⁺/t), where t⁺ is the time of the next choice. So ε_t falls like 1/√t while
   every step chooses, as the paper's does, and is constant where the times of choices grow geometrically.
@@ -42,22 +45,20 @@ Cost per step: O(d); per choice: one random number per vertex.
 from __future__ import annotations
 
 import math
-import secrets
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ZCDP, Budget, Ledger, Release, calibrate
-from accounting.checks import integer, nonnegative
+from accounting import ZCDP, Adjacency, Budget, Ledger, Release, calibrate
+from accounting.checks import integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
-from dpkit.optimize._rows import charge, checked_budget, checked_start, row_sensitivity
+from dpkit.optimize._rows import checked_budget, checked_start, row_sensitivity
 from dpkit.optimize._stream_learner import StreamLearner, one_pass
 from dpkit.optimize.objectives import GLM
-from dpkit.states.entries import array, generator, generator_text, record_restoration, scalar
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -135,8 +136,10 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
     """
 
     norm = math.inf
+    _LABEL = "polyhedral online Frank-Wolfe"
     _PARAMETERS = ("horizon", "noise", "forgetting", "hold", "step_scale")
-    _ARRAYS = ("iterates", "gradient", "vertex")
+    _NOISE = ("rho", "adjacency", "delay")
+    _LEARNED = ("steps", "clipped", "_iterates", "_gradient", "_vertex", "_made")
 
     def __init__(
         self,
@@ -166,14 +169,9 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
         given = None if delay is None else nonnegative("delay", delay)
         checked_budget(budget, allowed=("replace", "zero_out"))
         self._begin(checked_start(constraint, start))
-        self.adjacency = budget.adjacency
-        self._cost = ZCDP(self._share_out(budget), adjacency=budget.adjacency)
-        # 2·s_t/ρ_t·ln(number of vertices) over ε_t, of the last choice, against scores of clip·max‖v‖₁
-        last = 2.0 * self.forgetting * row_sensitivity(1.0, budget.adjacency) / float(self._epsilons[-1])
-        vertices = len(constraint.vertex_scores(constraint.center))
-        self.delay = min(2.0 * last * math.log(vertices), 0.3 * self.horizon) if given is None else given
         self._rng = randomness.resolve(rng)
-        charge(ledger, self.cost, "polyhedral online Frank-Wolfe", self._rng)
+        self._prepare(self._largest_rho(budget), budget.adjacency, given)
+        self._open(ledger)
 
     def _configure(
         self,
@@ -209,42 +207,54 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
     def cost(self) -> Release:
         return self._cost
 
-    def _share_out(self, budget: Budget) -> float:
-        """Fix ε_t for every choice; what the dearest row spends, ρ."""
+    def _largest_rho(self, budget: Budget) -> float:
+        """ρ, what the dearest row spends."""
         if self.noise == "paper":
             if budget.delta == 0:
                 raise ValueError("budget must have delta > 0 for noise='paper', got delta=0")
             n_and_delta = max(1.0, math.log(self.horizon)) * math.log(1.0 / budget.delta)
-            self._epsilons = 0.5 * budget.epsilon / np.sqrt(n_and_delta * self._times)
-            return _dearest_row(self._times, self._epsilons, self.forgetting) / 2.0
+            epsilons = 0.5 * budget.epsilon / np.sqrt(n_and_delta * self._times)
+            return self._dearest_row(epsilons, budget.adjacency) / 2.0
         z = calibrate(lambda z: ZCDP(0.5 / z**2, adjacency=budget.adjacency), budget)
-        rho = 0.5 / z**2
-        relative = np.sqrt(np.log(np.append(self._times[1:], _next(self._times[-1], self.hold)) / self._times))
+        return 0.5 / z**2
+
+    def _prepare(self, rho: float, adjacency: Adjacency, delay: float | None) -> None:
+        """Share ρ out among the choices, ε_t, and fix the delay."""
+        self.rho, self.adjacency = positive("rho", rho), adjacency
+        self._cost = ZCDP(self.rho, adjacency=adjacency)
+        if self.noise == "paper":
+            relative, loss = 1.0 / np.sqrt(self._times), 2.0
+        else:
+            following = np.append(self._times[1:], _next(self._times[-1], self.hold))
+            relative, loss = np.sqrt(np.log(following / self._times)), 8.0
         # rounded down, so that no row spends more than ρ
-        unit = math.sqrt(8.0 * rho / _dearest_row(self._times, relative, self.forgetting)) * (1.0 - 1e-9)
+        unit = math.sqrt(loss * rho / self._dearest_row(relative, adjacency)) * (1.0 - 1e-9)
         self._epsilons = relative * unit
-        return rho
+        # 2·s_t/ρ_t·ln(number of vertices) over ε_t, of the last choice, against scores of clip·max‖v‖₁
+        last = 2.0 * self.forgetting * row_sensitivity(1.0, adjacency) / float(self._epsilons[-1])
+        vertices = len(self.constraint.vertex_scores(self.constraint.center))
+        noisy = min(2.0 * last * math.log(vertices), 0.3 * self.horizon)
+        self.delay = noisy if delay is None else nonnegative("delay", delay)
 
-    def _noise_state(self) -> dict[str, Any]:
-        return {
-            "nonce": secrets.token_hex(16),
-            "rho": self._cost.rho,
-            "adjacency": self.adjacency,
-            "epsilons": self._epsilons.copy(),
-            "delay": self.delay,
-            "made": self._made,
-            "generator": generator_text(self._rng),
-        }
+    def _dearest_row(self, epsilons: Vector, adjacency: Adjacency) -> float:
+        """max_i Σ_{t ≥ i} ((ω(i, t) + κ_t)·ε_t)² over the times t of choices."""
+        from scipy.special import poch
 
-    def _restore_noise(self, state: Mapping[str, Any], rng: np.random.Generator | None, ledger: Ledger | None) -> None:
-        self.adjacency = scalar(state, "adjacency")
-        self._cost = ZCDP(scalar(state, "rho"), adjacency=self.adjacency)
-        self._epsilons = array(state, "epsilons", self._times)
-        self.delay = nonnegative("delay", scalar(state, "delay"))
-        self._made = integer("made", scalar(state, "made"), at_least=0)
-        self._rng = generator(scalar(state, "generator"), rng)
-        if ledger is not None:
-            record_restoration(ledger, scalar(state, "nonce"), self.cost, randomness.is_simulation(self._rng))
+        times, r = self._times, self.forgetting
+        # ω(i, t) = a_i/a_t, as 1/(1 − ρ_2)⋯(1 − ρ_t) is proportional to Γ(t + 2)/Γ(t + 2 − r)
+        a = r / (times + 1) * poch(times + 2 - r, r)
+        kappa = 2.0**-52 * (5.0 * times + 1.0) * (times + 1.0) / (r * row_sensitivity(1.0, adjacency))
+
+        def later(terms: Vector) -> Vector:
+            return np.asarray(np.cumsum(terms[::-1])[::-1])
+
+        squares = epsilons**2
+        spent = later(squares / a**2) * a**2 + 2.0 * a * later(kappa * squares / a) + later(kappa**2 * squares)
+        return float(spent.max())
+
+    def _check_learned(self) -> None:
+        if self._made != int(np.searchsorted(self._times, self.steps, side="right")):
+            raise ValueError(f"state must have made the choices of steps={self.steps} rows, got {self._made} choices")
 
     def epsilon(self, t: int) -> float:
         """ε_t, what the choice at step t costs; 0 if none is made there."""
@@ -259,7 +269,9 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
         if self._made < len(self._times) and self._times[self._made] == self.steps:
             self._choose(rho)
         direction = self._vertex - self.theta
-        return self._move(direction, min(1.0, self.step_scale / (self.steps + 1 + self.delay)))
+        direction *= min(1.0, self.step_scale / (self.steps + 1 + self.delay))
+        direction += self.theta
+        return direction
 
     def _choose(self, rho: float) -> None:
         """v_t: the vertex of the least noisy score."""
@@ -283,16 +295,6 @@ def _choices(n: int, hold: float) -> NDArray[np.float64]:
     while (after := _next(times[-1], hold)) <= n:
         times.append(after)
     return np.array(times, dtype=np.float64)
-
-
-def _dearest_row(times: NDArray[np.float64], epsilons: NDArray[np.float64], forgetting: float) -> float:
-    """max_i Σ_{t ≥ i} (ω(i, t)·ε_t)² over the ``times`` t of choices."""
-    from scipy.special import poch
-
-    # ω(i, t) = a_i/a_t, as 1/(1 − ρ_2)⋯(1 − ρ_t) is proportional to Γ(t + 2)/Γ(t + 2 − r)
-    a = forgetting / (times + 1) * poch(times + 2 - forgetting, forgetting)
-    spent = np.cumsum((epsilons / a)[::-1] ** 2)[::-1] * a**2
-    return float(spent.max())
 
 
 def polyhedral_online_frank_wolfe(

@@ -24,9 +24,9 @@ def outcome(
     """A ``scipy.optimize.OptimizeResult``.
 
     Fields: ``x`` (released, inside the set), ``cost`` (what the ledger was charged with; also as ``release``), ``nit``,
-    ``nfev`` (gradients of rows; as private as the number of rows is), ``message``, ``success``, and ``clipped``: how
-    many gradients of rows were cut to the clip norm, those that overflowed included. ``clipped`` is **not private**:
-    no noise covers it, it is for the holder of the data alone.
+    ``nfev`` (gradients of rows, in expectation and of the public number of rows), ``message``, ``success``, and
+    ``clipped``: how many gradients of rows were cut to the clip norm, those that overflowed included. ``clipped`` is
+    **not private**: no noise covers it, it is for the holder of the data alone.
 
     Examples
     --------

@@ -40,8 +40,9 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
+from dpkit.clipping import clipped, lengths
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of, clipped, lengths
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
@@ -136,7 +137,7 @@ def shuffle_gradient_descent(
     X, y = checked_data(X, y, d)
     L, D = clip_of(objective), constraint.diameter()
     theta = checked_start(constraint, start)
-    checked_budget(budget, allowed=("replace", "zero_out"))
+    checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     if budget.delta == 0:
         raise ValueError("budget must have a positive delta: binomial noise gives no pure differential privacy")
     T_max = integer("max_iterations", max_iterations, at_least=1)

@@ -9,7 +9,14 @@ with A₊ the nearest positive semidefinite matrix to A.
 
 Privacy. Unit: one row. Rows are shortened to ‖x‖₂ ≤ R and labels cut to |y| ≤ B, so the pair (xxᵀ/R², c·yx/(RB))
 moves by at most :func:`dpkit.geometry.pair_sensitivity`; both parts get Gaussian noise of z times that, and cost one
-Gaussian(z). Everything after it is post-processing. No number of rows is used.
+Gaussian(z). Everything after it is post-processing. No number of rows is used. The sums are exact: x/R and y/B are
+held as whole multiples of 2⁻¹⁸, the former cut off towards 0, and the sums of their products are rounded once, to
+multiples of q = 2⁻²⁷. That moves an entry by at most q/2, and D entries of two neighbours apart by at most q√D, which
+is added to the sensitivity.
+
+People. With ``groups`` the unit is a person, who contributes the mean of such pairs over any number of rows. It lies in
+the convex hull of single pairs, and no two points of a hull are farther apart than two that span it: the sensitivity is
+the same. (A row of a person with m rows is held as x/√m, its label as y/√m.)
 
 Cost: n·d² for the sums.
 """
@@ -25,9 +32,11 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import nonnegative, positive
 from dpkit import randomness
-from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat, svec
+from dpkit.clipping import BITS, COARSE, check_rows, shortened, whole_product
+from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, shortened
+from dpkit.optimize._people import checked_people
+from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
@@ -38,6 +47,7 @@ __all__ = ["sufficient_statistics"]
 # c: near the minimum of Δ(c)²(1 + 1/c²), the noise in A times a parameter of length B/R plus that in b
 _BALANCE = 0.8
 _ITERATIONS = 2000
+_LAST_DIGIT = 2.0 ** (COARSE - 2 * BITS)
 
 
 def sufficient_statistics(
@@ -49,6 +59,7 @@ def sufficient_statistics(
     label_bound: float,
     row_norm: float = 1.0,
     ridge: float | None = None,
+    groups: ArrayLike | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
 ) -> OptimizeResult:
@@ -66,6 +77,8 @@ def sufficient_statistics(
         B and R, public: what is longer is cut.
     ridge : float, optional
         At least 0; by default the noise's standard deviation in a diagonal entry of A.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, and ``budget.unit`` must be "person".
     rng : numpy.random.Generator, optional
         None draws from the secure source, on a lattice; a seeded generator gives a simulation.
     ledger : Ledger, optional
@@ -99,7 +112,9 @@ def sufficient_statistics(
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)
-    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"))
+    check_rows(len(X))
+    checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
+    people = checked_people(budget, groups, len(X))
     B, R = positive("label_bound", label_bound), positive("row_norm", row_norm)
     source = randomness.resolve(rng)
     start = checked_start(constraint, None)
@@ -107,22 +122,41 @@ def sufficient_statistics(
         return outcome(start, NOTHING, nit=0, nfev=0, message="no rows: the centre is returned", clipped=0)
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
     cost = Gaussian(z, adjacency=budget.adjacency)
-    sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency)
+    split = d * (d + 1) // 2
+    sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency) * (1.0 + 2.0**-40)
+    sensitivity += _LAST_DIGIT * math.sqrt(split + d)
     noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
     weight = z * sensitivity * R**2 if ridge is None else nonnegative("ridge", ridge)
     short, _ = shortened(X, R)
     labels = np.clip(y, -B, B)
     cut = int(np.count_nonzero((short != X).any(axis=1) | (labels != y)))
-    U = short / R
-    pair = np.concatenate([svec(U.T @ U), _BALANCE * (U.T @ (labels / B))])
+    share = np.ones(len(X)) if people is None else people.root_shares()
+    U = np.trunc(short * (share * (2.0**BITS / R))[:, None])
+    pair = _exact_pair(U, np.trunc(labels * (share * (2.0**BITS / B))))
 
     charge(ledger, cost, "sufficient statistics of least squares", source)
     released = noise.release(pair)
-    split = d * (d + 1) // 2
     A = nearest_psd(smat(released[:split])) * R**2 + weight * np.eye(d)
     b = released[split:] * (R * B / _BALANCE)
     theta, steps = _quadratic_minimum(A, b, constraint, start)
     return outcome(theta, cost, nit=steps, nfev=len(X), message="noisy second moments, then projection", clipped=cut)
+
+
+def _exact_pair(U: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(svec(UᵀU), balance·Uᵀc) of whole numbers, in units of 2³⁶, rounded once to a multiple of ``_LAST_DIGIT``.
+
+    √2 and the balance are rounded down to multiples of 2⁻⁴⁰, and the products taken in Python's integers.
+    """
+    second, first = whole_product(U, U), whole_product(U, c)
+    upper = second[np.triu_indices(len(second), 1)]
+    weighted = [
+        (second.diagonal(), 1 << 40),
+        (upper, math.isqrt(2 << 80)),
+        (first, math.floor(_BALANCE * 2.0**40)),
+    ]
+    shift = 40 + COARSE
+    digits = [(part.astype(object) * weight + (1 << (shift - 1))) >> shift for part, weight in weighted]
+    return np.concatenate(digits).astype(np.float64) * _LAST_DIGIT
 
 
 def _quadratic_minimum(

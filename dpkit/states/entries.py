@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Ledger, Release
 from dpkit import randomness
 
 __all__ = [
@@ -23,7 +22,6 @@ __all__ = [
     "generator_text",
     "kept",
     "plain",
-    "record_restoration",
     "resume",
     "scalar",
 ]
@@ -164,19 +162,3 @@ def generator(text: str, rng: np.random.Generator | None) -> np.random.Generator
     if not text or rng is not None:
         return randomness.resolve(rng)
     return randomness.simulation_from(json.loads(text))
-
-
-def record_restoration(ledger: Ledger, nonce: str, cost: Release, simulation: bool) -> None:
-    """Note in the ledger that was charged with ``cost`` that the state of this nonce goes on; refuse a second time."""
-    label = f"restored state {nonce}"
-    rows = ledger.rows()
-    if not any(row.release == cost for row in rows):
-        raise ValueError(f"ledger must hold the cost of what is restored, {cost!r}, got {len(rows)} other rows")
-    try:
-        ledger.spend(0 * cost, label=label, simulation=simulation, unique=True)
-    except ValueError as error:
-        if any(row.label == label for row in ledger.rows()):
-            raise ValueError(
-                f"state must be restored once only, got state {nonce}, which the ledger knows as restored"
-            ) from error
-        raise

@@ -77,7 +77,7 @@ def test_the_linear_term_passes_its_bound_as_rarely_as_claimed(delta):
 
 
 def test_a_row_of_zeros_changes_nothing_but_rounding():
-    # The last noise must not know how many rows there are. A minimizer is found up to γ/Λ, γ = 1e-8·L
+    # The last noise must not know how many rows there are. A minimizer is found up to γ/Λ, γ = 1e-7·L
     found = []
     for rows in (0, 1, 5):
         budget = Budget(1.0, 1e-5, adjacency="add_remove")
@@ -90,7 +90,7 @@ def test_a_row_of_zeros_changes_nothing_but_rounding():
             rng=np.random.default_rng(0),
         )
         found.append(run.x)
-        assert np.abs(run.x - found[0]).max() <= 2e-8 * L / run.ridge
+        assert np.abs(run.x - found[0]).max() <= 2e-7 * L / run.ridge
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])

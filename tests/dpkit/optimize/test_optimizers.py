@@ -267,3 +267,21 @@ def test_a_swap_is_cheaper_than_a_removal_and_an_addition():
     half = Budget(0.5, 1e-5 / (1 + math.exp(0.5)), adjacency="add_remove")
     dear = calibrate(lambda z: 100 * PoissonSubsampled(Gaussian(z), 7 / 50), half, accountant="rdp")
     assert step.release.noise_multiplier < 0.999 * dear
+
+
+def test_the_size_of_a_poisson_sample_stays_hidden():
+    # the realised number of gradients tells whether a row was sampled, which would undo the amplification
+    runs = [fit("noisy_sgd", *problem(50), steps=20, rng=np.random.default_rng(seed)) for seed in range(5)]
+    assert {run.nfev for run in runs} == {20 * 7}
+
+
+def test_a_private_number_of_rows_is_not_told_by_the_number_of_gradients():
+    budget = Budget(1.0, 1e-5, adjacency="add_remove")
+    for name in ("noisy_gradient_descent", "noisy_sgd"):
+        runs = [
+            fit(name, *problem(n), budget=budget, public_rows=50, batch=7)
+            if name == "noisy_sgd"
+            else fit(name, *problem(n), budget=budget, public_rows=50)
+            for n in (49, 50)
+        ]
+        assert runs[0].nfev == runs[1].nfev

@@ -1,0 +1,201 @@
+"""The attack on low-order bits (Mironov 2012): it breaks floating-point noise, and finds nothing in what is released.
+
+One data set has a gradient of zero, its neighbour one of v in every coordinate. In floating point v + noise, where it
+comes out smaller than v/2, is a multiple of the last digit of v/2, while noise alone is mostly no such multiple: an
+event that has a probability of several percent on one side and none on the other, whatever ε is.
+"""
+
+import importlib
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from accounting import Budget
+from dpkit import optimize
+from dpkit.geometry import LpBall, smat, svec
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize import glm
+
+BUDGET = Budget(20.0, 0.1)  # little noise, so that the event is frequent
+D = 60_000
+ROW = np.full(D, 1.0 / math.sqrt(D))
+
+RUNS = {
+    "noisy_gradient_descent": {"steps": 1},
+    "noisy_sgd": {"steps": 1, "batch": 2},
+    "localized_mirror_descent": {"steps": 1, "constraint": LpBall(1.5, D, 1e3)},
+    "noisy_stochastic_frank_wolfe": {},
+    "phased_sgd": {},
+}
+
+
+@pytest.fixture
+def watch(monkeypatch):
+    """The values that a module releases, before and after their noise; with exact=False that of floating point."""
+
+    def start(name, **forced):
+        seen = []
+
+        class Watched(GaussianMechanism):
+            def release(self, value):
+                noisy = super().release(value)
+                seen.append((np.array(value), np.array(noisy), self.noise_std(noisy.size)))
+                return noisy
+
+        module = importlib.import_module(f"dpkit.optimize.{name}")
+        monkeypatch.setattr(module, "GaussianMechanism", partial(Watched, **forced))
+        return seen
+
+    return start
+
+
+def events(noisy, v):
+    """How often the attacker says "noise alone"."""
+    small = noisy[np.abs(noisy) < v / 2]
+    return int(np.count_nonzero(np.remainder(small, np.spacing(v / 2))))
+
+
+def first_releases(name, seen):
+    """The first release of a run on rows with the gradients (0, 0) and of one on (0, v) or (v, v), n = 2."""
+    for labels in ([0.0, 0.0], [9.0, 9.0]):
+        more = {"constraint": LpBall(2, D, 1e3), **RUNS[name]}
+        getattr(optimize, name)(glm("squared", clip=1.0), np.stack([ROW, ROW]), np.array(labels), budget=BUDGET, **more)
+    half = len(seen) // 2
+    (zero, alone, _), (value, both, _) = seen[0], seen[half]
+    assert not zero.any()
+    v = float(np.abs(value).max())
+    assert np.allclose(np.abs(value), v, rtol=1e-2)
+    return alone, both, v
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_low_order_bits_tell_nothing(name, watch):
+    alone, both, v = first_releases(name, watch(name))
+    assert events(alone, v) == events(both, v) == 0
+    # all of it lies on one lattice, the same for both, which is no finer than a thousandth of the noise over √d
+    step = min(float(np.abs(part[part != 0]).min()) for part in (alone, both))
+    step = 2.0 ** math.floor(math.log2(step))
+    while np.remainder(np.concatenate([alone, both]), step).any():
+        step /= 2
+    assert step > 2.0**-12 * float(alone.std()) / math.sqrt(D)
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_low_order_bits_give_floating_point_noise_away(name, watch):
+    # at least 60 events are expected, so that none at all has a probability below 1e-20
+    alone, both, v = first_releases(name, watch(name, exact=False))
+    assert events(alone, v) > 0
+    assert events(both, v) == 0
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_sufficient_statistics(exact, watch):
+    # one row e_1 or none: the first entry of the matrix is 1 or 0. P(|noise| < ½, finer than 2⁻⁵³) is at least 0.1 for
+    # each of 300 runs, so that none has it with probability below 1e-13
+    seen = watch("sufficient_statistics", exact=exact)
+    counts = []
+    for X in ([[0.0, 0.0]], [[1.0, 0.0]]):
+        seen.clear()
+        for _ in range(300):
+            optimize.sufficient_statistics(X, [0.0], constraint=LpBall(2, 2), budget=BUDGET, label_bound=1.0)
+        counts.append(sum(events(noisy[:1], 1.0) for _, noisy, _ in seen))
+    assert counts[1] == 0
+    assert (counts[0] == 0) == exact
+
+
+def test_sufficient_statistics_are_exact_sums():
+    module = importlib.import_module("dpkit.optimize.sufficient_statistics")
+    rng = np.random.default_rng(0)
+    U, c = np.trunc(rng.normal(size=(40, 5)) * 2.0**15), np.rint(rng.normal(size=40) * 2.0**15)
+    pair = module._exact_pair(U, c)
+    expected = np.concatenate([svec(U.T @ U), 0.8 * (U.T @ c)]) / 2.0**36
+    assert np.abs(pair - expected).max() <= 0.5 * 2.0**-27 * (1 + 1e-6)
+    assert not np.remainder(pair, 2.0**-27).any()
+    np.testing.assert_allclose(smat(pair[:15]), U.T @ U / 2.0**36, atol=2.0**-27)
+
+
+def test_objective_perturbation_releases_a_lattice_that_is_coarser_than_the_solver():
+    released, steps = [], []
+    for X in (np.zeros((1, 3)), np.full((1, 3), 0.5)):
+        fit = optimize.objective_perturbation(
+            glm("squared", clip=1.0), X, [1.0], constraint=LpBall(2, 3, 1e9), budget=BUDGET
+        )
+        released.append(fit.x)
+        steps.append(fit.ridge)
+    assert steps[0] == steps[1]  # and with it everything else that the lattice follows from
+    # γ/Λ, the solver's error, is 1e-7 over the ridge; a lattice of 2r/1000/√3 or a little more
+    step = 2.0 ** (math.floor(math.log2(2e-7 / steps[0] / math.sqrt(3))) - 11)
+    for x in released:
+        assert not np.remainder(x, step).any()
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_dp_sgd(exact):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    from dpkit.optimize._private_steps import private_optimizer
+
+    weight = torch.nn.Parameter(torch.zeros(D))
+    mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
+    found = []
+    release = mechanism.release
+    mechanism.release = lambda value: found.append((value, release(value))) or found[-1][1]
+    private, _ = private_optimizer(torch.optim.SGD([weight], lr=0.1), [weight], mechanism, batch=1, rate=0.5)
+    for rows in (0, 1):
+        weight.grad_sample = torch.tensor(np.tile(9.0 * ROW, (rows, 1)), dtype=torch.float32)
+        private.signal_skip_step(do_skip=False)
+        private.step()
+        private.zero_grad()
+        assert weight.grad is None or weight.grad.dtype == torch.float32
+    (_, alone), (value, both) = found
+    v = float(value.max())
+    assert abs(v - ROW[0]) < 1e-6
+    assert events(both, v) == 0
+    assert (events(alone, v) == 0) == exact  # of floating point at least 60 are expected
+
+
+def test_dp_sgd_sums_whole_numbers():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("opacus")
+    from fractions import Fraction
+
+    from dpkit.optimize._private_steps import private_optimizer
+
+    rng = np.random.default_rng(0)
+    gradients = rng.normal(size=(30, 50)) * 10.0 ** rng.uniform(-20, 20, size=(30, 1))
+    for clip in (0.3, 1.0, 1e-3, 7.7):
+        weight = torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
+        sums = []
+        mechanism = GaussianMechanism(noise_multiplier=1.0, sensitivity=clip, adjacency="add_remove")
+        mechanism.release = lambda value, sums=sums: sums.append(value) or value
+        private, _ = private_optimizer(torch.optim.SGD([weight], lr=1.0), [weight], mechanism, batch=1, rate=0.5)
+        for rows in [*gradients[:, None], gradients, gradients[::-1].copy()]:
+            weight.grad_sample = torch.tensor(rows)
+            private.signal_skip_step(do_skip=False)
+            private.step()
+            private.zero_grad()
+        for single in sums[:30]:  # as real numbers
+            assert sum(Fraction(float(x)) ** 2 for x in single) <= Fraction(clip) ** 2
+        total = [sum(Fraction(float(x)) for x in column) for column in np.stack(sums[:30]).T]
+        # whichever the order, it is the sum of what single rows give
+        assert [Fraction(float(x)) for x in sums[30]] == total
+        assert np.array_equal(sums[30], sums[31])
+
+
+def test_a_poisson_sample_is_no_likelier_than_its_price():
+    from fractions import Fraction
+
+    from dpkit.optimize._rows import poisson_sample
+
+    class Grid:
+        """Every multiple of 2⁻⁵³ next to the rate."""
+
+        def random(self, count):
+            return (math.floor(rate * 2.0**53) + np.arange(-2, 3)[:count]) * 2.0**-53
+
+    for rate in (0.3, 1e-3, 7 / 50, 2.0**-10, 1.0):
+        below = math.floor(rate * 2.0**53) - 2 + len(poisson_sample(Grid(), 5, rate))
+        assert Fraction(below, 2**53) <= Fraction(rate) < Fraction(below + 1, 2**53)
+    assert len(poisson_sample(np.random.default_rng(0), 100, 1.0)) == 100
