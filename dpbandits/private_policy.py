@@ -22,7 +22,6 @@ from __future__ import annotations
 import math
 import secrets
 from abc import abstractmethod
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +72,7 @@ class Schedule:
         """A first batch, and each further one ``growth`` times as long; no decision follows the last, so no release."""
         if positive("growth", growth) < 1:
             raise ValueError(f"growth must be at least 1, got growth={growth!r}")
-        longest = horizon / first if growth == 1.0 else math.log(horizon) / math.log(growth)
-        if longest > _MOST_RELEASES:
+        if min(horizon / first, math.inf if growth == 1.0 else math.log(horizon) / math.log(growth)) > _MOST_RELEASES:
             raise ValueError(f"growth must be such that there are at most 2**24 releases, got growth={growth!r}")
         ends, length = [first], float(first)
         while ends[-1] < horizon:
@@ -102,10 +100,6 @@ class Schedule:
     def start(self, releases: int) -> int:
         """The first decision of the open batch."""
         return self.ends[releases - 1] if releases else 0
-
-    def batch(self, decision: int) -> int:
-        """The number of the batch that a decision is in."""
-        return bisect_right(self.ends, decision)
 
 
 def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round")) -> Budget:

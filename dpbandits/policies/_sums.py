@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,16 @@ from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.states import entries
 
-__all__ = ["PairSums"]
+__all__ = ["PairSums", "whole_digits"]
+
+
+def whole_digits(records: int, size: int) -> tuple[int, float]:
+    """How many binary digits of scaled records are kept, at most 30, and what that adds to a sensitivity.
+
+    For sums of at most so many ``records`` of ``size`` entries of at most 1; see :class:`PairSums`.
+    """
+    digits = min(30, 52 - records.bit_length())
+    return digits, 4.0 * math.sqrt(size) * 2.0**-digits
 
 
 class PairSums:
@@ -22,6 +32,12 @@ class PairSums:
     Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
     part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
     at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, also where it comes into another batch.
+
+    Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
+    no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
+    and those of a sum are whole numbers below 2⁵² in units of 2^−digits. An entry of a record is rounded by half a unit
+    and computed within far less, and the half-vector of a sum is rounded by at most a unit in each world; √(number of
+    entries) times four units are added to the sensitivity, some 10⁻⁷ of it for up to 2²² rounds.
 
     Parameters
     ----------
@@ -34,6 +50,8 @@ class PairSums:
     budget : Budget
     releases : int
         How many there are at most.
+    horizon : int
+        The number of rounds; as rewards may be late, a batch may have as many records.
     rng : numpy.random.Generator
         The policy's.
     mechanism : {"buffered", "tree"}
@@ -50,23 +68,27 @@ class PairSums:
         *,
         budget: Budget,
         releases: int,
+        horizon: int,
         rng: np.random.Generator,
         mechanism: str = "buffered",
     ) -> None:
         self.dim = dim
         self._a, self._c = pair_scales(W, B, share)
+        digits, slack = whole_digits(horizon, dim * (dim + 1) // 2 + dim)
+        self._unit = 2.0**digits
         kind = BufferedToeplitz if mechanism == "buffered" else BinaryTree
         self.sums = kind.calibrated(
             budget=budget,
             horizon=max(1, releases),
             shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=pair_sensitivity(self._a, W, self._c, B, budget.adjacency),
+            sensitivity=pair_sensitivity(self._a, W, self._c, B, budget.adjacency) + slack,
             rng=rng,
         )
         self._empty()
 
     def _empty(self) -> None:
-        self.H, self.b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)  # of the open batch
+        # of the open batch: whole numbers, in units of 2^−digits
+        self.H, self.b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)
 
     @property
     def cost(self) -> Release:
@@ -75,12 +97,12 @@ class PairSums:
 
     def add(self, x: Array, w: float, g: float) -> None:
         """Take in one record."""
-        self.H += (w * x)[:, None] * x
-        self.b += g * x
+        self.H += np.rint((self._unit * self._a * w * x)[:, None] * x)
+        self.b += np.rint((self._unit * self._c * g) * x)
 
     def release(self) -> tuple[Array, Array]:
         """Close the batch: noisy H and b of all batches so far."""
-        batch = np.concatenate([self._a * svec(self.H), self._c * self.b])
+        batch = np.concatenate([svec(self.H), self.b]) / self._unit
         self._empty()
         noisy = self.sums.add(batch)
         D = len(noisy) - self.dim

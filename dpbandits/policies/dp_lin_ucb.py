@@ -38,7 +38,7 @@ Guarantee
 * Rewards may be late, out of order or missing: batches end after fixed numbers of *decisions*, and a record enters the
   batch in which its reward comes. The sensitivity covers a record that moves to another batch, appears or vanishes,
   as long as the mechanism's factor is nonnegative; both mechanisms' factors are.
-* The guarantee is for real arithmetic: noise is drawn and added in float64.
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Regret: Õ(d√T + √(T/ε)·d^(3/4)) with the theory's parameters (the paper's Theorem 1 and section 4), for the tree.
 
@@ -182,7 +182,8 @@ class DPLinUCB(PrivatePolicy[Estimate]):
             max(abs(low), abs(high)),
             self.reward_share,
             budget=budget,
-            releases=n,
+            releases=len(self.schedule.ends),
+            horizon=T,
             rng=self.rng,
             mechanism=self.sums,
         )

@@ -34,7 +34,8 @@ Guarantee
 * Rewards may be late, out of order or missing: steps come after a fixed number of *decisions*, and a change of when a
   reward comes is covered by the same two cases.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
-* The corners are sampled exactly; scores are computed in float64, and the bound on their movement is for real numbers.
+* It holds for the program as it runs: corners are sampled exactly from the scores as computed, and Δ includes their
+  rounding, at most a thousandth of it.
 
 Cost per round: O(Kd) to select, O(d) to update; a scheduled step reads all rows of an arm, O(Td) for all arms, at about
 ln(T)/ln(growth) times, with memory O(Td). Every round's step costs O(Kd), with memory O(Kd).
@@ -64,6 +65,10 @@ from dpkit.mechanisms import report_noisy_max
 from dpkit.states.entries import conform
 
 __all__ = ["DPHDB"]
+
+
+# rows that are summed at once, and the unit of what is summed at every round
+_BLOCK, _UNIT = 4096, 2.0**30
 
 
 @dataclass(frozen=True)
@@ -188,8 +193,15 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         i = np.arange(1, max(1, len(self.schedule.ends) * self._per_release) + 1)
         self._first_epsilon = math.sqrt(8.0 * rho / float(np.sum(i ** (-2.0 * self._power)))) * (1.0 - 1e-12)
         self._ball = LpBall(1, d, self.theta_bound)
-        # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S
-        self._sensitivity = (2.0 if budget.adjacency == "replace" else 1.0) * self.clip * self.theta_bound
+        # Δ: how far one round moves the score ⟨g, v⟩ of a corner v of the ball, ‖v‖₁ = S. The sums are taken in blocks,
+        # in float64: of T terms of at most C·S each, which are themselves within (d + 8)u, they are off by at most
+        # (n + T/n + d + 16)·u·T·C·S for blocks of n, and so twice as much in two worlds; in every round's sums the
+        # summands are rounded instead, by at most half a unit each
+        rounding = 2.0**-52 * T * (_BLOCK + T / _BLOCK + d + 16.0) + 1.0 / _UNIT
+        if rounding > 1e-3:
+            raise ValueError(f"horizon must be such that rounding is no thousandth of a round, got horizon={horizon!r}")
+        apart = 2.0 if budget.adjacency == "replace" else 1.0
+        self._sensitivity = (apart + rounding) * self.clip * self.theta_bound
 
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled
@@ -235,7 +247,8 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         thetas = self.public.theta, self.public.before
         now, before = (float(self.link.mean(float(theta[k] @ context))) for theta in thetas)
         slope = (t + 1) * (now - reward) - t * (before - reward)
-        self.sums[k] += min(max(slope, -self.clip), self.clip) * context
+        # whole numbers, in units of C/2³⁰, so that sums have no rounding errors
+        self.sums[k] += np.rint(min(max(slope / self.clip, -1.0), 1.0) * _UNIT * context)
 
     # --------------------------------------------------------------------------------------------- release
 
@@ -260,10 +273,11 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
     def _gradient(self, theta: Array, k: int) -> Array:
         """Σ of the clipped gradients of arm k, of which each is at most C in every entry: ‖x‖_∞ ≤ 1."""
         if self.release == "every_round":
-            return np.asarray(self.sums[k])
+            return np.asarray(self.sums[k] * (self.clip / _UNIT))
         X, r = self.rows[k].array[:, :-1], self.rows[k].array[:, -1]
         slopes: Array = np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip)
-        return np.asarray(slopes @ X)
+        starts = range(0, len(r), _BLOCK)
+        return np.asarray(sum((slopes[i : i + _BLOCK] @ X[i : i + _BLOCK] for i in starts), np.zeros(self.dim)))
 
     @classmethod
     def _elements(cls, config: Mapping[str, Any]) -> int:

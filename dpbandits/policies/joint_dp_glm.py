@@ -47,7 +47,8 @@ Guarantee
   billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
 * Rewards may be late, out of order or missing: a round enters streams and sets when its reward comes. The bounds above
   do not depend on when that is.
-* The guarantee is for real arithmetic: noise is drawn and added in float64.
+* It holds for the program as it runs: records are summed as whole numbers (:mod:`dpbandits.policies._sums`), and the
+  noise of the sums and of the optimizers is exact.
 
 Cost per round: O(Kd²) to select, O(d²) to update; O(d³) at each release; O(steps·n·d) at each call over n rounds.
 Memory: O(d²) and all rounds' (x, r), which the optimizers read.
@@ -69,6 +70,7 @@ from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._records import link_objective
+from dpbandits.policies._sums import whole_digits
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpkit.continual import BinaryTree, BufferedToeplitz
@@ -210,11 +212,13 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         steps = max(1, len(self.schedule.ends))
         z = calibrate(lambda z: self._cost(z, steps), budget)
         self._z = z / math.sqrt(1.0 - self.stream_share)
+        digits, slack = whole_digits(T, dim * (dim + 1))
+        self._unit = 2.0**digits
         kind = BufferedToeplitz if sums == "buffered" else BinaryTree
         self._sums = kind(
             horizon=steps,
             shape=dim * (dim + 1),
-            sensitivity=outer_product_sensitivity(1.0, budget.adjacency),
+            sensitivity=outer_product_sensitivity(1.0, budget.adjacency) + slack,
             noise_multiplier=z / math.sqrt(self.stream_share),
             adjacency=budget.adjacency,
             rng=self.rng,
@@ -240,7 +244,8 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         )
 
         self._objective = link_objective(self.link, S, self.clip)
-        self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))  # of the open batch
+        # of the open batch: whole numbers, in units of 2^−digits (H of its largest weight W)
+        self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))
         self.explored, self.others = Rows(dim + 1, bound=1.0), Rows(dim + 1, bound=1.0)  # (x, r)
         zero, identity = np.zeros(dim), np.eye(dim)
         shift, shift_H = self._shift, self._shift_H
@@ -303,19 +308,19 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         arm, (explores,) = pending.arm, pending.note
         if explores:
             self.explored.append([*arm, reward])
-            self.batch_V += arm[:, None] * arm
+            self.batch_V += np.rint((self._unit * arm)[:, None] * arm)
         else:
             self.others.append([*arm, reward])
             # whatever a caller's link says, a weight lies in [0, W]
             w = min(max(0.0, float(self.link.derivative(float(arm @ self.public.theta_o))) / math.e), self._W)
-            self.batch_H += (w * arm)[:, None] * arm
+            self.batch_H += np.rint((self._unit * w / self._W * arm)[:, None] * arm)
 
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimates:
         """Close the batch: release V and H, and estimate anew where one of them has outgrown its last estimate."""
         half = self.dim * (self.dim + 1) // 2
-        batch = np.concatenate([svec(self.batch_V), svec(self.batch_H) / self._W])
+        batch = np.concatenate([svec(self.batch_V), svec(self.batch_H)]) / self._unit
         self.batch_V, self.batch_H = np.zeros_like(self.batch_V), np.zeros_like(self.batch_H)
         noisy = self._sums.add(batch)
         v, U = self._repaired(noisy[:half], self._shift, self.ridge)

@@ -36,7 +36,8 @@ Guarantee
   and H are post-processing of messages.
 * Not protected: whether and when a device sends. Where a reward's arrival is itself private, a device must send at a
   time that does not depend on it, a record of zeros if there is no reward.
-* The guarantee is for real arithmetic: noise is drawn and added in float64.
+* It holds for the program as it runs: Gaussian messages are on a lattice, with exact noise. A message from the sphere
+  is one float vector or its negative, and which of the two is chosen with the stated odds, whatever the rounding.
 
 This object simulates both sides. ``select`` and ``update`` are the device's; what they pass to the server is the
 message. The saved state holds the server's sums, and the arms of open decisions; in a deployment these stay on the
@@ -64,6 +65,7 @@ from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpkit.geometry import pair_sensitivity, smat
+from dpkit.mechanisms import GaussianMechanism
 
 __all__ = ["LDPGLM"]
 
@@ -186,6 +188,9 @@ class LDPGLM(PrivatePolicy[Estimate]):
         self._radius = self._longest * _sphere_radius(size, pure)
         sphere = self._radius / math.sqrt(size)
         self.randomizer = randomizer or ("sphere" if sphere < gaussian else "gaussian")
+        self._mechanism = GaussianMechanism(
+            noise_multiplier=z, sensitivity=gaussian / z, adjacency=budget.adjacency, rng=self.rng
+        )
         self._away = 1.0 / (1.0 + math.exp(pure))
         self._noise = sphere if self.randomizer == "sphere" else gaussian
         cost: Release = PureDP(pure, adjacency=budget.adjacency)
@@ -224,7 +229,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
     def _randomize(self, record: Array) -> Array:
         """One message: all that leaves a device."""
         if self.randomizer == "gaussian":
-            return np.asarray(record + self._noise * self.rng.standard_normal(len(record)))
+            return np.asarray(self._mechanism.release(record))
         draws = self.rng.standard_normal(len(record) + 2)  # one draw is faster than two
         noise, normals = draws[:-2], draws[-2:]
         length = math.sqrt(record @ record)

@@ -24,7 +24,7 @@ Guarantee
   where s is the cosine of the two arms; at both ends of the interval it stays within the stated sensitivity.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``), because it would release
   sums again with fresh noise. This needs a ledger that survives, too.
-* The guarantee is for real arithmetic: noise is drawn and added in float64.
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
 
@@ -152,6 +152,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
             self.gradient_share,
             budget=budget,
             releases=len(self.schedule.ends),
+            horizon=T,
             rng=self.rng,
         )
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)

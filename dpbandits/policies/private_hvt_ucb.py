@@ -28,7 +28,7 @@ Guarantee
   with the θ̂ and in the batch of the moment, when its reward comes. A change of one round that moves its record to
   another batch is covered (see ``dpkit.geometry.pair_sensitivity``).
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
-* The guarantee is for real arithmetic: noise is drawn and added in float64.
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Cost per round: O(Kd + d²) to select and to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
 
@@ -160,7 +160,8 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
 
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
-        self._sums = PairSums(self.dim, 1.0, 1.0, self.gradient_share, budget=budget, releases=releases, rng=self.rng)
+        share = self.gradient_share
+        self._sums = PairSums(self.dim, 1.0, 1.0, share, budget=budget, releases=releases, horizon=T, rng=self.rng)
         if clip is not None:
             self.clip = float(clip)
         elif parameters == "practical":

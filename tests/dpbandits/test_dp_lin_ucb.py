@@ -47,12 +47,14 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
         decision = policy.select(ball(rng, 4, 3))
         if len(inputs) > before:  # this decision closed a batch
             np.testing.assert_allclose(
-                inputs[-1], np.concatenate([policy._sums._a * svec(batch_V), policy._sums._c * batch_u])
+                inputs[-1],
+                np.concatenate([policy._sums._a * svec(batch_V), policy._sums._c * batch_u]),
+                atol=400 * 2.0**-31,  # every record is rounded by half a unit
             )
             V, u, batch_V, batch_u = V + batch_V, u + batch_u, np.zeros((3, 3)), np.zeros(3)
             level = policy._sums.sums.noise_std(policy.releases) / policy._sums._a * math.sqrt(6)
-            np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-9)
-            np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-6)
+            np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-6, atol=1e-7)
         r = float(rng.uniform(-0.5, 1.0))
         batch_V += np.outer(decision.arm, decision.arm)
         batch_u += r * decision.arm

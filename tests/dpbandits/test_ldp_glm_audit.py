@@ -13,6 +13,7 @@ from again import rewinder
 
 from accounting import Budget, audit
 from dpbandits.policies import LDPGLM
+from dpkit.mechanisms import GaussianMechanism
 
 BUDGET = Budget(4.0, 1e-2)
 TRIALS = 5000
@@ -91,6 +92,11 @@ def test_half_the_noise_is_caught(randomizer):
     """For the sphere: the sides' odds e^(2ε), at the radius that goes with them."""
     policy = make(randomizer)
     policy._noise *= 0.5
+    policy._mechanism = GaussianMechanism(
+        noise_multiplier=0.5 * policy._mechanism.noise_multiplier,
+        sensitivity=policy._mechanism.sensitivity,
+        rng=policy.rng,
+    )
     policy._away = 1 / (1 + np.exp(2 * BUDGET.epsilon))
     with pytest.raises(audit.PrivacyViolation):
         audited(policy, "opposite arms").check(BUDGET.epsilon)

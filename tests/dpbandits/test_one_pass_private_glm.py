@@ -55,7 +55,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
             expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * b])
-            np.testing.assert_allclose(spied[-1], expected, atol=1e-12)
+            np.testing.assert_allclose(spied[-1], expected, atol=200 * 2.0**-31)
             H, b = np.zeros((3, 3)), np.zeros(3)
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
         w = np.clip(L.derivative(e), 0.2 * L.lipschitz(2.0), L.lipschitz(2.0))
@@ -78,13 +78,14 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
         b += (r - 0.5) * decision.arm
     policy.select(ball(rng, 4, 3))
     level = policy._sums.sums.noise_std(1) / policy._sums._a * math.sqrt(6)
-    np.testing.assert_allclose(policy.theta, np.linalg.solve(H + (1 + level) * np.eye(3), b), rtol=1e-9)
-    np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(H + (1 + level) * np.eye(3)), rtol=1e-9)
+    np.testing.assert_allclose(policy.theta, np.linalg.solve(H + (1 + level) * np.eye(3), b), atol=1e-7)
+    np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(H + (1 + level) * np.eye(3)), rtol=1e-6)
 
 
 # ------------------------------------------------------------------------------------------------- schedule
 
 
+@settings(deadline=None)
 @given(T=st.integers(1, 5000), first=st.integers(1, 100), growth=st.floats(1.0, 3.0))
 def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     ends = policy_with(horizon=T, first_batch=first, growth=growth).schedule.ends
