@@ -1,42 +1,13 @@
 """An exception between any two lines: the ledger has recorded the spend or not, and goes on right."""
 
-import os
 import signal
-import sys
 
 import pytest
+from interrupts import interrupted
 
-import accounting.ledger
 from accounting import Budget, Gaussian, Ledger
 
-FOLDER = os.path.dirname(accounting.ledger.__file__)
 BUDGET = Budget(1.0, 1e-6)
-
-
-def interrupted(action, line):
-    """Run an action and raise KeyboardInterrupt at its ``line``-th line inside the ledger; whether it came to that."""
-    seen = 0
-
-    def tracer(frame, event, _):
-        nonlocal seen
-        if not frame.f_code.co_filename.startswith(FOLDER):
-            return None
-        if event == "line":
-            seen += 1
-            if seen == line:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return tracer
-
-    before = sys.gettrace()
-    sys.settrace(tracer)
-    try:
-        action()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
 
 
 @pytest.mark.parametrize(("kind", "stride"), [("memory", 1), ("file", 3)])
@@ -47,7 +18,7 @@ def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stri
     known, hit = 1, 0
     for line in range(1, 4000, stride):
         release = Gaussian(1000.0 + line)
-        if not interrupted(lambda release=release: ledger.spend(release), line):
+        if not interrupted(lambda release=release: ledger.spend(release), line, "accounting/ledger"):
             break
         hit += 1
         rows = ledger.rows()
@@ -69,7 +40,7 @@ def test_an_interrupted_reader_leaves_no_transaction_behind(tmp_path):
     ledger, other = Ledger.open(tmp_path / "spends.ledger"), Ledger.open(tmp_path / "spends.ledger")
     for line in range(1, 400, 5):
         other.spend(Gaussian(1.0))
-        if not interrupted(ledger.rows, line):
+        if not interrupted(ledger.rows, line, "accounting/ledger"):
             break
         ledger.spend(Gaussian(2.0))
     assert len(ledger.rows()) == len(other.rows())

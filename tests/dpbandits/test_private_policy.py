@@ -17,16 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupts import Interrupter
 from private_policies import BUDGET, SMALL, offered, play, small
 
-import accounting
 from accounting import Ledger
 from dpbandits import Policy, PrivatePolicy
 from dpbandits.policies import OnePassPrivateGLM
 from dpkit.states import RunStopped, files
-
-ROOT = str(Path(accounting.__file__).parent.parent)
-OURS = tuple(os.path.join(ROOT, package) for package in ("accounting", "dpkit", "dpbandits"))
 
 
 @pytest.fixture(params=sorted(SMALL))
@@ -35,30 +32,6 @@ def name(request):
 
 
 # ---------------------------------------------------------------------------------------------- interrupts
-
-
-class Interrupter:
-    """Raises KeyboardInterrupt at the n-th line of this project's code that is run inside the block."""
-
-    def __init__(self, n: int) -> None:
-        self.left = n
-
-    def __enter__(self) -> Interrupter:
-        sys.settrace(self._trace)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        sys.settrace(None)
-
-    def _trace(self, frame, event, argument):
-        if not frame.f_code.co_filename.startswith(OURS):
-            return None
-        if event == "line":
-            self.left -= 1
-            if self.left == 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-        return self._trace
 
 
 def interrupted(name: str, most: int) -> int:

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from interrupts import interrupted
 
 from accounting import Budget, Ledger
 from dpkit.geometry import Ellipsoid, LpBall, Simplex
@@ -187,31 +188,6 @@ def test_a_fork_refuses():
     take(learner, [3])
 
 
-def interrupted(call, after, where="dpkit"):
-    """Raise KeyboardInterrupt at a line event of the package; whether the call got that far."""
-    count = 0
-
-    def trace(frame, event, arg):
-        nonlocal count
-        if f"{os.sep}{where}{os.sep}" not in frame.f_code.co_filename:
-            return None
-        if event == "line":
-            count += 1
-            if count == after:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 @pytest.mark.parametrize("name", ["gaussian", "generalized", "polyhedral, every step"])
 @pytest.mark.parametrize("with_state", [False, True])
 def test_an_interrupt_at_any_line_closes_the_learner_or_leaves_it_right(name, with_state, monkeypatch):
@@ -232,7 +208,7 @@ def test_an_interrupt_at_any_line_closes_the_learner_or_leaves_it_right(name, wi
         take(learner, range(3))
         if with_state:
             learner.state()
-        if not interrupted(lambda learner=learner: take(learner, [3]), line):
+        if not interrupted(lambda learner=learner: take(learner, [3]), line, "dpkit"):
             break
         try:
             reached = learned(learner)
