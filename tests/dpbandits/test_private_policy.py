@@ -365,14 +365,19 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
             os.write(told, b".")
 
 
+def rewards_in(policy: PrivatePolicy) -> int:
+    """How many rewards the open batch has: with w = 1 each adds the same number to the first entry of its matrix."""
+    sums = policy._sums
+    return round(sums.H[0, 0] / round(sums._unit * sums._a))
+
+
 def check_after_a_crash(folder: Path, acknowledged: int) -> int:
     """Every acknowledged reward is in the sums, and every release was marked; how many rewards there are."""
     with Ledger.open(folder / "ledger") as ledger:
         policy = Policy.load(folder / "c", ledger=ledger)
         mark = ledger.newest_mark(policy._run.id)
         assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
-        # w = 1: every reward adds one to the first entry of the open batch's matrix
-        learned = policy.schedule.start(policy.releases) + round(policy._sums.H[0, 0])
+        learned = policy.schedule.start(policy.releases) + rewards_in(policy)
         assert acknowledged <= learned <= acknowledged + 1
         assert policy.decisions - learned in (0, 1)
         if policy.decisions > learned:  # chosen, and killed before its reward was acknowledged
@@ -454,7 +459,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
             policy = Policy.load(folder / "c", ledger=ledger)
             mark = ledger.newest_mark(policy._run.id)
             assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
-            learned = policy.schedule.start(policy.releases) + round(policy._sums.H[0, 0])
+            learned = policy.schedule.start(policy.releases) + rewards_in(policy)
             assert learned in (7, 8)
             assert list(folder.glob(".c.*.draft")) == []
         del policy

@@ -30,8 +30,8 @@ class Interrupter:
     def _trace(self, frame, event, argument):
         if not frame.f_code.co_filename.startswith(self._folders):
             return None
-        # On leaving a ``with`` its line comes up once more, before the lock is opened. CPython takes no signal there, but
-        # an exception from a tracer would leave the lock closed for ever.
+        # On leaving a ``with`` its line comes up once more, before the lock is opened. CPython takes no signal there,
+        # but an exception from a tracer would leave the lock closed for ever.
         if event == "line" and not getline(frame.f_code.co_filename, frame.f_lineno).lstrip().startswith("with "):
             self.left -= 1
             if self.left == 0:
