@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accounting import Budget
 from dpbandits.policies._sums import PairSums, whole_digits
 from dpkit.geometry import pair_sensitivity, svec
+from dpkit.randomness import secure
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -76,3 +77,37 @@ def test_records_are_those_of_the_definition():
     x, made = rng.standard_normal(4) / 4, sums(4)
     expected = np.concatenate([made._a * svec(0.2 * np.outer(x, x)), made._c * -0.3 * x])
     np.testing.assert_allclose(batch(4, [(x, 0.2, -0.3)]), expected, atol=2.0**-30)
+
+
+# ---------------------------------------------------------------------------------------- what the low bits say
+
+
+def small_and_fine(g: float, draws: int, *, in_floats: bool) -> tuple[int, int]:
+    """How many released sums of one record are below ⅛, and how many of those are no multiple of 2⁻⁵⁴."""
+    made = PairSums(1, 0.25, 0.7, 0.75, budget=Budget(20.0, 1e-2), releases=1, horizon=2, rng=secure())
+    fresh, sigma = made.kept(), made.sums.noise_std(1)
+    add, seen = made.sums.add, []
+    made.sums.add = lambda x: (seen.append(x + sigma * secure().standard_normal(2) if in_floats else add(x)), x)[1]
+    for _ in range(draws):
+        made.resume(fresh)
+        made.add(np.ones(1), 0.1, g)
+        made.release()
+    small = [float(y[1]) for y in seen if abs(y[1]) < 0.125]
+    return len(small), sum((y * 2.0**54) % 1.0 != 0.0 for y in small)
+
+
+def test_low_bits_of_a_released_sum_do_not_tell_the_reward():
+    """A float sum with a term near ½ has no finer bits than 2⁻⁵⁴, the noise alone has: the reward shows.
+
+    The shares of exact sums may differ by 6.5 standard deviations: a false alarm in 10¹⁰.
+    """
+    shares, variance = {}, 0.0
+    for in_floats in (True, False):
+        for g in (0.0, 0.7):
+            small, fine = small_and_fine(g, 2000, in_floats=in_floats)
+            assert small >= 100
+            shares[in_floats, g] = fine / small
+            variance += 0.0 if in_floats else 0.25 / small
+    assert shares[True, 0.0] > 0.5
+    assert shares[True, 0.7] == 0.0
+    assert abs(shares[False, 0.0] - shares[False, 0.7]) <= 6.5 * variance**0.5
