@@ -5,6 +5,7 @@ One record per line: its CRC-32 as eight hexadecimal digits, a space, JSON.
 =============================================  =========================================================
 record                                         meaning
 =============================================  =========================================================
+``["of", run, name]``                          the first one: whose journal this is
 ``["d", round, index, arm, note]``             a decision; the arm as hexadecimal bytes, little-endian
 ``["r", id, reward]``                          its reward
 ``["f", id]``                                  nobody waits for its reward any more
@@ -49,8 +50,9 @@ class Journal:
         How many it holds.
     """
 
-    def __init__(self, checkpoint: Path, name: str, seen: int) -> None:
+    def __init__(self, checkpoint: Path, run: str, name: str, seen: int) -> None:
         self._checkpoint = checkpoint
+        self._first = ["of", run, name]
         self._name = name
         self._seen = seen
         self.records = 0
@@ -59,15 +61,15 @@ class Journal:
         self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
 
     @classmethod
-    def fresh(cls, checkpoint: Path, waiting: Mapping[int, Pending]) -> Journal:
-        """A new one, which begins with the open decisions."""
-        journal = cls(checkpoint, secrets.token_hex(8), 0)
-        journal._append([_decision(pending) for pending in waiting.values()])
+    def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:
+        """A new one of this run, which begins with the open decisions."""
+        journal = cls(checkpoint, run, secrets.token_hex(8), 0)
+        journal._append([journal._first, *(_decision(pending) for pending in waiting.values())])
         journal.sync()
         return journal
 
     @classmethod
-    def reopened(cls, checkpoint: Path, place: Any) -> Journal:
+    def reopened(cls, checkpoint: Path, run: str, place: Any) -> Journal:
         """The one that a checkpoint names.
 
         Raises
@@ -83,7 +85,7 @@ class Journal:
         path = _path(checkpoint, name)
         if not path.is_file() or path.stat().st_size < seen:
             raise ValueError(f"the journal {path} must be beside its checkpoint, whole, got a missing or shorter one")
-        return cls(checkpoint, name, seen)
+        return cls(checkpoint, run, name, seen)
 
     def place(self) -> dict[str, Any]:
         """What a checkpoint keeps: that it has seen all of this journal."""
@@ -108,7 +110,7 @@ class Journal:
 
     def only_this_one(self) -> None:
         """Delete the journals of earlier checkpoints; the raw data in them has served."""
-        for path in self._checkpoint.parent.glob(f".{files.pattern(self._checkpoint.name)}.*.journal"):
+        for path in files.beside(self._checkpoint, "journal"):
             if path != self.path:
                 path.unlink(missing_ok=True)
 
@@ -122,7 +124,7 @@ class Journal:
         Raises
         ------
         ValueError
-            For any other line that is not a record.
+            For any other line that is not a record, and for the journal of another run.
         """
         self._file.seek(0)
         start = 0
@@ -134,7 +136,10 @@ class Journal:
                 self._file.truncate(start)
                 return
             self.records += 1
-            yield start < self._seen, _entry(record, dim, length)
+            if start:
+                yield start < self._seen, _entry(record, dim, length)
+            elif record != self._first:
+                raise ValueError(f"the journal {self.path} must be of this checkpoint's run, got that of another one")
             start += len(line)
 
     def _append(self, records: list[list[Any]]) -> None:

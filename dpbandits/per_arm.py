@@ -50,7 +50,8 @@ class PerArm(Policy):
         return super().select(context)
 
     def _chosen(self, context: Array, index: int) -> Array:
-        chosen: Array = np.clip(context, -1.0, 1.0)
+        # NaN, too, if the caller's array was changed meanwhile
+        chosen: Array = np.nan_to_num(np.clip(context, -1.0, 1.0))
         chosen.setflags(write=False)
         return chosen
 

@@ -310,8 +310,12 @@ class Policy(ABC):
         """Wait for the reward of the decision that was just made."""
         self._open[self.decisions] = pending
         self.decisions += 1
+        self._expire()
+
+    def _expire(self) -> None:
+        """Forget the decisions whose reward has not come in time; the oldest come first."""
         if self.expire_after is not None:
-            while (oldest := next(iter(self._open))) < self.decisions - self.expire_after:
+            while (oldest := next(iter(self._open), self.decisions)) < self.decisions - self.expire_after:
                 del self._open[oldest]
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
@@ -320,18 +324,22 @@ class Policy(ABC):
         self._learn(pending, reward)
 
     def _key(self, decision: Decision | int) -> int:
-        if not isinstance(decision, Decision):
-            return decision
-        if decision.run != self._id:
-            raise ValueError(f"decision must come from this policy, got decision {decision.id} of another one")
-        return decision.id
+        key = decision
+        if isinstance(decision, Decision):
+            if decision.run != self._id:
+                raise ValueError(f"decision must come from this policy, got decision {decision.id} of another one")
+            key = decision.id
+        # 1.0 and True would find decision 1, too, and could not be read back from a journal
+        if type(key) is int or isinstance(key, np.integer):
+            return int(key)
+        raise ValueError(f"decision must be a Decision or its id, a whole number, got decision={key!r}")
 
     def _chosen(self, arms: Array, index: int) -> Array:
         """The vector of the chosen arm: a read-only copy of norm at most 1, whatever happens to the caller's array."""
         arm = np.array(arms[index])
         square = float(arm @ arm)
         if not square <= 1.0:
-            arm *= 1.0 / (math.sqrt(square) * _SPARE) if math.isfinite(square) else 0.0
+            arm = arm / (math.sqrt(square) * _SPARE) if math.isfinite(square) else np.zeros_like(arm)
         arm.setflags(write=False)
         return arm
 
@@ -474,9 +482,11 @@ class Policy(ABC):
         kind = Policy._kinds.get(str(tree.get("policy")))
         if kind is None or not issubclass(kind, cls):
             raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
-        loader = Loader(Path(path), ledger, link, unattended, None if checkpoint is None else Path(checkpoint))
+        paths = [None if one is None else Path(one).absolute() for one in (path, checkpoint)]
+        loader = Loader(Path(path).absolute(), ledger, link, unattended, paths[1])
         try:
-            return kind._revived(tree, digest, loader)
+            with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
+                return kind._revived(tree, digest, loader)
         except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
             raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error
 

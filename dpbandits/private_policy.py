@@ -214,7 +214,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         self._lock = self._run.lock
         self._journal: Journal | None = None
         self._unseen: Public | None = None  # released, and not yet durable
-        self._new_checkpoint = None if checkpoint is None else Path(checkpoint)
+        self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
     @property
     def checkpoint(self) -> Path | None:
@@ -226,10 +226,12 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         checkpoint = self._new_checkpoint
         if checkpoint is not None and checkpoint.exists():
             raise ValueError(f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it")
+        if checkpoint is not None:
+            self._run.keep_in(checkpoint)  # first: where there is no room for it, nothing is charged
         # of two runs that share a label, the second would find its later scopes charged already
         self._charge(cost, scope, unique=scope is not None)
         if checkpoint is not None:
-            self._keep_in(checkpoint)
+            self._first_checkpoint(checkpoint)
 
     def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
         """Record a cost under the run's label, or the scope's."""
@@ -275,7 +277,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         journal = self._journal
         # leave records behind that no state needs any more, as soon as they are the most
         if journal is not None and self.checkpoint is not None and journal.records > 2 * len(self._open):
-            self._journal = Journal.fresh(self.checkpoint, self._open)
+            self._journal = Journal.fresh(self.checkpoint, self._run.id, self._open)
         elif journal is not None:
             journal.sync()
         self._run.commit(self._tree)
@@ -317,8 +319,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         self._check()
         with self._lock:
             self._check_open()
-            if self._journal is not None:
-                self._journal.forgotten(self._key(decision))
+            if self._journal is not None and (key := self._key(decision)) in self._open:
+                self._journal.forgotten(key)
             super().forget(decision)
 
     # ---------------------------------------------------------------------------------------------- state
@@ -343,7 +345,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an older one
         atomically. Of a secure generator nothing is written, so noise is never drawn twice.
         """
-        if self.checkpoint is not None and Path(path).absolute() == self.checkpoint.absolute():
+        if self.checkpoint is not None and Path(path).resolve() == self.checkpoint.resolve():
             raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
         with self._lock:
             run = self._run.state()
@@ -377,18 +379,20 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)
         if hold is not None:
             policy._run.keep_in(loader.path, hold)
-            policy._journal = Journal.reopened(loader.path, tree["journal"])
+            policy._journal = Journal.reopened(loader.path, policy._run.id, tree["journal"])
             policy._replay(policy._journal)
             policy._journal.only_this_one()
+            for draft in files.drafts(loader.path):  # never marked, so that nobody saw what is in them
+                draft.unlink()
             return policy
         policy._open = policy._unpacked(tree["open"])
         if loader.checkpoint is not None:
-            policy._keep_in(loader.checkpoint)
+            policy._run.keep_in(loader.checkpoint)
+            policy._first_checkpoint(loader.checkpoint)
         return policy
 
-    def _keep_in(self, checkpoint: Path) -> None:
-        self._run.keep_in(checkpoint)
-        self._journal = Journal.fresh(checkpoint, self._open)
+    def _first_checkpoint(self, checkpoint: Path) -> None:
+        self._journal = Journal.fresh(checkpoint, self._run.id, self._open)
         files.write(checkpoint, {**self._tree(), "run": self._run.state()})
 
     def _replay(self, journal: Journal) -> None:
@@ -408,6 +412,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
                         self._learn(pending, self._checked_reward(reward))
                 case int(key):
                     self._open.pop(key, None)
+        self._expire()
 
     def _attach(self, ledger: Ledger) -> None:
         """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
@@ -419,14 +424,12 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
 
 def _newest(path: Path, ledger: Ledger | None) -> tuple[dict[str, Any], str]:
-    """The checkpoint, or the draft of it that was marked and not yet moved into place; other drafts are deleted."""
+    """The checkpoint, or the draft of it that was marked and not yet moved into place."""
     tree, digest = files.read(path)
     run = tree.get("run")
     mark = None if ledger is None or not isinstance(run, dict) else ledger.newest_mark(str(run.get("id")))
     for draft in files.drafts(path):
         if mark is not None and digest != mark.digest and files.digest_of(draft.read_bytes()) == mark.digest:
             files.place(draft, path)
-            tree, digest = files.read(path)
-        else:
-            draft.unlink()
+            return files.read(path)
     return tree, digest

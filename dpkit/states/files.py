@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["Hold", "digest_of", "draft", "drafts", "hold", "pattern", "place", "read", "sync_directory", "write"]
+__all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "sync_directory", "write"]
 
 MAGIC = b"dpkit-state 2\n"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
@@ -174,7 +174,7 @@ def draft(path: Path, tree: Mapping[str, Any]) -> tuple[Path, str]:
 
 def drafts(path: Path) -> list[Path]:
     """The drafts that were left beside ``path``, by processes that died or whose mark failed."""
-    return sorted(path.parent.glob(f".{pattern(path.name)}.*.draft"))
+    return beside(path, "draft")
 
 
 def place(made: Path, path: Path) -> None:
@@ -194,16 +194,18 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def pattern(name: str) -> str:
-    """A file's name as a pattern that matches itself only."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+def beside(path: Path, kind: str) -> list[Path]:
+    """The files of this kind that belong to ``path``; those of its neighbour ``path.1`` do not."""
+    name = "".join(f"[{c}]" if c in "*?[" else c for c in path.name)
+    return sorted(path.parent.glob(f".{name}.{16 * '[0-9a-f]'}.{kind}"))
 
 
 class Hold:
     """The right to write one checkpoint: a lock of the operating system, which ends with the process."""
 
     def __init__(self, path: Path) -> None:
-        self._file: BinaryIO | None = open(path.with_name(f".{path.name}.lock"), "ab")  # noqa: SIM115
+        self._file: BinaryIO | None = None
+        self._file = open(path.with_name(f".{path.name}.lock"), "ab")  # noqa: SIM115
         try:
             _lock(self._file)
         except OSError as error:
