@@ -17,7 +17,7 @@ import math
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from inspect import Parameter, signature
 from pathlib import Path
@@ -54,6 +54,10 @@ Violation = Literal["raise", "clip"]
 _NORM_TOLERANCE = 1e-9
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
 _SPARE = 1 + 2.0**-50
+# the products of rows; numpy 1 has a slower way only
+_vecdot: Callable[[Array, Array], Array] = getattr(
+    np, "vecdot", lambda X, Y: np.einsum("ij,ij->i", X, Y)
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +85,7 @@ class Decision:
     run: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Pending:
     """A decision whose reward has not come: all that ``_learn`` is told of it.
 
@@ -310,13 +314,13 @@ class Policy(ABC):
         """Wait for the reward of the decision that was just made."""
         self._open[self.decisions] = pending
         self.decisions += 1
-        self._expire()
-
-    def _expire(self) -> None:
-        """Forget the decisions whose reward has not come in time; the oldest come first."""
         if self.expire_after is not None:
-            while (oldest := next(iter(self._open), self.decisions)) < self.decisions - self.expire_after:
-                del self._open[oldest]
+            self._expire(self.decisions - self.expire_after)
+
+    def _expire(self, first: int) -> None:
+        """Forget the decisions before ``first``; the oldest come first."""
+        while (oldest := next(iter(self._open), first)) < first:
+            del self._open[oldest]
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         """Close the decision and learn; closed first, so that no reward counts twice."""
@@ -336,8 +340,8 @@ class Policy(ABC):
 
     def _chosen(self, arms: Array, index: int) -> Array:
         """The vector of the chosen arm: a read-only copy of norm at most 1, whatever happens to the caller's array."""
-        arm = np.array(arms[index])
-        square = float(arm @ arm)
+        arm: Array = arms[index].copy()
+        square = float(arm.dot(arm))
         if not square <= 1.0:
             arm = arm / (math.sqrt(square) * _SPARE) if math.isfinite(square) else np.zeros_like(arm)
         arm.setflags(write=False)
@@ -347,8 +351,8 @@ class Policy(ABC):
         X = real_array("arms", arms)
         if X.ndim != 2 or X.shape[1] != self.dim or not len(X):
             raise ValueError(f"arms must have shape (K, {self.dim}) with K >= 1, got shape {X.shape}")
-        squares = np.einsum("ij,ij->i", X, X)
-        largest = squares.max()
+        squares = _vecdot(X, X)
+        largest = squares.item(squares.argmax())  # NaN, if there is one
         if not largest <= 1.0:  # also true for NaN
             if not np.isfinite(X).all():
                 raise ValueError(f"arms must be finite, got {X[~np.isfinite(X)][0]} in row {_bad_row(X)}")

@@ -20,6 +20,7 @@ checkpoint hold raw data, and are as confidential as it.
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -290,10 +291,12 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self.public, self._unseen = self._unseen, None
 
     def _check(self) -> None:
-        self._run.check_process()
+        if self._run.process != os.getpid():
+            self._run.check_process()
 
     def _check_open(self) -> None:
-        self._run.check()
+        if self._run.stopped is not None:
+            self._run.check()
 
     # ---------------------------------------------------------------------------------- learning, durably
 
@@ -412,7 +415,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
                         self._learn(pending, self._checked_reward(reward))
                 case int(key):
                     self._open.pop(key, None)
-        self._expire()
+        if self.expire_after is not None:
+            self._expire(self.decisions - self.expire_after)
 
     def _attach(self, ledger: Ledger) -> None:
         """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,10 +79,15 @@ class Link:
 # scipy is loaded by the first call: it takes longer than all of this package, and commands should start quickly
 
 
-def _logistic(z: ArrayLike) -> Any:
-    from scipy.special import expit
+@cache
+def _special() -> Any:
+    from scipy import special
 
-    return expit(z)
+    return special
+
+
+def _logistic(z: ArrayLike) -> Any:
+    return _special().expit(z)
 
 
 def _logistic_derivative(z: ArrayLike) -> Array:
@@ -90,9 +96,7 @@ def _logistic_derivative(z: ArrayLike) -> Array:
 
 
 def _normal_distribution(z: ArrayLike) -> Any:
-    from scipy.special import ndtr
-
-    return ndtr(z)
+    return _special().ndtr(z)
 
 
 def _normal_density(z: ArrayLike) -> Array:

@@ -81,6 +81,10 @@ class Run:
     step : int
         The number of releases that were begun.
     lock : threading.RLock
+    process : int
+        The one that made the object, or loaded it.
+    stopped : str or None
+        Why the object is closed, if it is.
     checkpoint : Path or None
         The file that holds the state after every release.
     """
@@ -100,8 +104,8 @@ class Run:
         self.lock = threading.RLock()
         self._anchor = ""  # the digest of the last mark that this run has made or found
         self._state_is_out = False  # since then
-        self._stopped: str | None = None
-        self._process = os.getpid()
+        self.stopped: str | None = None
+        self.process = os.getpid()
         self.checkpoint: Path | None = None
         self._hold: files.Hold | None = None
 
@@ -123,9 +127,9 @@ class Run:
         ------
         RunStopped
         """
-        if self._process != os.getpid():
+        if self.process != os.getpid():
             raise RunStopped(
-                f"{self.label!r} belongs to process {self._process}, got a call from its fork {os.getpid()}: both "
+                f"{self.label!r} belongs to process {self.process}, got a call from its fork {os.getpid()}: both "
                 f"would draw noise for the same sums; make or load it in the process that uses it"
             )
 
@@ -137,8 +141,8 @@ class Run:
         RunStopped
         """
         self.check_process()
-        if self._stopped is not None:
-            raise RunStopped(self._stopped)
+        if self.stopped is not None:
+            raise RunStopped(self.stopped)
 
     def charge(self, cost: Release) -> None:
         """Record what the whole run may cost, before any noise is drawn."""
@@ -178,7 +182,7 @@ class Run:
                 if draft is not None:
                     draft.unlink(missing_ok=True)
                 self.stop(f"stopped: another process goes on with this run ({error})", resume=False)
-                raise RunStopped(str(self._stopped)) from error
+                raise RunStopped(str(self.stopped)) from error
             self._anchor, self._state_is_out = digest, False
         if draft is not None and self.checkpoint is not None:
             files.place(draft, self.checkpoint)
@@ -186,7 +190,7 @@ class Run:
 
     def end(self) -> None:
         """Open the object again: what was released is exposed, and nothing is left to be done."""
-        self._stopped = None
+        self.stopped = None
 
     def stop(self, reason: str, *, resume: bool = True) -> None:
         """Close the object, until :meth:`end` if there is one."""
@@ -195,7 +199,7 @@ class Run:
             way_out = f": load the newest checkpoint, {self.checkpoint}"
         elif resume:
             way_out = ": what it holds must not be noised again, so this object is at its end"
-        self._stopped = f"{self.label!r} {reason}{way_out}"
+        self.stopped = f"{self.label!r} {reason}{way_out}"
 
     # ---------------------------------------------------------------------------------------------- states
 
