@@ -44,6 +44,8 @@ Public = TypeVar("Public")
 
 # more releases than any stream is calibrated for in a reasonable time
 _MOST_RELEASES = 2**24
+# beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
+_LARGEST_EPSILON = 1e4
 
 
 class PrivateOptions(CommonOptions, total=False):
@@ -109,7 +111,7 @@ def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round"))
     Raises
     ------
     TypeError, ValueError
-        If it is no :class:`~accounting.Budget`, or its δ is 0.
+        If it is no :class:`~accounting.Budget`, its δ is 0, or its ε is larger than 10⁴.
     AdjacencyMismatch
         If it counts rows added or removed, or a unit that is not among ``units``.
     """
@@ -117,6 +119,8 @@ def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round"))
         raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
     if budget.delta == 0:
         raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
+    if budget.epsilon > _LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} for a policy, got epsilon={budget.epsilon!r}")
     if budget.adjacency == "add_remove":
         raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
     if budget.unit not in units:

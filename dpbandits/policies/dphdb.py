@@ -247,8 +247,9 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         thetas = self.public.theta, self.public.before
         now, before = (float(self.link.mean(float(theta[k] @ context))) for theta in thetas)
         slope = (t + 1) * (now - reward) - t * (before - reward)
-        # whole numbers, in units of C/2³⁰, so that sums have no rounding errors
-        self.sums[k] += np.rint(min(max(slope / self.clip, -1.0), 1.0) * _UNIT * context)
+        # whole numbers, in units of C/2³⁰, so that sums have no rounding errors; in this order NaN, which a caller's
+        # link may give, becomes −C
+        self.sums[k] += np.rint(min(max(-1.0, slope / self.clip), 1.0) * _UNIT * context)
 
     # --------------------------------------------------------------------------------------------- release
 
@@ -275,7 +276,8 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         if self.release == "every_round":
             return np.asarray(self.sums[k] * (self.clip / _UNIT))
         X, r = self.rows[k].array[:, :-1], self.rows[k].array[:, -1]
-        slopes: Array = np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip)
+        # NaN, which a caller's link may give, counts for nothing
+        slopes: Array = np.nan_to_num(np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip))
         starts = range(0, len(r), _BLOCK)
         return np.asarray(sum((slopes[i : i + _BLOCK] @ X[i : i + _BLOCK] for i in starts), np.zeros(self.dim)))
 

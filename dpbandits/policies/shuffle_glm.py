@@ -252,7 +252,8 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         weights = np.asarray(self.link.derivative(X @ self.thetas[0]))
         if self.parameters == "theory":
             weights = weights * np.exp(-self._R * np.minimum(2.0 * self.theta_bound, norms(X, self.shapes[0])))
-        return np.asarray(np.clip(weights, 0.0, self._W))
+        # NaN, which a caller's link may give, counts for nothing
+        return np.asarray(np.nan_to_num(np.clip(weights, 0.0, self._W)))
 
     # ----------------------------------------------------------------------------------------------- learn
 

@@ -20,8 +20,9 @@ may call in; it finds the object closed.
 Marks
 -----
 The ledger's newest *mark* of a run holds the digest of the state that the run has reached. A state may be continued if
-the newest mark is the state's own, or the one that it was taken after (its *anchor*). So an older state, one that
-another process has outrun, and a draft whose release was never marked are all refused; and of two processes that make
+the newest mark is the state's own, or, if it has none, the one that it was taken after (its *anchor*). So an older
+state, one that another process has outrun, one that is newer than a ledger from a backup, and a draft whose release was
+never marked are all refused; and of two processes that make
 the same release one gets its mark and the other stops before anything of it was seen. A mark is made whenever a state
 has left the object since the last one; an object of which no state is anywhere has no double to be afraid of.
 
@@ -173,9 +174,13 @@ class Run:
             From the disk or the ledger.
         """
         draft, digest = None, secrets.token_hex(32)
+        marks = self.ledger is not None and self._state_is_out
         if self.checkpoint is not None and state is not None:
-            draft, digest = files.draft(self.checkpoint, {**state(), "run": self._described()})
-        if self.ledger is not None and self._state_is_out:
+            described = self._described()
+            if marks:  # it will have a mark of its own, so a ledger without that is not its ledger: it has no anchor
+                described["anchor"] = secrets.token_hex(32)
+            draft, digest = files.draft(self.checkpoint, {**state(), "run": described})
+        if marks and self.ledger is not None:
             try:
                 self.ledger.mark(self.id, self.step, digest, label=self.label, simulation=self.simulation)
             except ValueError as error:  # surely not marked; after any other exception it may be

@@ -1,0 +1,317 @@
+"""Checkpoints and journals where things go wrong around them: folders, neighbours, backups, odd arguments."""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from private_policies import BUDGET, SMALL, offered, play, small
+
+from accounting import Budget, Ledger
+from dpbandits import Policy
+from dpbandits.mathematics.links import get_link
+from dpkit.states import RunStopped, files
+
+
+def one(**more):
+    return small("OnePassPrivateGLM", **more)
+
+
+def loaded(path, **more) -> Policy:
+    gc.collect()
+    return Policy.load(path, **({} if "ledger" in more else {"unattended": True}), **more)
+
+
+# ------------------------------------------------------------------------------------------------- places
+
+
+def test_a_relative_checkpoint_stays_where_it_was_made(tmp_path, monkeypatch):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "a")
+    policy = one(checkpoint="c")
+    monkeypatch.chdir(tmp_path / "b")
+    play(policy, 10)
+    assert policy.checkpoint == tmp_path / "a" / "c"
+    with pytest.raises(ValueError, match="path must not be the checkpoint"):
+        policy.save("../a/c")
+    del policy
+    gc.collect()
+    monkeypatch.chdir(tmp_path)
+    policy = Policy.load("a/c", unattended=True)
+    assert policy.decisions == 10
+    monkeypatch.chdir(tmp_path / "b")
+    play(policy, 10)
+    assert list((tmp_path / "b").iterdir()) == []
+
+
+def test_nothing_is_charged_where_no_checkpoint_can_be_written(tmp_path):
+    ledger = Ledger(BUDGET)
+    with pytest.raises(FileNotFoundError):
+        one(ledger=ledger, checkpoint=tmp_path / "missing" / "c")
+    holder = files.hold(tmp_path / "c")
+    with pytest.raises(BlockingIOError):
+        one(ledger=ledger, checkpoint=tmp_path / "c")
+    holder.close()
+    assert ledger.rows() == []
+    play(one(ledger=ledger, checkpoint=tmp_path / "c"), 10)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_nothing_is_charged_in_a_folder_that_cannot_be_written(tmp_path):
+    ledger = Ledger(BUDGET)
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError):
+        one(ledger=ledger, checkpoint=tmp_path / "c")
+    assert ledger.rows() == []
+
+
+@pytest.mark.parametrize("name", ["a*b?", "[x]", "[!a]", "c.1"])
+def test_checkpoints_with_odd_names_leave_their_neighbours_alone(name, tmp_path):
+    """As patterns, the names match those of neighbours; and ``.c.*.journal`` matches the journal of ``c.1``."""
+    neighbours = [tmp_path / other for other in (name, "c", "aab1", "x", "b")]
+    held = [one(checkpoint=path) for path in neighbours]
+    for _ in range(6):
+        for policy in held:
+            play(policy, 4)
+    assert len(list(tmp_path.glob(".*.journal"))) == 5
+    foreign = files.draft(tmp_path / "c.1", {"a": 1})[0]
+    del held, policy
+    for path in neighbours:
+        assert loaded(path).decisions == 24
+    assert foreign.exists() == (name != "c.1")
+
+
+# ----------------------------------------------------------------------------------- ledgers and journals
+
+
+def test_a_ledger_from_a_backup_without_the_newest_marks_is_refused(tmp_path):
+    path = tmp_path / "ledger"
+    with Ledger.open(path, BUDGET) as ledger:
+        policy = one(ledger=ledger, checkpoint=tmp_path / "c")
+        play(policy, 6)
+    shutil.copy(path, tmp_path / "backup")
+    del policy
+    with Ledger.open(path) as ledger:
+        policy = loaded(tmp_path / "c", ledger=ledger)
+        play(policy, 12)
+        assert policy.releases == 3
+    del policy
+    newest = (tmp_path / "c").read_bytes()
+    with Ledger.open(tmp_path / "backup") as ledger, pytest.raises(ValueError, match="must be the newest of its run"):
+        loaded(tmp_path / "c", ledger=ledger)
+    assert (tmp_path / "c").read_bytes() == newest
+    with Ledger.open(path) as ledger:
+        assert loaded(tmp_path / "c", ledger=ledger).releases == 3
+
+
+def test_a_ledger_that_lacks_one_mark_is_refused(tmp_path):
+    """The state that the missing mark belongs to may have been outrun by one that is missing, too."""
+    with Ledger.open(tmp_path / "ledger", BUDGET) as ledger:
+        policy = one(ledger=ledger, checkpoint=tmp_path / "c")
+        play(policy, 6)
+    shutil.copy(tmp_path / "ledger", tmp_path / "backup")
+    del policy
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        policy = loaded(tmp_path / "c", ledger=ledger)
+        play(policy, 4)
+        assert policy.releases == 2
+    del policy
+    with Ledger.open(tmp_path / "backup") as ledger, pytest.raises(ValueError, match="must be the newest of its run"):
+        loaded(tmp_path / "c", ledger=ledger)
+
+
+def test_another_ledger_with_the_same_rows_is_refused(tmp_path):
+    policy = one(ledger=Ledger(BUDGET), label="run", checkpoint=tmp_path / "c")
+    play(policy, 6)
+    other = Ledger(BUDGET)
+    one(ledger=other, label="run")
+    del policy
+    with pytest.raises(ValueError, match="must be the newest of its run"):
+        loaded(tmp_path / "c", ledger=other)
+
+
+def test_loading_with_a_wrong_ledger_does_not_cost_the_marked_draft(tmp_path, monkeypatch):
+    ledger = Ledger(BUDGET)
+    policy = one(ledger=ledger, label="run", checkpoint=tmp_path / "c")
+    play(policy, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "place", lambda *_: (_ for _ in ()).throw(OSError("killed between mark and move")))
+        with pytest.raises(OSError, match="between mark and move"):
+            policy.select(np.eye(2))
+    del policy
+    other = Ledger(BUDGET)
+    one(ledger=other, label="run")
+    with pytest.raises(ValueError, match="ledger must be given"):
+        loaded(tmp_path / "c")
+    with pytest.raises(ValueError, match="ledger must hold the cost"):
+        loaded(tmp_path / "c", ledger=Ledger())
+    assert len(files.drafts(tmp_path / "c")) == 1
+    assert loaded(tmp_path / "c", ledger=ledger).releases == 1
+    assert files.drafts(tmp_path / "c") == []
+
+
+def test_two_runs_of_one_label_on_one_ledger_are_two(tmp_path):
+    ledger = Ledger(Budget(20.0, 1e-3))
+    both = [one(ledger=ledger, label="run", checkpoint=tmp_path / name) for name in "ab"]
+    for policy in both:
+        play(policy, 10)
+    del both, policy
+    assert [row.label for row in ledger.rows()] == ["run", "run"]
+    for name in "ab":
+        policy = loaded(tmp_path / name, ledger=ledger)
+        assert policy.decisions == 10
+        play(policy, 10)
+
+
+def test_a_checkpoint_copied_while_it_runs_goes_on_once(tmp_path):
+    ledger = Ledger(BUDGET)
+    policy = one(ledger=ledger, checkpoint=tmp_path / "c")
+    play(policy, 3)
+    (tmp_path / "copy").mkdir()
+    for path in tmp_path.glob("*c*"):
+        if path.is_file():
+            shutil.copy(path, tmp_path / "copy" / path.name)
+    other = loaded(tmp_path / "copy" / "c", ledger=ledger)
+    play(other, 1)
+    play(policy, 4)
+    with pytest.raises(RunStopped, match="another process goes on with this run"):
+        play(other, 1)
+    play(policy, 10)
+
+
+def test_the_journal_of_another_run_is_refused(tmp_path):
+    policies = [one(checkpoint=tmp_path / name) for name in "ab"]
+    for policy in policies:
+        play(policy, 3)
+    del policies, policy
+    gc.collect()
+    (a,), (b,) = (tmp_path.glob(f".{name}.*.journal") for name in "ab")
+    a.write_bytes(b.read_bytes())
+    with pytest.raises(ValueError, match=r"the journal .* must be of this checkpoint's run"):
+        loaded(tmp_path / "a")
+    assert loaded(tmp_path / "b").decisions == 3
+
+
+# ------------------------------------------------------------------------------------- decisions and time
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_expired_decisions_stay_expired(name, tmp_path):
+    """Also those that expired before the checkpoint was saved, and stand in the journal as open."""
+    policy = small(name, checkpoint=tmp_path / "c", expire_after=3)
+    early = [policy.select(offered(policy)) for _ in range(3)]
+    play(policy, 2)
+    play(policy, 5 if name == "Doubling" else 0)
+    policy.select(offered(policy))
+    known = policy.open_decisions
+    assert policy.releases == 1 or name == "Doubling"
+    assert early[0].id not in known
+    del policy
+    assert loaded(tmp_path / "c").open_decisions == known
+
+
+@pytest.mark.parametrize("key", [1.0, True, "1", None, 1.5, math.nan, np.float64(1.0), [1]])
+@pytest.mark.parametrize("checkpoint", [True, False])
+def test_what_is_no_id_is_refused_and_leaves_no_trace(key, checkpoint, tmp_path):
+    policy = one(checkpoint=tmp_path / "c") if checkpoint else one()
+    for _ in range(3):
+        policy.select(np.eye(2))
+    for call in (lambda: policy.update(key, 1.0), lambda: policy.forget(key)):
+        with pytest.raises(ValueError, match="decision must be a Decision or its id"):
+            call()
+    policy.update(np.int64(1), 1.0)
+    policy.forget(10**30)
+    policy.forget(-1)
+    assert policy.open_decisions == [0, 2]
+    if checkpoint:
+        del policy
+        assert loaded(tmp_path / "c").open_decisions == [0, 2]
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_rewards_after_the_horizon_and_decisions_from_before_a_load(name, tmp_path):
+    policy = small(name, checkpoint=tmp_path / "c")
+    late = [policy.select(offered(policy)) for _ in range(2)]
+    play(policy, 38)
+    with pytest.raises(ValueError, match="horizon must be at least 41"):
+        policy.select(offered(policy))
+    policy.update(late[0], 1.0)
+    forgotten = late[0]
+    del policy
+    policy = loaded(tmp_path / "c")
+    policy.update(late[1], 1.0)
+    assert policy.open_decisions == []
+    policy.forget(forgotten)
+    with pytest.raises(ValueError, match="whose reward is still open, got decision id 0"):
+        policy.update(forgotten, 1.0)
+
+
+def test_a_forgotten_decision_takes_no_reward(tmp_path):
+    policy = one(checkpoint=tmp_path / "c")
+    decision = policy.select(np.eye(2))
+    policy.forget(decision)
+    with pytest.raises(ValueError, match="whose reward is still open"):
+        policy.update(decision, 1.0)
+    del policy
+    with pytest.raises(ValueError, match="whose reward is still open"):
+        loaded(tmp_path / "c").update(decision, 1.0)
+
+
+@pytest.mark.parametrize("broken", ["nan", "inf"])
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "DPHDB"])
+def test_arms_that_another_thread_spoils_enter_finite(name, broken, monkeypatch):
+    policy, arms = small(name), offered(small(name))
+    checked = policy._checked_arms
+
+    def and_then_spoiled(given):
+        X = checked(given)
+        arms[...] = float(broken)
+        return X
+
+    monkeypatch.setattr(policy, "_checked_arms", and_then_spoiled)
+    with np.errstate(all="ignore"):
+        arm = policy.select(arms).arm
+    assert np.isfinite(arm).all()
+    assert policy._length(arm) <= 1.0
+
+
+@pytest.mark.parametrize("name", ["DPHDB", "JointDPGLM", "LDPGLM", "ShuffleGLM"])
+@pytest.mark.parametrize("release", ["scheduled", "every_round"])
+@pytest.mark.parametrize("parts", [("derivative",), ("mean",)])
+def test_a_link_that_gives_nan_for_some_arms(name, release, parts):
+    """It is refused when the policy is made, or its records are those of other levels."""
+    base = get_link("logistic")
+
+    def spoiled(part):
+        def spoilt(z):
+            return np.where(np.asarray(z) == 0.0, getattr(base, part)(z), np.nan)[()]
+
+        return spoilt
+
+    link = replace(base, name="mine", **{part: spoiled(part) for part in parts})
+    more = {"release": release} if name in ("DPHDB", "JointDPGLM") else {}
+    try:
+        policy = small(name, link=link, **more)
+    except ValueError:
+        assert (name, parts) == ("ShuffleGLM", ("mean",))
+        return
+    play(policy, 40)
+
+    def finite(node) -> bool:
+        if isinstance(node, dict):
+            return all(map(finite, node.values()))
+        return all(map(finite, node)) if isinstance(node, list) else bool(np.isfinite(node).all())
+
+    assert finite(policy._kept())
+
+
+@pytest.mark.parametrize("name", sorted(SMALL))
+def test_a_budget_that_promises_nothing_is_refused(name):
+    with pytest.raises(ValueError, match="epsilon must be at most 10000 for a policy, got epsilon=1"):
+        small(name, budget=Budget(1e15, 1e-5))
