@@ -169,7 +169,7 @@ def _record(line: bytes) -> list[Any] | None:
         if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
             return None
         record = json.loads(line[9:-1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return record if isinstance(record, list) else None
 

@@ -42,8 +42,8 @@ __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "fin
 
 Public = TypeVar("Public")
 
-# more releases than any stream is calibrated for in a reasonable time
-_MOST_RELEASES = 2**24
+# batches of one length, and growing ones, whose ends are listed: more take too much time and memory
+_MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
 _LARGEST_EPSILON = 1e4
 
@@ -75,8 +75,12 @@ class Schedule:
         """A first batch, and each further one ``growth`` times as long; no decision follows the last, so no release."""
         if positive("growth", growth) < 1:
             raise ValueError(f"growth must be at least 1, got growth={growth!r}")
-        if min(horizon / first, math.inf if growth == 1.0 else math.log(horizon) / math.log(growth)) > _MOST_RELEASES:
-            raise ValueError(f"growth must be such that there are at most 2**24 releases, got growth={growth!r}")
+        count = min(horizon / first, math.inf if growth == 1.0 else math.log(horizon) / math.log(growth))
+        most = _MOST_BATCHES if growth == 1.0 else _MOST_GROWING
+        if count > most:
+            raise ValueError(f"growth must be such that there are at most {most} releases, got growth={growth!r}")
+        if growth == 1.0:
+            return cls(range(first, horizon, first))
         ends, length = [first], float(first)
         while ends[-1] < horizon:
             length *= growth

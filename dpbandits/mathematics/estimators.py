@@ -52,6 +52,8 @@ class Rows:
 
     def append(self, row: Array | list[float]) -> None:
         """Add one row."""
+        if len(row) != self._rows.shape[1]:  # numpy would fill the row with a single number
+            raise ValueError(f"row must hold {self._rows.shape[1]} numbers, got {len(row)}")
         if self.count == len(self._rows):
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
         self._rows[self.count] = row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
 import os
@@ -10,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interrupts import Interrupter
 from private_policies import BUDGET, SMALL, offered, play, small
 
 from accounting import Budget, Ledger
@@ -315,3 +317,86 @@ def test_a_link_that_gives_nan_for_some_arms(name, release, parts):
 def test_a_budget_that_promises_nothing_is_refused(name):
     with pytest.raises(ValueError, match="epsilon must be at most 10000 for a policy, got epsilon=1"):
         small(name, budget=Budget(1e15, 1e-5))
+
+
+# --------------------------------------------------------- interrupts where an epoch, a file or a load begins
+
+
+@pytest.mark.parametrize("stride", [397, pytest.param(29, marks=pytest.mark.slow)])
+def test_an_interrupted_start_of_an_epoch_loses_and_repeats_nothing(tmp_path, stride):
+    n, points = 1, 0
+    while True:
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        ledger = Ledger(BUDGET)
+        policy = small("Doubling", first_epoch=6, ledger=ledger, label="run", checkpoint=folder / "c")
+        play(policy, 6)
+        try:
+            with Interrupter(n):
+                policy.select(offered(policy))
+            break
+        except KeyboardInterrupt:
+            points += 1
+        with contextlib.suppress(RunStopped):
+            play(policy, 1)
+            assert (policy.epoch, policy.decisions - len(policy.open_decisions)) == (1, 7)
+        told = policy.decisions - len(policy.open_decisions)
+        del policy
+        policy = loaded(folder / "c", ledger=ledger)
+        assert policy.decisions - len(policy.open_decisions) == told
+        mark = ledger.newest_mark(policy._run.id)
+        assert (0 if mark is None else mark.step) == policy._run.step
+        play(policy, 2)
+        assert policy.epoch == 1
+        assert [row.scope for row in ledger.rows()] == ["run: epoch 0", "run: epoch 1"]
+        del policy
+        n += stride
+    assert points > 3
+
+
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "Doubling", "ShuffleLinUCB"])
+@pytest.mark.parametrize("stride", [997, pytest.param(61, marks=pytest.mark.slow)])
+def test_an_interrupted_load_may_be_repeated(name, tmp_path, stride):
+    ledger = Ledger(BUDGET)
+    policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")
+    play(policy, 7)
+    policy.select(offered(policy))
+    known = policy.decisions, policy.releases, policy.open_decisions
+    del policy
+    loaded(tmp_path / "c", ledger=ledger)  # caches are full
+    n, points = 1, 0
+    while True:
+        gc.collect()
+        try:
+            with Interrupter(n):
+                policy = Policy.load(tmp_path / "c", ledger=ledger)
+            break
+        except KeyboardInterrupt:
+            points += 1
+        n += stride
+    assert points > 1
+    assert (policy.decisions, policy.releases, policy.open_decisions) == known
+    play(policy, 10)
+
+
+@pytest.mark.parametrize("stride", [397, pytest.param(37, marks=pytest.mark.slow)])
+def test_an_interrupted_start_of_a_checkpoint_leaves_one_that_loads_or_none(tmp_path, stride):
+    small("OnePassPrivateGLM")
+    n, points = 1, 0
+    while True:
+        path, ledger = tmp_path / str(n), Ledger(BUDGET)
+        try:
+            with Interrupter(n):
+                policy = one(ledger=ledger, checkpoint=path)
+            break
+        except KeyboardInterrupt:
+            points += 1
+        gc.collect()
+        if path.exists():
+            play(Policy.load(path, ledger=ledger), 10)
+            assert len(ledger.rows()) == 1
+        else:
+            play(one(ledger=Ledger(BUDGET), checkpoint=path), 10)
+        n += stride
+    assert points > 1
+    play(policy, 10)

@@ -163,6 +163,88 @@ def test_threads_share_a_policy(name):
         assert policy.releases == sum(end < 400 for end in policy.schedule.ends)
 
 
+@pytest.mark.slow
+def test_eight_threads_of_a_hundred_thousand_rounds(name):
+    """Ids are unique, releases are the schedule's, and no reward is lost."""
+    rounds = 100_000
+    policy = small(
+        name, horizon=8 * rounds, **({"batches": [1000] * 20 + [8 * rounds]} if name == "ShuffleGLM" else {})
+    )
+    ids = [np.zeros(rounds, dtype=np.int64) for _ in range(8)]
+    learned, errors = [0] * 8, []
+    entered, real = Counter[int](), type(policy)._release
+
+    def counted(self):
+        entered[self.releases] += 1
+        return real(self)
+
+    def work(thread: int) -> None:
+        try:
+            for i in range(rounds):
+                decision = policy.select(offered(policy))
+                ids[thread][i] = decision.id
+                policy.update(decision, 1.0)
+                learned[thread] += 1
+        except BaseException as error:
+            errors.append(error)
+
+    type(policy)._release = counted
+    try:
+        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        type(policy)._release = real
+    assert errors == []
+    assert (np.sort(np.concatenate(ids)) == np.arange(8 * rounds)).all()
+    assert learned == [rounds] * 8
+    assert policy.open_decisions == []
+    if name != "Doubling":
+        assert policy.releases == len(policy.schedule.ends)
+        assert dict(entered) == dict.fromkeys(range(policy.releases), 1)
+
+
+class NoLock:
+    """What a policy has in place of its lock, to see what the lock costs."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_locks_and_checks_cost_a_twentieth_of_a_round(monkeypatch):
+    """Medians of the ratios of neighbouring runs, in processor time."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 20))
+    X /= 1.001 * np.linalg.norm(X, axis=1, keepdims=True)
+
+    class Bare(OnePassPrivateGLM):
+        def _check(self) -> None:
+            pass
+
+        def _check_open(self) -> None:
+            pass
+
+    policies = [
+        kind(20, budget=BUDGET, horizon=10**6, first_batch=400, rng=np.random.default_rng(1))
+        for kind in (OnePassPrivateGLM, Bare)
+    ]
+    policies[1]._lock = NoLock()
+    took = np.zeros((150, 2))
+    for run in took:
+        for which, policy in enumerate(policies):
+            start = time.process_time()
+            for _ in range(500):
+                policy.update(policy.select(X), 1.0)
+            run[which] = time.process_time() - start
+    assert np.median(took[:, 0] / took[:, 1]) <= 1.05 + 0.03  # of noise in the measurement
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_the_child_of_a_fork_refuses_at_once(name):
     policy = small(name)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import hashlib
+import json
 import math
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from private_policies import SMALL, offered, play, small
 
 from dpbandits import Policy, policies
 from dpbandits.mathematics.estimators import Rows
+from dpkit.states import files
 
 # what a leaf is replaced by: of other types, signs and sizes, and what asks for much memory or time
 LEAVES: list[Any] = [
@@ -103,10 +116,6 @@ def honest_policy(name: str, **more: Any) -> Policy:
     return policy
 
 
-class TooSlow(BaseException):
-    """A load took longer than a second and some."""
-
-
 def faults(policy: Policy) -> list[str]:
     """What a loaded policy must not hold: NaN or infinity in what it learned, and arms or rows that are too long."""
     found = []
@@ -133,3 +142,252 @@ def faults(policy: Policy) -> list[str]:
     low, high = policy.reward_range
     found += ["reward_range is no range"] * (not low < high)
     return found
+
+
+class Reader:
+    """Loads files that were changed from an honest one, and looks at what comes out."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.path = name, folder / name
+        honest_policy(name).save(self.path)
+        self.tree, self.honest = files.read(self.path)[0], self.path.read_bytes()
+        self.loads = 0
+        self.usual = 0
+        for _ in range(2):  # the first one fills caches
+            self.usual = self.take(self.honest, limit=False)
+
+    def take(self, data: bytes, *, limit: bool = True) -> int:
+        """Load these bytes; the most memory that it took."""
+        self.path.write_bytes(data)
+        tracemalloc.start()
+        start = time.process_time()
+        policy = None
+        try:
+            with contextlib.suppress(ValueError):
+                policy = Policy.load(self.path, unattended=True)
+        finally:
+            took, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        if policy is not None:
+            self.loads += 1
+            assert faults(policy) == []
+        # a shuffled batch of another size or budget is calibrated anew
+        assert took <= (10.0 if self.name.startswith("Shuffle") else 1.0), (self.name, took)
+        if limit:  # a mebibyte for tables of constants, as of two thousand batches, and for exceptions
+            assert peak <= 4 * self.usual + 8 * len(data) + 2**20, (self.name, peak)
+        return peak
+
+    def mutated(self, rng: np.random.Generator) -> bytes:
+        """Other bytes, or another tree with the right checksum."""
+        if rng.random() < 0.15:
+            data = bytearray(self.honest[:-32])
+            data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+            return bytes(data) + (hashlib.sha256(data).digest() if rng.random() < 0.8 else self.honest[-32:])
+        while True:
+            tree = changed(self.tree, rng)
+            # the batches of a long run are as long in calibration as they were when the policy was made
+            if self.name.startswith("Shuffle") and "horizon" in str(tree.get("config")):
+                horizon = tree["config"].get("horizon")
+                if isinstance(horizon, (int, float)) and 10**4 < horizon < math.inf:
+                    continue
+            with contextlib.suppress(TypeError, ValueError):  # no such file can be written
+                return files.encode(tree)
+
+
+def mutations(folder: Path, each: dict[str, int], seed: int) -> int:
+    done, loads = 0, 0
+    for name in policies.__all__:
+        reader, rng = Reader(name, folder), np.random.default_rng(seed + done)
+        for _ in range(each.get(name, each["others"])):
+            data = reader.mutated(rng)
+            try:
+                reader.take(data)
+            except ValueError:
+                raise
+            except Exception as error:
+                raise AssertionError(f"{name}: {error!r} for {data!r}") from error
+            done += 1
+        loads += reader.loads - 2
+    assert loads > done / 20, "nothing gets past the checks: the test looks at nothing"
+    return done
+
+
+SLOW_ONES = {"LDPGLM": 15, "ShuffleGLM": 10, "ShuffleLinUCB": 15, "ShuffleOnePassGLM": 15}
+
+
+def test_mutated_files_load_soundly_or_are_refused(tmp_path):
+    assert mutations(tmp_path, {"others": 66, **SLOW_ONES}, 0) >= 1500
+
+
+@pytest.mark.slow
+def test_five_thousand_mutated_files(tmp_path):
+    assert mutations(tmp_path, {"others": 230, **SLOW_ONES}, 10**6) >= 5000
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        *(("OnePassPrivateGLM", asked) for asked in ({"dim": 10**6}, {"horizon": 10**15}, {"label": "a" * 10**6})),
+        ("OnePassPrivateGLM", {"horizon": 10**15, "growth": 1 + 1e-15}),
+        ("OnePassPrivateGLM", {"horizon": 10**15, "growth": 1.00001}),
+        ("OnePassPrivateGLM", {"horizon": 10**15, "growth": 1.0}),
+        ("LDPGLM", {"horizon": 10**7, "growth": 1.0}),
+        ("DPHDB", {"n_arms": 10**9}),
+        ("DPHDB", {"steps": 10**12}),
+        ("DPHDB", {"forced": 10**12}),
+        ("DPHDB", {"release": "every_round", "horizon": 10**12}),
+        ("ShuffleGLM", {"batches": [10**12] * 3}),
+        ("ShuffleOnePassGLM", {"budget": {"epsilon": 1e15, "delta": 1e-5, "adjacency": "replace", "unit": "round"}}),
+        ("Doubling", {"first_epoch": 10**15}),
+        ("Uniform", {"dim": 10**9}),
+        ("GLMUCB", {"dim": 10**6}),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_files_that_ask_for_much(name, asked, tmp_path):
+    reader = Reader(name, tmp_path)
+    tree = copied(reader.tree)
+    assert set(asked) <= set(tree["config"])
+    tree["config"].update(asked)
+    reader.take(files.encode(tree))
+
+
+@pytest.mark.parametrize(("key", "value"), [("epoch", 60), ("epoch", 61), ("decisions", 2**61), ("decisions", 2**63)])
+def test_counts_that_cannot_be(key, value, tmp_path):
+    reader = Reader("Doubling", tmp_path)
+    tree = copied(reader.tree)
+    (tree if key in tree else tree["learned"])[key] = value
+    reader.take(files.encode(tree))
+
+
+# ------------------------------------------------------------------------------------------------ journals
+
+
+def changed_journal(data: bytes, rng: np.random.Generator) -> bytes:
+    """Other bytes, or other records with the right checksum."""
+    if rng.random() < 0.2:
+        place = int(rng.integers(len(data)))
+        return data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
+    records = [json.loads(line[9:]) for line in data.splitlines()]
+    at = int(rng.integers(len(records)))
+    match rng.integers(8):
+        case 0:
+            del records[at]
+        case 1:
+            records.insert(at, records[int(rng.integers(len(records)))])
+        case 2:
+            other = int(rng.integers(len(records)))
+            records[at], records[other] = records[other], records[at]
+        case 3 if records[at][0] == "d":
+            values = rng.choice(NUMBERS, int(rng.integers(4)))
+            records[at][3] = np.asarray(values, "<f8").tobytes().hex()
+        case 4:
+            records[at].append(None)
+        case _:
+            ways = list(leaves(records[at]))
+            *way, key = ways[rng.integers(len(ways))]
+            parent = records[at]
+            for step in way:
+                parent = parent[step]
+            parent[key] = copied(LEAVES[rng.integers(len(LEAVES))])
+    lines = []
+    for record in records:
+        text = json.dumps(record, separators=(",", ":")).encode()
+        lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+    if rng.random() < 0.02:
+        text = b"[" * 10**5
+        lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+    return b"".join(lines)
+
+
+def journals(folder: Path, each: int) -> None:
+    loads = 0
+    for name in sorted(SMALL):
+        path, rng = folder / name, np.random.default_rng(each)
+        policy = honest_policy(name, checkpoint=path)
+        policy.forget(policy.select(offered(policy)))
+        del policy
+        gc.collect()
+        (journal,) = folder.glob(f".{name}.*.journal")
+        checkpoint, honest = path.read_bytes(), journal.read_bytes()
+        for _ in range(3 if name == "LDPGLM" else each):
+            path.write_bytes(checkpoint)
+            data = changed_journal(honest, rng)
+            journal.write_bytes(data)
+            policy = None
+            with contextlib.suppress(ValueError):
+                policy = Policy.load(path, unattended=True)
+            if policy is not None:
+                loads += 1
+                assert faults(policy) == []
+                assert len(policy.open_decisions) <= len(data.splitlines())
+                del policy
+                gc.collect()
+    assert loads > each / 2, "nothing gets past the checks: the test looks at nothing"
+
+
+def test_mutated_journals_load_soundly_or_are_refused(tmp_path):
+    journals(tmp_path, 12)
+
+
+@pytest.mark.slow
+def test_many_mutated_journals(tmp_path):
+    journals(tmp_path, 500)
+
+
+# ------------------------------------------------------------------------------------------- guided search
+
+HARNESS = """
+import hashlib, pathlib, sys
+import atheris
+
+with atheris.instrument_imports(include=["dpkit.states", "dpbandits.policy", "dpbandits.private_policy"]):
+    from dpbandits import Policy
+    from dpkit.states import files
+sys.path[:0] = {folders!r}
+import test_state_files as fuzz
+
+path = pathlib.Path({scratch!r})
+
+
+def one(data):
+    for whole in (data, data + hashlib.sha256(data).digest()):
+        path.write_bytes(whole)
+        try:
+            policy = Policy.load(path, unattended=True)
+        except ValueError:
+            continue
+        assert fuzz.faults(policy) == []
+
+
+atheris.Setup(sys.argv, one)
+atheris.Fuzz()
+"""
+
+
+@pytest.mark.slow
+def test_a_guided_search_finds_nothing_else(tmp_path):
+    """DPKIT_FUZZ_SECONDS and DPKIT_FUZZ_CORPUS say for how long, and where the corpus is kept."""
+    pytest.importorskip("atheris", reason="the search for files is guided by the package atheris")
+    seconds = int(os.environ.get("DPKIT_FUZZ_SECONDS", "20"))
+    corpus = Path(os.environ.get("DPKIT_FUZZ_CORPUS", tmp_path / "corpus"))
+    corpus.mkdir(parents=True, exist_ok=True)
+    names = ("OnePassPrivateGLM", "DPHDB", "Doubling", "OFUL", "GLMUCB")
+    for name in names:
+        honest_policy(name).save(tmp_path / name)
+        (corpus / f"seed-{name}").write_bytes((tmp_path / name).read_bytes()[:-32])
+    script = tmp_path / "harness.py"
+    here = Path(__file__).resolve()
+    folders = [str(here.parent), str(here.parents[1] / "support")]
+    script.write_text(HARNESS.format(folders=folders, scratch=str(tmp_path / "file")), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, script, f"-max_total_time={seconds}", "-rss_limit_mb=1000", "-max_len=8192", corpus],
+        env={**os.environ, "PYTHONPATH": str(here.parents[2])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=seconds + 300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert len(list(corpus.iterdir())) > len(names), "the corpus did not grow: nothing was found to be new"
