@@ -15,6 +15,7 @@ from regret import ball, regret_of
 from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
 from dpbandits.mathematics.links import get_link
 from dpbandits.policies import JointDPGLM, joint_dp_glm
+from dpbandits.policy import Pending
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec
 
@@ -347,3 +348,13 @@ def test_regret_on_the_probit_workload_in_full(eps, S, most):
 @pytest.mark.parametrize("parameters", [{"sums": "tree"}, {"sums": "tree", "release": "every_round"}])
 def test_regret_with_the_papers_streams(parameters):
     assert regret(8.0, 2.5, seeds=3, **parameters) <= 445
+
+
+def test_a_custom_links_negative_slope_does_not_enter():
+    """The sensitivity is for weights in [0, W]; with a slope of −42 below 0 one round would move H by far more."""
+    base = get_link("logistic")
+    link = replace(base, name="mine", derivative=lambda z: np.where(np.asarray(z) < 0.0, -42.0, 0.25)[()])
+    policy = JointDPGLM(2, link, budget=Budget(1.0, 1e-6), horizon=100, first_batch=4, rng=np.random.default_rng(0))
+    policy.public = replace(policy.public, theta_o=np.array([-1.0, 0.0]))
+    policy._learn(Pending(np.array([1.0, 0.0]), 0, 0, (0,)), 1.0)
+    assert 0.0 <= policy.batch_H[0, 0] <= policy._W

@@ -200,3 +200,28 @@ def test_regret_falls_with_epsilon():
 def test_regret_on_the_local_workload_in_full():
     """T = 20,000, ε = 1: public code of LDP-SGD has 430 ± 224 over five seeds, and of LDP-GLOC 3367 ± 1961."""
     assert regret(1.0, 20_000, seeds=10) <= 654
+
+
+@pytest.mark.parametrize("epsilon", [20.0, 36.0, 36.8, 40.0, 500.0])
+def test_at_large_budgets_the_far_half_sphere_is_as_likely_as_the_price_says(epsilon):
+    """A chance of e^−ε near 1 is lost by rounding for ε > 36.7: then one side's messages would never come."""
+    policy = LDPGLM(2, budget=Budget(epsilon, 1e-6), horizon=100, randomizer="sphere", rng=np.random.default_rng(0))
+    (row,) = policy.ledger.rows()
+    record = np.full(5, 0.1)
+
+    def is_near(z: float) -> bool:
+        class Scripted:
+            def standard_normal(self, size: int) -> np.ndarray:
+                # the record's own sign, and the half sphere that z says
+                return np.array([1.0] * (size - 2) + [-30.0, z])
+
+        policy.rng = Scripted()
+        return float(policy._randomize(record) @ record) > 0.0
+
+    low, high = -12.0, 12.0
+    assert is_near(low) != is_near(high), "one half sphere is never drawn"
+    while high - low > 1e-12:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_near(middle) == is_near(low) else (low, middle)
+    far = 0.5 * math.erfc(abs(low) / math.sqrt(2.0))
+    assert math.log((1.0 - far) / far) <= row.release.epsilon * (1.0 + 1e-9)
