@@ -67,11 +67,15 @@ class _Gaussian:
 
     def __init__(self, z: float, s: float, dimension: int, factorization: Factorization) -> None:
         excess = _excess(factorization, dimension, 2)
-        least = max(1024.0 * excess, factorization.fineness * factorization.column_norm) + excess
-        self.bits = max(0, math.ceil(math.log2(z) + math.log2(least)))
-        if self.bits > MOST_BITS:
+        fine = factorization.fineness * factorization.column_norm
+        least = max(1024.0 * excess, fine) + excess
+        most = min(MOST_BITS, math.floor(math.log2(min(factorization.largest_noise, 2.0**MOST_BITS))))
+        self.bits = max(0, min(math.ceil(math.log2(z) + math.log2(least)), most))
+        # in streams so long and wide that there is no room for that, rounding may add up to a sixteenth
+        least = max(16.0 * excess, fine) + excess
+        if math.ldexp(1.0, self.bits) < z * least:
             raise ValueError(
-                f"noise_multiplier must be at most 2**{MOST_BITS}/{least:.3g} for this horizon and shape, "
+                f"noise_multiplier must be at most 2**{most}/{least:.3g} for this horizon and shape, "
                 f"got noise_multiplier={z!r}"
             )
         steps = math.ldexp(1.0, self.bits) / z - excess  # N·s/γ

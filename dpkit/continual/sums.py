@@ -237,8 +237,7 @@ class ContinualSum(Unrepeatable):
             size = max(48, 2**15 // rows.shape[1] // 48 * 48)  # a quarter of a megabyte, for the processor's cache
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
-                k = self._factorization.encode_many(self.steps, self._steps_of(part))
-                y = self._factorization.decode_many(self.steps, self._ahead.add_to(k), len(part))
+                y = self._factorization.many(self.steps, self._steps_of(part), self._ahead.add_to)
                 estimates[start : start + size] = self._in_units(y)
                 self.steps += len(part)
             if run.ledger is not None:

@@ -40,7 +40,7 @@ from dpkit.continual.sums import ContinualSum
 
 __all__ = ["Unbounded"]
 
-LONGEST = 2**25
+LONGEST = 2**40
 
 
 class Unbounded(ContinualSum):
