@@ -3,7 +3,7 @@
 With A = B·C (:mod:`dpkit.continual.factorization`), γ a public step and integers k, z:
 
 1. v_t = x_t/γ, cut entrywise to the factorization's reach;
-2. k_t = the t-th rows of C·v, rounded, by a deterministic program;
+2. k_t = the t-th rows of C·v, rounded, by a deterministic program, which may subtract a function of z_1, …, z_{t−1};
 3. z_t = k_t + ⌊noise⌉, sampled exactly;
 4. y_t = γ·(B·z)_t, in float64.
 

@@ -72,7 +72,7 @@ def told_apart(zero, one, sigma):
 @pytest.mark.parametrize("horizon", [1, 2, 32])
 @pytest.mark.parametrize("many", [False, True])
 def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many):
-    n = 40_000
+    n = 20_000
     first = [np.zeros(n), np.ones(n)]
     estimates = []
     for seed, x in enumerate(first):
@@ -87,7 +87,7 @@ def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many
 @pytest.mark.parametrize("horizon", [1, 2, 32])
 def test_noise_that_is_added_in_floating_point_is_caught(horizon):
     # what these mechanisms were: the noise of the t-th sum, drawn in float64, plus the sum in float64
-    n = 40_000
+    n = 20_000
     sums = make("buffered", horizon=horizon, shape=1)
     sigma = sums.noise_std(horizon)
     zero, one = (x + np.random.default_rng(x).normal(0, sigma, n) for x in (0, 1))
