@@ -34,19 +34,19 @@ class Buffered(Factorization):
     Several inputs at once: k is the rows of C_n q + (φ_iλ_i^j)D with the buffers D before them, w = ⌊C_n⁻¹z⌉ (public,
     so that its rounding is nobody's secret), and D_i ← λ_iⁿD_i + Σ_j λ_i^(n−1−j)(q_j − w_j).
 
-    Sensitivity. Given the same z, two streams that differ in q_s by Δ have the same w; |ΔD_i| ≤ λ_i^(t−s−1)|Δ| and φ ≥ 0,
-    so that their rows are c_{t−s}|Δ| apart, also if every D_i and q − w is cut to a range, since cutting lengthens no
-    distance. They are cut, to ±M and ±M/4; with noise of at most M/(8‖b‖) and M/48, b as in A·C⁻¹,
-    that is six standard deviations away or more (w is C⁻¹ of noise, and C⁻¹ has rows of norm at most √2): it makes the bounds
-    below hold for certain, and happens to nobody.
+    Sensitivity. Given the same z, two streams that differ in q_s by Δ have the same w. So |ΔD_i| ≤ λ_i^(t−s−1)|Δ|, and
+    since φ ≥ 0, their rows are at most c_{t−s}|Δ| apart, also if every D_i and q − w is cut to a range, as cutting
+    lengthens no distance. They are cut, to ±M and ±M/4. With noise of at most M/(8‖b‖) and M/48, b as in A·C⁻¹, that is
+    six standard deviations away or more (w − q is C⁻¹ of noise, whose rows have norms of at most √2, and D_i has at
+    most 2‖b‖/(1 + λ_i) and 2/√(1 − λ_i²)): cutting makes the bounds below certain, and hardly ever happens.
 
     Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, being below 2⁵³, while
     −g_iH_i and fractions of q are collected in L_i. η, the distance of the rounded number from the row of a process as
     above in real numbers, is at most, with u = 2⁻⁵³, b buffers and φ = Σφ_i = c_1:
 
     * φ/2 for the rests, which are left out of rows, and φ/2 for −g_iL_i, left out of each step (Σ_m λ^m·g/2 ≤ ½);
-    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q, with coefficients right within (b + 5)·u. (Single inputs have no such
-      error, as the integer part of q is added last.) V is such that this is 0.3;
+    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q, with coefficients right within (b + 5)·u. V is such that this is
+      0.3. (Single inputs have no such error, as the integer part of q is added last.)
     * (b + 5)·u·φM for ΣφD and, by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), as both have the
       factor 1 − λⁿ at most and Σ(1 − λⁿ)λ^later ≤ 1 over all calls;
     * (n + 6)·u·n·Σφ_i(min(T, 1/g_i) + 1) for the rests and fractions in it, of size n at most.
@@ -64,7 +64,7 @@ class Buffered(Factorization):
         drift = (n + 6) * n * UNIT_ROUNDOFF * float(self._feedback @ counts)
         largest = (1.14 - first - drift) / (first * UNIT_ROUNDOFF * (b + 5 + (n + 6) * (1 + n / 4)))
         self._most = 4.0 * math.floor(min(largest, 2.0**50) / 4)  # M
-        error = math.sqrt(float(prefix_sum_errors(c).squared_norm(float(horizon))))
+        error = math.sqrt(float(prefix_sum_errors(c).squared_norm(horizon)))
         self.largest_noise = self._most / max(8 * error, 48)
         # takes (H; L; fraction of q) to what is rounded to the row and to what the buffers grow by
         ones, eye = np.ones((b, 1)), np.eye(b)
@@ -109,11 +109,12 @@ class Buffered(Factorization):
         np.rint(self._moves, self._rounded)
         np.subtract(growth, self._carry, self._low)
         np.add(self._whole, self._whole_row, q)
-        return q.astype(np.int64)[None]
+        row: NDArray[np.int64] = q.astype(np.int64)
+        return row[None]
 
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         """The sum; and the buffers take in that z was released."""
-        w = z[0].astype(np.float64)
+        w: Vector = z[0].astype(np.float64)
         carry, high = self._carry, self._high
         carry += self._whole - w
         high += carry

@@ -1,7 +1,8 @@
 """The noise of encoded rows: four laws, each with its step γ, its standard deviation and its exact sampler.
 
-γ is chosen such that rounding adds at most 2⁻¹⁰ (0.1 %) to the sensitivity, where the encoder has room for that. With the factorization's column norm N and
-E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart, s the sensitivity of an input.
+γ is chosen such that rounding adds at most 2⁻¹⁰ (0.1 %) to the sensitivity, if the encoder has room for that. With the
+factorization's column norm N and E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart,
+s the sensitivity of an input.
 """
 
 from __future__ import annotations

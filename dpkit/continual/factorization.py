@@ -7,8 +7,8 @@ integers, in units of a public step γ, and so is the noise (:mod:`dpkit.continu
     k_t = ⌊(C·x/γ)_t⌉,    z_t = k_t + noise,    y = γB·z.
 
 A :class:`Factorization` computes k from the inputs (``encode``; its state is secret) and y/γ from z (``decode``, which
-depends on z alone). It may subtract from a row what the earlier z, which are public, say of it. Whatever else a mechanism promises (exactness, cost, states, marks) is the
-same for all of them, so a new factorization is a new mechanism.
+depends on z alone). It may subtract from a row what the earlier z, which are public, say of it. Whatever else a
+mechanism promises (exactness, cost, states, marks) is the same for all, so a new factorization is a new mechanism.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Factorization(ABC):
     """The factors of prefix sums over at most ``horizon`` inputs, and the state of one stream that runs through them.
 
     Inputs arrive as vectors v = x/γ of float64 with entries cut to [−``reach``, ``reach``]; encoded rows are int64. A
-    subclass sets the attributes when it is made, and has to keep one promise, for whatever inputs and whatever noisy rows
-    z are returned to it: if v and v′ differ in one input by Δ, and z is the same, then the encoded rows satisfy
+    subclass sets the attributes when it is made, and has to keep one promise, for whatever inputs and whatever z are
+    returned to it: if v and v′ differ in one input by Δ, and z is the same, then the encoded rows satisfy
 
         ‖k − k′‖ ≤ column_norm·‖Δ‖ + excess(dimension, order)        (in L2 for order 2, in L1 for order 1)
 

@@ -87,7 +87,7 @@ class ContinualSum(Unrepeatable):
     # what a state keeps, besides what every stream has; and of what a state means: an older one is refused
     _PARAMETERS: ClassVar[tuple[str, ...]] = ()
     _COMMON: ClassVar[tuple[str, ...]] = ("sensitivity", "noise_multiplier", "noise", "adjacency", "symmetric", "label")
-    _VERSION: ClassVar[int] = 2
+    _VERSION: ClassVar[int] = 3
     _KINDS: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     def __init__(
