@@ -131,6 +131,12 @@ class _SquareRoot(Factorization):
 
     def _encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         rows = np.empty(v.shape, np.int64)
+        if t == 0 and v.shape[1] <= 4:  # dot products as well, without matrices, whose making would dominate
+            self._inputs.rows[: len(v)] = v
+            self._inputs.forget()
+            for column, values in zip(rows.T, v.T, strict=True):
+                column[:] = np.rint(np.convolve(self._c[: len(v)], values)[: len(v)])
+            return rows
         for i in range(0, len(v), _BLOCK):
             part = v[i : i + _BLOCK]
             self._inputs.rows[t + i : t + i + len(part)] = part
