@@ -3,7 +3,8 @@
     OPENBLAS_NUM_THREADS=1 python benchmarks/continual_speed.py [--long] [--plot FILE]
 
 Processor time, the best of several. The ratios are to drawing as many standard normals from the same source, in one
-call and row by row. ``--long`` adds a stream of 2²⁰ vectors with its memory; ``--plot`` only draws the errors.
+call and row by row, and to the same mechanism with noise in floating point, input by input. ``--long`` adds a stream
+of 2²⁰ vectors with its memory; ``--plot`` only draws the errors.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from accounting import gdp
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Toeplitz, Unbounded
+from dpkit.continual.coefficients import column_scales, sqrt_coefficients
 from dpkit.geometry import svec
 
 STEPS, DIMENSION = 2**14, 100
@@ -57,25 +59,49 @@ def stream(sums: ContinualSum, rows: np.ndarray[Any, Any]) -> None:
         sums.add(row)
 
 
-def speed(source: str, rng: np.random.Generator) -> None:
-    rows = np.random.default_rng(0).normal(size=(STEPS, DIMENSION))
+def in_floating_point(rng: np.random.Generator, rows: np.ndarray[Any, Any]) -> None:
+    """What BufferedToeplitz costs with float64 noise on float64 sums, which is not private (docs/exact-noise.md)."""
+    steps, d = rows.shape
+    c = sqrt_coefficients(steps, 8 + steps.bit_length() // 4)
+    buffers, noise, total = np.zeros((c.gaps.size, d)), np.zeros(d), np.zeros(d)
+    feedback, rates = c.weights * c.rates, c.rates[:, None]
+    scales = column_scales(c, steps).bounds(0, steps)
+    for t, row in enumerate(rows):
+        if not np.isfinite(np.vdot(row, row)):
+            raise ValueError(row)
+        w = rng.standard_normal(d)
+        w -= feedback @ buffers
+        buffers *= rates
+        buffers += w
+        w *= scales[t]
+        noise += w
+        total += row
+        _ = total + noise
+
+
+def speed(source: str, rng: np.random.Generator, dimension: int) -> None:
+    rows = np.random.default_rng(0).normal(size=(STEPS, dimension))
 
     def draw_each() -> None:
         for _ in range(STEPS):
-            rng.standard_normal(DIMENSION)
+            rng.standard_normal(dimension)
 
     jobs: dict[str, Callable[[], object]] = {
         "drawing the noise, one call": lambda: rng.standard_normal(rows.shape),
         "drawing the noise, row by row": draw_each,
+        "in floating point": lambda: in_floating_point(rng, rows),
     }
     for name in MECHANISMS:
         if name != "Toeplitz":
-            jobs[f"{name}.add"] = lambda name=name: stream(make(name, rng), rows)
-        jobs[f"{name}.add_many"] = lambda name=name: make(name, rng).add_many(rows)
+            jobs[f"{name}.add"] = lambda name=name: stream(make(name, rng, shape=dimension), rows)
+        jobs[f"{name}.add_many"] = lambda name=name: make(name, rng, shape=dimension).add_many(rows)
     times = best(*jobs.values())
-    print(f"\n{STEPS:,} vectors of dimension {DIMENSION}, {source} source")
+    print(
+        f"\n{STEPS:,} vectors of dimension {dimension}, {source} source; ratios to one call, row by row, floating point"
+    )
     for name, milliseconds in zip(jobs, times, strict=True):
-        print(f"{name:32s} {milliseconds:8.1f} ms  {milliseconds / times[0]:6.2f} ×  {milliseconds / times[1]:6.2f} ×")
+        ratios = "  ".join(f"{milliseconds / other:6.2f} ×" for other in times[:3])
+        print(f"{name:32s} {milliseconds:8.1f} ms  {ratios}")
 
 
 def matrices(rng: np.random.Generator) -> None:
@@ -176,8 +202,9 @@ def main() -> None:
         plot(sys.argv[sys.argv.index("--plot") + 1])
         return
     simulation = np.random.default_rng(0)
-    speed("simulation", simulation)
-    speed("secure", randomness.secure())
+    speed("simulation", simulation, DIMENSION)
+    for dimension in (1, DIMENSION):
+        speed("secure", randomness.secure(), dimension)
     matrices(simulation)
     construction(simulation)
     errors()

@@ -2,160 +2,167 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkit.continual.coefficients import ColumnScales, Geometric
-from dpkit.continual.factorization import Factorization, reach_of
+from dpkit.continual.coefficients import ColumnScales, Geometric, prefix_sum_errors
+from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization
 
-__all__ = ["Buffered"]
+__all__ = ["Buffered", "accumulate"]
 
 Vector = NDArray[np.float64]
 
-# L, rows per matrix product of the encoder: the bound on its rounding grows with it
+# n, rows per matrix product: the bound on the rounding grows with it
 _ROWS = 16
-# rows per matrix product of the decoder: its cost is quadratic in it, Python's overhead is inverse to it
-_BLOCK = 48
 # multiplications up to which one small matrix product is faster than several passes over the buffers
-_SMALL = 60_000
 _TINY = 4_000
 
 
 class Buffered(Factorization):
-    """c_k = Σ_i ω_i(1 − g_i)^k, one buffer per term in each direction (Dvijotham et al., arXiv:2404.16706).
+    """c_0 = 1 and c_k = Σ_i φ_i(1 − g_i)^(k−1), one buffer per series (Dvijotham et al., arXiv:2404.16706).
 
-    Encoder: s_i ← s_i − g_i s_i + v_t/d_t, and the row is Σ_i ω_i s_i. Decoder: w = (c_{t−s})⁻¹z is
-    w_t = z_t − Σ_i ω_iλ_i s_i, then s_i ← λ_i s_i + w_t, and the sum grows by d_t w_t.
+    With q_t = v_t/d_t and the public w_t = z_t, the secret buffers D_i ← λ_iD_i + q_t − w_t, λ_i = 1 − g_i, hold what
+    is not released yet of the earlier inputs, and the encoded row is k_t = ⌊q_t + Σφ_iD_i⌉: that of C·v, less what the
+    public rows before it say of it. The sum grows by d_t w_t. So nothing secret grows with the stream: the numbers
+    D are as large as the noise, whatever the inputs are, and double precision does for 2⁴⁰ steps.
 
-    Rounding of the encoder. A buffer is kept as a multiple s of a power of two h_i and a rest of at most h_i/2, so that
-    what is added is rounded relative to the size of an input, and not to that of a sum over thousands. Let G_i be the
-    largest |s_i| for inputs of size 1, G′_i = max(1.1·G_i, 2.5) and K = Σω_iG′_i. h_i is at most 2⁻⁴⁹·V·G′_i =
-    16u·V·G′_i, increments are below 2·V·G_i < 2⁵¹h_i and buffers below 2⁵⁰h_i, so that sums of multiples of h_i, and
-    taking the rest, are exact. With b buffers and L = 16, in units of u·V·G′_i, errors are at most
+    Several inputs at once: k is the rows of C_n q + (φ_iλ_i^j)D with the buffers D before them, w = ⌊C_n⁻¹z⌉ (public,
+    so that its rounding is nobody's secret), and D_i ← λ_iⁿD_i + Σ_j λ_i^(n−1−j)(q_j − w_j).
 
-    * 2·(2L + 7) in a buffer from increments. That of n ≤ L inputs is a dot product of n + 1 terms, plus the rest; its
-      coefficients are right within (n + 4)·u and inputs within u (single steps are better). So its error is at most
-      (2L + 7)·u·V times the sum of λ^j/d over its inputs and (1 − λⁿ)G_i, and over all calls, in whatever groups,
-      both add up to at most G_i in what is left of them at any later step;
-    * 8 in a buffer from the rests, which are added without the factor λⁿ; this adds up to one h_i/2;
-    * 8 in a row for the rests left out of it, and 2b + 2L + 8 for its dot product of b buffers and up to L inputs,
-      with coefficients right within (b + L + 5)·u.
+    Sensitivity. Given the same z, two streams that differ in q_s by Δ have the same w. So |ΔD_i| ≤ λ_i^(t−s−1)|Δ|, and
+    since φ ≥ 0, their rows are at most c_{t−s}|Δ| apart, also if every D_i and q − w is cut to a range, as cutting
+    lengthens no distance. They are cut, to ±M and ±M/4. With noise of at most M/(8‖b‖) and M/48, b as in A·C⁻¹, that is
+    six standard deviations away or more (w − q is C⁻¹ of noise, whose rows have norms of at most √2, and D_i has at
+    most 2‖b‖/(1 + λ_i) and 2/√(1 − λ_i²)): cutting makes the bounds below certain, and hardly ever happens.
 
-    Together κ = 2b + 6L + 38 in the sense of :func:`dpkit.continual.factorization.reach_of`.
+    Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, being below 2⁵³, while
+    −g_iH_i and fractions of q are collected in L_i. η, the distance of the rounded number from the row of a process as
+    above in real numbers, is at most, with u = 2⁻⁵³, b buffers and φ = Σφ_i = c_1:
+
+    * φ/2 for the rests, which are left out of rows, and φ/2 for −g_iL_i, left out of each step (Σ_m λ^m·g/2 ≤ ½);
+    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q, with coefficients right within (b + 5)·u. V is such that this is
+      0.3. (Single inputs have no such error, as the integer part of q is added last.)
+    * (b + 5)·u·φM for ΣφD and, by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), as both have the
+      factor 1 − λⁿ at most and Σ(1 − λⁿ)λ^later ≤ 1 over all calls;
+    * (n + 6)·u·n·Σφ_i(min(T, 1/g_i) + 1) for the rests and fractions in it, of size n at most.
+
+    M is such that all is at most 1.45; what is left of 1.5 is for q = v/d, right within u·V ≤ 0.01.
     """
 
     def __init__(self, c: Geometric, horizon: int, scales: ColumnScales) -> None:
         super().__init__(horizon)
         self._c, self._scales = c, scales
-        buffers = c.weights.size
-        sizes = np.maximum(1.1 * scales.buffer_sizes(c), 2.5)
-        self.reach = reach_of(float(c.weights @ sizes), 2 * buffers + 6 * _ROWS + 38)
-        # 1.5·2⁵²·h_i: adding and subtracting it rounds to a multiple of h_i
-        self._rounder = 1.5 * 2.0**52 * np.exp2(np.ceil(np.log2(self.reach * sizes)) - 50)[:, None]
-        self._gaps, self._rates = c.gaps[:, None], c.rates[:, None]
-        self._feedback = c.weights * c.rates
+        self._losses, self._feedback = -c.gaps[:, None], c.weights * c.rates
+        b, n, first = c.gaps.size, _ROWS, float(self._feedback.sum())
+        self.reach = 0.3 / ((n + b + 8) * UNIT_ROUNDOFF * float(c.terms(0, n).sum()))
+        counts = np.minimum(float(horizon), 1 / c.gaps) + 1
+        drift = (n + 6) * n * UNIT_ROUNDOFF * float(self._feedback @ counts)
+        largest = (1.14 - first - drift) / (first * UNIT_ROUNDOFF * (b + 5 + (n + 6) * (1 + n / 4)))
+        self._most = 4.0 * math.floor(min(largest, 2.0**50) / 4)  # M
+        error = math.sqrt(float(prefix_sum_errors(c).squared_norm(horizon)))
+        self.largest_noise = self._most / max(8 * error, 48)
+        # takes (H; L; fraction of q) to what is rounded to the row and to what the buffers grow by
+        ones, eye = np.ones((b, 1)), np.eye(b)
+        self._step = np.block([[self._feedback, np.zeros(b), 1.0], [-np.diag(c.gaps), eye, ones]])
 
     def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
-        buffers = self._c.weights.size
+        b = self._feedback.size
         self._scale, self._start, self._stop = 0.0, 0, 0  # d_t for the steps between
-        # of the encoder: (v; s; rests)
-        self._encoder = np.zeros((1 + 2 * buffers, dimension))
-        self._input, self._high, self._low = np.split(self._encoder, [1, 1 + buffers])
-        # of the decoder: (z; s; last sum)
-        self._decoder = np.zeros((buffers + 2, dimension))
-        self._noisy, self._kept = self._decoder[0], self._decoder[1:]
-        self._buffers, self._total = self._decoder[1:-1], self._decoder[-1]
-        self._small = buffers**2 * dimension < _SMALL
-        self._tiny = buffers**2 * dimension < _TINY
-        # of one call: what is added, and its multiples of h
-        self._increment, self._whole = np.zeros((2, buffers, dimension))
+        self._numbers = np.zeros((2 * b + 1, dimension))
+        self._high, self._low, self._fraction = self._numbers[:b], self._numbers[b : 2 * b], self._numbers[-1]
+        self._total = np.zeros(dimension)
+        self._tiny = b * b * dimension < _TINY
+        # of one call: the integer part of q; the row and what the buffers grow by, and both as integers
+        self._whole = np.zeros(dimension)
+        self._moves, self._rounded = np.zeros((2, b + 1, dimension))
+        self._row, self._growth = self._moves[0], self._moves[1:]
+        self._whole_row, self._carry = self._rounded[0], self._rounded[1:]
 
     def secret(self, t: int) -> dict[str, NDArray[Any]]:
-        return {"encoder": self._high, "encoder_rest": self._low}
+        return {"buffers": self._high, "rests": self._low}
 
     def public(self, t: int) -> dict[str, NDArray[Any]]:
-        return {"decoder": self._buffers, "decoder_sum": self._total}
+        return {"sum": self._total}
 
     def error(self, t: int) -> float:
         return self._scales.error(t)
 
-    def _scale_at(self, t: int) -> float:
-        """d_t, with the matrices of one step."""
-        if not self._start <= t < self._stop:
-            self._start = t
-            self._scale, self._stop = self._scales.bound(t)
-            self._decode = _decoding(self._c, 1)[1:].copy()
-            self._decode[-1, :-1] *= self._scale
-            buffers = self._gaps.size
-            self._encode = np.hstack([np.full((buffers, 1), 1 / self._scale), np.diag(-self._c.gaps), np.eye(buffers)])
-        return self._scale
-
     def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
-        scale = self._scale_at(t)
-        increment = self._increment
+        if not self._start <= t < self._stop:
+            self._scale, self._stop = self._scales.bound(t)
+            self._start = t
+        q, growth = v / self._scale, self._growth
+        np.rint(q, self._whole)
+        np.subtract(q, self._whole, self._fraction)
         if self._tiny:
-            self._input[0] = v
-            np.dot(self._encode, self._encoder, out=increment)
+            np.dot(self._step, self._numbers, self._moves)
         else:
-            np.multiply(self._high, self._gaps, out=increment)
-            np.subtract(v / scale, increment, out=increment)
-            increment += self._low
-        self._carry(increment)
-        row = np.dot(self._c.weights, self._high)
-        rounded: NDArray[np.int64] = np.rint(row, out=row).astype(np.int64)
-        return rounded[None]
-
-    def _carry(self, increment: Vector) -> None:
-        """Add the increments to the buffers: their multiples of h exactly; the rests are kept."""
-        whole = self._whole
-        np.add(increment, self._rounder, out=whole)
-        whole -= self._rounder
-        np.subtract(increment, whole, out=self._low)
-        self._high += whole
-
-    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
-        rows = np.empty(v.shape, np.int64)
-        scales = self._scales.bounds(t, t + len(v))[:, None]
-        for first in range(0, len(v), _ROWS):
-            block = slice(first, min(first + _ROWS, len(v)))
-            n = block.stop - first
-            product = _encoding(self._c, n) @ np.concatenate([v[block] / scales[block], self._high])
-            rows[block] = np.rint(product[:n])
-            increment = product[n:]
-            increment += self._low
-            self._carry(increment)
-        return rows
+            np.dot(self._feedback, self._high, self._row)
+            np.multiply(self._high, self._losses, growth)
+            np.add(growth, self._low, growth)
+            np.add(self._moves, self._fraction, self._moves)
+        np.rint(self._moves, self._rounded)
+        np.subtract(growth, self._carry, self._low)
+        np.add(self._whole, self._whole_row, q)
+        row: NDArray[np.int64] = q.astype(np.int64)
+        return row[None]
 
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
-        scale = self._scale_at(t)
-        if self._small:
-            self._noisy[:] = z[0]
-            self._kept[:] = np.dot(self._decode, self._decoder)
-        else:
-            w = z[0] - self._feedback @ self._buffers
-            self._buffers *= self._rates
-            self._buffers += w
-            w *= scale
-            self._total += w
-        total: Vector = self._total.copy()
-        return total
+        """The sum; and the buffers take in that z was released."""
+        w: Vector = z[0].astype(np.float64)
+        carry, high = self._carry, self._high
+        carry += self._whole - w
+        high += carry
+        _cut(high, self._low, self._most)
+        w *= self._scale
+        w += self._total
+        self._total[:] = w
+        return w
 
-    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
-        sums = np.empty(z.shape)
-        scales = self._scales.bounds(t, t + count)[:, None]
-        for first in range(0, count, _BLOCK):
-            block = slice(first, min(first + _BLOCK, count))
-            n = block.stop - first
-            stepped = _decoding(self._c, n)[:-1, :-1] @ np.concatenate([z[block], self._buffers])
-            self._buffers[:] = stepped[n:]
-            np.multiply(stepped[:n], scales[block], out=sums[block])
+    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        sums = np.empty(v.shape)
+        scales = self._scales.bounds(t, t + len(v))[:, None]
+        for first in range(0, len(v), _ROWS):
+            block = slice(first, first + _ROWS)
+            q = v[block] / scales[block]
+            near, earlier, inverse, faded, lost = _matrices(self._c, len(q))
+            row = near @ q
+            row += earlier @ self._high
+            w = inverse @ noisy(np.rint(row, out=row).astype(np.int64)).astype(np.float64)
+            np.rint(w, out=w)
+            np.multiply(w, scales[block], out=sums[block])
+            whole = np.rint(q)
+            q -= whole
+            whole -= w
+            _cut(whole, q, self._most / 4)
+            self._low += q.sum(axis=0)
+            self._low += lost * self._high
+            self._high += whole.sum(axis=0)
+            whole += q
+            self._low += faded @ whole
+            carry = np.rint(self._low)
+            self._low -= carry
+            self._high += carry
+            _cut(self._high, self._low, self._most)
         sums[0] += self._total
         accumulate(sums)
         self._total[:] = sums[-1]
         return sums
+
+
+def _cut(whole: Vector, rest: Vector, most: float) -> None:
+    """Cut whole + rest to ±most, in place; ``whole`` and ``most`` are integers and rests at most ½ in size."""
+    if np.vdot(whole, whole) < most * most or (np.max(whole) < most and np.min(whole) > -most):
+        return
+    for sign in (1.0, -1.0):
+        over = sign * whole >= most
+        rest[over] = np.where(sign * whole[over] > most, 0.0, sign * np.minimum(sign * rest[over], 0.0))
+        whole[over] = sign * most
 
 
 def accumulate(rows: NDArray[Any]) -> None:
@@ -174,29 +181,16 @@ def accumulate(rows: NDArray[Any]) -> None:
 
 
 @lru_cache(maxsize=64)
-def _encoding(c: Geometric, rows: int) -> Vector:
-    """The matrix that takes (v; s) to the rows of C·v and to what the buffers grow by, over ``rows`` inputs."""
-    powers = np.power(c.rates, np.arange(rows + 1)[:, None])  # (rows + 1, buffers)
-    lags = np.subtract.outer(np.arange(rows), np.arange(rows))
-    near = np.where(lags >= 0, (powers @ c.weights)[np.abs(lags)], 0.0)
-    lost = np.diag(np.expm1(rows * np.log1p(-c.gaps)))
-    matrix = np.block([[near, powers[1:] * c.weights], [powers[rows - 1 :: -1].T if rows > 1 else powers[:1].T, lost]])
-    matrix.setflags(write=False)
-    return matrix
-
-
-@lru_cache(maxsize=64)
-def _decoding(c: Geometric, rows: int) -> Vector:
-    """The matrix that takes (z; s; r), with ``rows`` rows of z, to (w; s; r + Σw) after those steps."""
+def _matrices(c: Geometric, rows: int) -> tuple[Vector, ...]:
+    """For ``rows`` inputs at once: C_n, (φ_iλ_i^j), C_n⁻¹, (λ_i^(n−1−j) − 1) and the column of λ_iⁿ − 1."""
+    steps = np.arange(rows)
     coefficients = c.terms(0, rows)
-    lags = np.subtract.outer(np.arange(rows), np.arange(rows))
-    inverse = np.tril(np.linalg.inv(np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)))
-    powers = np.power(c.rates, np.arange(rows)[:, None])  # (rows, series)
-    w = np.hstack([inverse, -inverse @ (powers * (c.weights * c.rates))])
-    s = powers[::-1].T @ w
-    s[:, rows:] += np.diag(c.rates**rows)
-    step = np.zeros((len(w) + len(s) + 1,) * 2)
-    step[:-1, :-1] = np.vstack([w, s])
-    step[-1] = np.append(w.sum(axis=0), 1.0)
-    step.setflags(write=False)
-    return step
+    coefficients[0] = 1.0
+    lags = np.subtract.outer(steps, steps)
+    near = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
+    earlier = np.power(c.rates, steps[:, None]) * (c.weights * c.rates)
+    logs = np.log1p(-c.gaps)[:, None]
+    matrices = near, earlier, np.tril(np.linalg.inv(near)), np.expm1(steps[::-1] * logs), np.expm1(rows * logs)
+    for matrix in matrices:
+        matrix.setflags(write=False)
+    return matrices

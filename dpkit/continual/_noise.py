@@ -1,7 +1,8 @@
 """The noise of encoded rows: four laws, each with its step γ, its standard deviation and its exact sampler.
 
-γ is chosen such that rounding adds at most 2⁻¹⁰ (0.1 %) to the sensitivity. With the factorization's column norm N and
-E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart, s the sensitivity of an input.
+γ is chosen such that rounding adds at most 2⁻¹⁰ (0.1 %) to the sensitivity, if the encoder has room for that. With the
+factorization's column norm N and E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart,
+s the sensitivity of an input.
 """
 
 from __future__ import annotations
@@ -67,11 +68,15 @@ class _Gaussian:
 
     def __init__(self, z: float, s: float, dimension: int, factorization: Factorization) -> None:
         excess = _excess(factorization, dimension, 2)
-        least = max(1024.0 * excess, factorization.fineness * factorization.column_norm) + excess
-        self.bits = max(0, math.ceil(math.log2(z) + math.log2(least)))
-        if self.bits > MOST_BITS:
+        fine = factorization.fineness * factorization.column_norm
+        least = max(1024.0 * excess, fine) + excess
+        most = min(MOST_BITS, math.floor(math.log2(min(factorization.largest_noise, 2.0**MOST_BITS))))
+        self.bits = max(0, min(math.ceil(math.log2(z) + math.log2(least)), most))
+        # in streams so long and wide that there is no room for that, rounding may add up to a sixteenth
+        least = max(16.0 * excess, fine) + excess
+        if math.ldexp(1.0, self.bits) < z * least:
             raise ValueError(
-                f"noise_multiplier must be at most 2**{MOST_BITS}/{least:.3g} for this horizon and shape, "
+                f"noise_multiplier must be at most 2**{most}/{least:.3g} for this horizon and shape, "
                 f"got noise_multiplier={z!r}"
             )
         steps = math.ldexp(1.0, self.bits) / z - excess  # N·s/γ

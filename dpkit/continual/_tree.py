@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,10 @@ class Tree(Factorization):
 
     # ------------------------------------------------------------------------------------ many at a time
 
-    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        return self._decode_many(t, noisy(self._encode_many(t, v)), len(v))
+
+    def _encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         first = t + 1
         totals = self._rounded(v)
         totals[0] += self._sums[self._nodes(t)]
@@ -148,7 +152,7 @@ class Tree(Factorization):
         self._keep(self._sums, totals, first)
         return nodes
 
-    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
+    def _decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
         first = t + 1
         estimates = self._honaker_nodes(first, z, count) if self._honaker else z.copy()
         # all steps whose last node has the same level at once, from the top, since each adds to one of a higher level

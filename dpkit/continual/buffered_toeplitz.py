@@ -26,8 +26,8 @@ Guarantee
 * C ≥ 0, so the same cost covers a change that moves an input to another step (see ``dpkit.geometry.pair_sensitivity``).
 * It holds for the program as it runs, in floating point: noise is added to integers (``dpkit.continual.sums``).
 
-Cost per step: (10 × buffers + 10) × dimension multiplications and additions, with 8 to 13 buffers, and one draw.
-Memory: five vectors per buffer, two of them for the time of a call, and three more; 64 KiB of noise drawn ahead.
+Cost per step: (8 × buffers + 12) × dimension multiplications and additions, with 8 to 13 buffers, and one draw.
+Memory: four vectors per buffer, two of them for the time of a call, and six more; 64 KiB of noise drawn ahead.
 """
 
 from __future__ import annotations

@@ -6,15 +6,16 @@ integers, in units of a public step γ, and so is the noise (:mod:`dpkit.continu
 
     k_t = ⌊(C·x/γ)_t⌉,    z_t = k_t + noise,    y = γB·z.
 
-A :class:`Factorization` computes k from the inputs (``encode``; its state is secret) and y/γ from z (``decode``; its
-state is public, as it depends on z alone). Whatever else a mechanism promises (exactness, cost, states, marks) is the
-same for all of them, so a new factorization is a new mechanism.
+A :class:`Factorization` computes k from the inputs (``encode``; its state is secret) and y/γ from z (``decode``, which
+depends on z alone). It may subtract from a row what the earlier z, which are public, say of it. Whatever else a
+mechanism promises (exactness, cost, states, marks) is the same for all, so a new factorization is a new mechanism.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,8 @@ class Factorization(ABC):
     """The factors of prefix sums over at most ``horizon`` inputs, and the state of one stream that runs through them.
 
     Inputs arrive as vectors v = x/γ of float64 with entries cut to [−``reach``, ``reach``]; encoded rows are int64. A
-    subclass sets the attributes when it is made, and has to keep one promise, for whatever inputs: if v and v′ differ
-    in one input by Δ, then the encoded rows satisfy
+    subclass sets the attributes when it is made, and has to keep one promise, for whatever inputs and whatever z are
+    returned to it: if v and v′ differ in one input by Δ, and z is the same, then the encoded rows satisfy
 
         ‖k − k′‖ ≤ column_norm·‖Δ‖ + excess(dimension, order)        (in L2 for order 2, in L1 for order 1)
 
@@ -52,12 +53,15 @@ class Factorization(ABC):
         V: entries of v beyond it are cut, which lengthens no distance.
     fineness : float
         γ is at most sensitivity/fineness, for an encoder whose rounding adds up in the sums; 0 for others.
+    largest_noise : float
+        The largest standard deviation of noise, in units of γ, that the encoder has room for.
     """
 
     horizon: int
     column_norm: float = 1.0
     reach: float
     fineness: float = 0.0
+    largest_noise: float = math.inf
 
     def __init__(self, horizon: int) -> None:
         self.horizon = checked_horizon(horizon)
@@ -75,7 +79,10 @@ class Factorization(ABC):
 
     @abstractmethod
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
-        """The t-th row of B·z, shape (dimension,), a new array, from the noisy rows of step t; the public state."""
+        """The t-th row of B·z, shape (dimension,), a new array, from the noisy rows of step t.
+
+        It follows ``encode`` of the same step, whose state may take z into account here.
+        """
 
     @abstractmethod
     def secret(self, t: int) -> dict[str, NDArray[Any]]:
@@ -97,13 +104,9 @@ class Factorization(ABC):
         """
         return 4.0 * norm_of_ones(float(self.horizon) * dimension, order)
 
-    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
-        """The rows that the inputs t, …, t + len(v) − 1 complete."""
-        return np.vstack([self.encode(t + i, row) for i, row in enumerate(v)])
-
-    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
-        """The rows of B·z for the steps t, …, t + count − 1; here for one encoded row per input."""
-        return np.vstack([self.decode(t + i, row[None]) for i, row in enumerate(z)])
+    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """The sums after each of the inputs t, …, t + len(v) − 1; ``noisy`` takes encoded rows to z."""
+        return np.vstack([self.decode(t + i, noisy(self.encode(t + i, row))) for i, row in enumerate(v)])
 
 
 def reach_of(row_sum: float, operations: float) -> float:

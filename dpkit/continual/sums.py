@@ -3,7 +3,7 @@
 With A = B·C (:mod:`dpkit.continual.factorization`), γ a public step and integers k, z:
 
 1. v_t = x_t/γ, cut entrywise to the factorization's reach;
-2. k_t = the t-th rows of C·v, rounded, by a deterministic program;
+2. k_t = the t-th rows of C·v, rounded, by a deterministic program, which may subtract a function of z_1, …, z_{t−1};
 3. z_t = k_t + ⌊noise⌉, sampled exactly;
 4. y_t = γ·(B·z)_t, in float64.
 
@@ -87,7 +87,7 @@ class ContinualSum(Unrepeatable):
     # what a state keeps, besides what every stream has; and of what a state means: an older one is refused
     _PARAMETERS: ClassVar[tuple[str, ...]] = ()
     _COMMON: ClassVar[tuple[str, ...]] = ("sensitivity", "noise_multiplier", "noise", "adjacency", "symmetric", "label")
-    _VERSION: ClassVar[int] = 2
+    _VERSION: ClassVar[int] = 3
     _KINDS: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     def __init__(
@@ -237,8 +237,7 @@ class ContinualSum(Unrepeatable):
             size = max(48, 2**15 // rows.shape[1] // 48 * 48)  # a quarter of a megabyte, for the processor's cache
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
-                k = self._factorization.encode_many(self.steps, self._steps_of(part))
-                y = self._factorization.decode_many(self.steps, self._ahead.add_to(k), len(part))
+                y = self._factorization.many(self.steps, self._steps_of(part), self._ahead.add_to)
                 estimates[start : start + size] = self._in_units(y)
                 self.steps += len(part)
             if run.ledger is not None:

@@ -25,6 +25,7 @@ Cost per step t: 4t × dimension multiplications and additions, most of them in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -125,8 +126,17 @@ class _SquareRoot(Factorization):
     def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         return np.rint(self._inputs.next(t, v)).astype(np.int64)[None]
 
-    def encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
+    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        return self._decode_many(t, noisy(self._encode_many(t, v)), len(v))
+
+    def _encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         rows = np.empty(v.shape, np.int64)
+        if t == 0 and v.shape[1] <= 4:  # dot products as well, without matrices, whose making would dominate
+            self._inputs.rows[: len(v)] = v
+            self._inputs.forget()
+            for column, values in zip(rows.T, v.T, strict=True):
+                column[:] = np.rint(np.convolve(self._c[: len(v)], values)[: len(v)])
+            return rows
         for i in range(0, len(v), _BLOCK):
             part = v[i : i + _BLOCK]
             self._inputs.rows[t + i : t + i + len(part)] = part
@@ -137,7 +147,7 @@ class _SquareRoot(Factorization):
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         return self._noisy.next(t, z[0])
 
-    def decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
+    def _decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
         """With one fast Fourier transform: what it rounds off moves estimates, and tells nothing."""
         from scipy.fft import irfft, next_fast_len, rfft
 

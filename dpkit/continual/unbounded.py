@@ -10,21 +10,20 @@ the stream. Then one noise level serves every length: nothing restarts, and no b
     output = A·x + σA·C⁻¹ζ,    C_ts = c_{t−s}/‖c‖,    c_k ~ k^(−1/2) (ln k)^(−0.36).
 
 The price is error. Against a ``BufferedToeplitz`` that was told the number of steps t, the noise in the t-th estimate
-has at most 1.8 times the standard deviation, for every t up to 2²⁵.
+has at most 1.8 times the standard deviation, for every t up to 2⁴⁰.
 
 Guarantee
 ---------
 * Unit: one input x_t. Neighbouring streams differ in one input, in the sense of ``adjacency``, by at most
   ``sensitivity`` in L2 norm.
-* Every column of C has norm at most 1, in closed form for 2²⁵ steps and rounded up, and σ = noise_multiplier ×
-  sensitivity. So the whole stream, wherever it ends, costs one ``Gaussian(noise_multiplier)``. It ends after 2²⁵ steps
-  at the latest (one year at one input per second); the next input is refused. In longer streams the rounding of
-  double precision, of which each step may have its own, would not be small beside an input.
-* Inputs may depend on earlier outputs, and so may the decision to stop: the cost is that of all 2²⁵ steps.
+* Every column of C has norm at most 1, in closed form for 2⁴⁰ steps and rounded up, and σ = noise_multiplier ×
+  sensitivity. So the whole stream, wherever it ends, costs one ``Gaussian(noise_multiplier)``. It ends after 2⁴⁰ steps
+  at the latest (35 years at a thousand inputs per second); the next input is refused.
+* Inputs may depend on earlier outputs, and so may the decision to stop: the cost is that of all 2⁴⁰ steps.
 * C ≥ 0, so the same cost covers a change that moves an input to another step.
 * It holds for the program as it runs, in floating point: noise is added to integers (``dpkit.continual.sums``).
 
-Cost per step: (10 × buffers + 10) × dimension multiplications and additions, with 20 buffers, and one draw.
+Cost per step: (8 × buffers + 12) × dimension multiplications and additions, with 20 buffers, and one draw.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from dpkit.continual.sums import ContinualSum
 
 __all__ = ["Unbounded"]
 
-LONGEST = 2**25
+LONGEST = 2**40
 
 
 class Unbounded(ContinualSum):
@@ -62,7 +61,7 @@ class Unbounded(ContinualSum):
     >>> sums = Unbounded.calibrated(**known)
     >>> estimate = sums.add(1.0)
     >>> round(sums.noise_std(1000), 1), round(BufferedToeplitz.calibrated(horizon=1000, **known).noise_std(1000), 1)
-    (17.6, 11.1)
+    (18.9, 11.1)
     """
 
     def __init__(

@@ -80,10 +80,14 @@ def test_factorizations_are_the_dense_matrix_mechanism_with_columns_of_norm_at_m
 
 
 def encoder_matrix(factorization, horizon):
-    """C, from unit inputs of the largest size."""
+    """C, from large unit inputs, if nothing but zeros is released."""
+    size = min(factorization.reach, 2.0**40)
     factorization.begin(horizon, np.dtype(np.int64))
-    rows = [factorization.encode(t, row)[0] for t, row in enumerate(np.eye(horizon) * factorization.reach)]
-    return np.array(rows) / factorization.reach
+    rows = []
+    for t, row in enumerate(np.eye(horizon) * size):
+        rows.append(factorization.encode(t, row)[0])
+        factorization.decode(t, np.zeros((1, horizon), np.int64))
+    return np.array(rows) / size
 
 
 def _scales(C):
@@ -104,8 +108,8 @@ def test_streams_of_any_dimension_are_the_dense_matrix_mechanism(mechanism, dime
     noise = np.rint(np.random.default_rng(7).normal(0, 1.5 / step, size=(horizon, dimension))).astype(np.int64)
     sums._ahead = Given(noise)
     estimates = sums.add_many(x) if many else [sums.add(row) for row in x]
-    # encoded rows are rounded by half a step; a tree's inputs
-    slack = 0.6 * step * (horizon if mechanism is BinaryTree else np.abs(B).sum(axis=1).max())
+    # encoded rows are right within two steps; a tree's inputs within half a step
+    slack = 2.0 * step * (horizon if mechanism is BinaryTree else np.abs(B).sum(axis=1).max())
     np.testing.assert_allclose(estimates, np.cumsum(x, axis=0) + B @ (step * noise), atol=slack)
 
 
@@ -294,10 +298,10 @@ def test_the_quadrature_has_its_published_accuracy(horizon, buffers, ratio):
 
 def test_an_unknown_horizon_costs_at_most_a_factor_of_1_8_at_every_length():
     unbounded = Unbounded(shape=1, sensitivity=1.0, noise_multiplier=1.0)
-    for t in sorted({round(2 ** (k / 2)) for k in range(51)}):
+    for t in sorted({round(2 ** (k / 2)) for k in range(0, 81, 2)}):
         known = BufferedToeplitz(horizon=t, shape=1, sensitivity=1.0, noise_multiplier=1.0)
         assert unbounded.noise_std(t) <= 1.8 * known.noise_std(t)
-    assert unbounded.horizon == 2**25
+    assert unbounded.horizon == 2**40
 
 
 # ------------------------------------------------------------------------------------------- rounding
@@ -310,7 +314,7 @@ def test_column_norms_are_never_rounded_down(horizon):
     # the first estimate has the noise of one ζ, at the scale of the first column
     for c, n, used in (
         (known, horizon, column_scales(known, horizon).error(1)),
-        (unknown, 2**25, column_scales(unknown, 2**25, constant=True).error(1)),
+        (unknown, 2**40, column_scales(unknown, 2**40, constant=True).error(1)),
     ):
         with mpmath.workdps(60):
             w = [mpmath.mpf(float(value)) for value in c.weights]

@@ -15,7 +15,7 @@ from scipy import stats
 
 from accounting import Budget, Gaussian, Ledger
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Factorization, Toeplitz, Unbounded
-from dpkit.continual._buffers import Buffered
+from dpkit.continual._buffers import Buffered, _matrices
 from dpkit.continual.coefficients import column_scales, sqrt_coefficients, square_summable_coefficients
 from dpkit.continual.factorization import reach_of
 from dpkit.samplers import rounded_gaussian
@@ -72,7 +72,7 @@ def told_apart(zero, one, sigma):
 @pytest.mark.parametrize("horizon", [1, 2, 32])
 @pytest.mark.parametrize("many", [False, True])
 def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many):
-    n = 40_000
+    n = 20_000
     first = [np.zeros(n), np.ones(n)]
     estimates = []
     for seed, x in enumerate(first):
@@ -87,7 +87,7 @@ def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many
 @pytest.mark.parametrize("horizon", [1, 2, 32])
 def test_noise_that_is_added_in_floating_point_is_caught(horizon):
     # what these mechanisms were: the noise of the t-th sum, drawn in float64, plus the sum in float64
-    n = 40_000
+    n = 20_000
     sums = make("buffered", horizon=horizon, shape=1)
     sigma = sums.noise_std(horizon)
     zero, one = (x + np.random.default_rng(x).normal(0, sigma, n) for x in (0, 1))
@@ -107,6 +107,17 @@ class Recorded:
         return noisy
 
 
+class Forced:
+    """In place of a stream's noise: these noisy rows are what is released, whatever is encoded; that is kept."""
+
+    def __init__(self, rows):
+        self.rows, self.encoded = iter(rows), []
+
+    def add_to(self, encoded):
+        self.encoded += list(encoded.copy())
+        return np.array([next(self.rows) for _ in encoded], dtype=encoded.dtype).reshape(encoded.shape)
+
+
 @each_case
 @given(seed=st.integers(0, 2**32), horizon=st.integers(1, 40), size=st.sampled_from([1e-9, 1.0, 1e3]))
 @settings(max_examples=15, deadline=None)
@@ -114,16 +125,15 @@ def test_every_output_of_one_stream_is_one_of_the_other_with_noise_shifted_by_wh
     """The proof in code: estimates are a function of z = k + noise, down to the last bit, whatever the inputs are."""
     rng = np.random.default_rng(seed)
     x, other = rng.normal(size=(2, horizon, 3)) * size
-    sums, twin, encoder = (make(case, horizon=horizon, shape=3) for _ in range(3))
+    split = int(rng.integers(0, horizon + 1))
+    sums, twin = (make(case, horizon=horizon, shape=3) for _ in range(2))
     sums._ahead = recorded = Recorded(sums._ahead)
-    estimates = [sums.add(row) for row in x]
-    encoder._ahead = shifted = Recorded(encoder._ahead)
-    for row in other:
-        encoder.add(row)
-    noise = [z - k for (_, z), (k, _) in zip(recorded.rows, shifted.rows, strict=True)]
-    twin._ahead = Given(np.array(noise))
-    for row, estimate in zip(other, estimates, strict=True):
-        assert twin.add(row).tobytes() == estimate.tobytes()
+    estimates = [*(sums.add(row) for row in x[:split]), *sums.add_many(x[split:])]
+    twin._ahead = forced = Forced([z for _, z in recorded.rows])
+    again = [*(twin.add(row) for row in other[:split]), *twin.add_many(other[split:])]
+    assert np.array(again).tobytes() == np.array(estimates).tobytes()
+    # with other integers below them: were the rows the same, this would show nothing
+    assert size < 1 or any((k != l).any() for l, (k, _) in zip(forced.encoded, recorded.rows, strict=True))
 
 
 # --------------------------------------------------------------------------------- the law of what leaves
@@ -166,11 +176,9 @@ def test_the_released_rows_have_the_law_of_the_dense_matrix_mechanism(case, wron
     unit = np.eye(horizon) * sums._law.step
     encoder = np.array([rational_rows(case, sums, column) for column in unit], dtype=float).T
     rows = encoder @ np.diff(estimates, axis=0, prepend=np.zeros((1, n))) / sums._law.step
-    encoded = [int(k[0]) for k, _ in recorded.rows]
-    exact = rational_rows(case, sums, x)
-    assert max(abs(k - row) for k, row in zip(encoded, exact, strict=True)) <= 0.5 + 1.5
-    noise = np.rint(rows).astype(int) - np.array(encoded)[:, None]
-    assert np.abs(rows - np.rint(rows)).max() < 0.01
+    exact = np.array(rational_rows(case, sums, x), dtype=float)
+    noise = np.array([z - k for k, z in recorded.rows])
+    assert np.abs(rows - exact[:, None] - noise).max() <= (0.01 if case == "tree" else 0.5 + 1.5)
     cells = np.arange(-40, 41)
     sigma = wrong * 4.0
     probabilities = stats.norm.cdf((cells + 0.5) / sigma) - stats.norm.cdf((cells - 0.5) / sigma)
@@ -190,7 +198,9 @@ def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
                 sums = make(case, horizon=horizon, shape=shape, noise_multiplier=z)
                 factor = math.sqrt(2) if case == "laplace" else 1.0
                 exact = factor * z * sums._factorization.column_norm * sums._factorization.error(1)
-                assert 1 <= sums.noise_std(1) / exact <= 1.001
+                # a stream of 2**40 rows has no room for more, from z²d = 2**16 on
+                wide = case == "unbounded" and z * z * shape > 2**16
+                assert 1 <= sums.noise_std(1) / exact <= (1.008 if wide else 1.001)
 
 
 # --------------------------------------------------------------------------------------- rounding bounds
@@ -212,47 +222,70 @@ HOSTILE = {
 }
 
 
-def largest_error(factorization, inputs, steps, seed):
+NOISE = {
+    "none": lambda rng, k: np.zeros(k.shape),
+    "normal": lambda rng, k: rng.normal(size=k.shape),
+    "one sign": lambda rng, k: np.full(k.shape, 1 / 16),
+}
+
+
+def largest_error(factorization, inputs, noise, steps, seed):
     """The largest distance of an encoded row from the exact one, by integers of 160 fractional bits."""
     bits, rng, t, worst = 160, np.random.default_rng(seed), 0, Fraction(0)
-    weights = [int(Fraction(float(w)) * 2**bits) for w in factorization._c.weights]
+    feedback = [int(Fraction(float(w)) * 2**bits) for w in factorization._feedback]
     gaps = [int(Fraction(float(g)) * 2**bits) for g in factorization._c.gaps]
     state = [0] * len(gaps)
     scales = [Fraction(float(d)) for d in factorization._scales.bounds(0, steps)]
+    size = int(factorization.largest_noise)
+    pairs = []
+
+    def noisy(k):
+        z = k + (size * NOISE[noise](rng, k)).astype(int)
+        pairs.append((k.copy(), z))
+        return z
+
     while t < steps:
-        n = min(int(rng.choice([1, 1, 3, 16, 17, 200])), steps - t)
+        n = min(int(rng.choice([1, 1, 3, 16])), steps - t)
         v = inputs(rng, t, n) * factorization.reach
-        several = n > 1 or rng.random() < 0.5
-        k = factorization.encode_many(t, v[:, None]) if several else factorization.encode(t, v)
+        if several := n > 1 or rng.random() < 0.5:
+            factorization.many(t, v[:, None], noisy)
+        else:
+            factorization.decode(t, noisy(factorization.encode(t, v)))
+        k, z = pairs.pop()
+        w = np.rint(_matrices(factorization._c, n)[2] @ z) if several else z
+        before = state
         for j in range(n):
-            x = Fraction(float(v[j])) / scales[t + j]
-            x = (x.numerator << bits) // x.denominator
-            state = [s - (s * g >> bits) + x for s, g in zip(state, gaps, strict=True)]
-            exact = sum(w * s for w, s in zip(weights, state, strict=True))
-            worst = max(worst, abs(exact - (int(k[j, 0]) << 2 * bits)))
+            q = Fraction(float(v[j])) / scales[t + j]
+            q = (q.numerator << bits) // q.denominator
+            row = (q << bits) + sum(f * s for f, s in zip(feedback, before, strict=True))
+            worst = max(worst, abs(row - (int(k[j, 0]) << 2 * bits)))
+            # what the row is made of, without and with what was released
+            before = [s - (s * g >> bits) + q for s, g in zip(before, gaps, strict=True)]
+            state = [s - (s * g >> bits) + q - (int(w[j, 0]) << bits) for s, g in zip(state, gaps, strict=True)]
         t += n
     return worst / 2 ** (2 * bits)
 
 
+@pytest.mark.parametrize("noise", NOISE)
 @pytest.mark.parametrize("inputs", HOSTILE)
 @pytest.mark.parametrize(
-    ("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**25, True), (2**28, False)]
+    ("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**40, True), (2**28, False)]
 )
-def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, horizon, constant):
+def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noise, horizon, constant):
     factorization = buffered(horizon, constant)
-    assert largest_error(factorization, HOSTILE[inputs], min(horizon, 2500), 1) <= 0.5 + 1.5
+    assert largest_error(factorization, HOSTILE[inputs], noise, min(horizon, 800), 1) <= 0.5 + 1.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inputs", HOSTILE)
 def test_the_encoder_keeps_its_bound_over_a_million_steps(inputs):
-    assert largest_error(buffered(2**20), HOSTILE[inputs], 2**20, 1) <= 0.5 + 1.5
+    assert largest_error(buffered(2**20), HOSTILE[inputs], "normal", 2**20, 1) <= 0.5 + 1.5
 
 
 def test_beyond_its_reach_the_encoder_loses_whole_steps():
     factorization = buffered(2500)
     factorization.reach *= 8000
-    assert largest_error(factorization, HOSTILE["signs"], 2500, 1) > 2.0
+    assert largest_error(factorization, HOSTILE["signs"], "normal", 800, 1) > 2.0
 
 
 @pytest.mark.parametrize("case", ["buffered", "unbounded", "toeplitz", "tree", "honaker"])
@@ -271,13 +304,25 @@ def test_no_pair_of_streams_is_farther_apart_than_the_noise_is_for(case, seed, h
     x[changed] = np.round(x[changed] / step) * step + 0.5 * step
     other[changed] = x[changed] + rng.choice([-1.0, 1.0], 3) * data.draw(st.sampled_from([1e-7, 0.5, 0.5773]))
     split = data.draw(st.integers(0, horizon))
-    rows = []
-    for stream, values in zip(sums, (x, other), strict=True):
-        stream._ahead = recorded = Recorded(stream._ahead)
+
+    def released(stream, values):
         stream.add_many(values[:split])
         for row in values[split:]:
             stream.add(row)
-        rows.append(np.array([k for k, _ in recorded.rows], dtype=object))
+
+    # what is released is the same for both: what the noise makes of it, or what it makes of it once in an eternity
+    wild = data.draw(st.sampled_from([None, 30, 46, 50, 61]))
+    if wild:
+        z = rng.integers(-(2**wild), 2**wild, (2 * horizon, 3))
+    else:
+        sums[0]._ahead = recorded = Recorded(sums[0]._ahead)
+        released(sums[0], x)
+        z, sums[0] = [row for _, row in recorded.rows], make(case, horizon=horizon, shape=3)
+    rows = []
+    for stream, values in zip(sums, (x, other), strict=True):
+        stream._ahead = forced = Forced(z)
+        released(stream, values)
+        rows.append(np.array(forced.encoded, dtype=object))
     squares = sum(int(value) ** 2 for value in (rows[0] - rows[1]).ravel())
     f = sums[0]._factorization
     nodes = f._levels if case in ("tree", "honaker") else 1
