@@ -43,6 +43,12 @@ is commutative, and so by induction on what is left of the list.
 
 *Scopes.* A unit lies in one innermost scope, and meets what was released there, around it and on the whole data
 (:mod:`accounting.ledger.scopes`). All of the above is asked for every unit that a release meets.
+
+*Untouched scopes.* Where nothing was released in a scope, in a part of it or around it, no output depends on its
+units yet. So a release there that the filter refuses, and that by itself meets the budget under any accountant, may
+fix a plan of its own for the scope: for these units it is a rule fixed in advance, however it was chosen. From then
+on they follow that plan and the others the filter, and what is released around the scope must suit both. (The epochs
+of a policy, each shuffled by another number of users, are such scopes.)
 """
 
 from __future__ import annotations
