@@ -88,7 +88,10 @@ def pure_epsilon(epsilon0: float, delta: float) -> float:
     inside = -delta * (1.0 + math.exp(-epsilon0))
     if inside <= -1.0:
         return 0.0
-    return min(epsilon0, max(0.0, (epsilon0 + math.log1p(inside)) * (1 + 8 * _UNIT_ROUNDOFF)))
+    # the two terms may cancel, and the logarithm is steep near −1
+    drop = math.log1p(inside)
+    slack = 8 * _UNIT_ROUNDOFF * (epsilon0 + abs(drop) + abs(inside) / (1.0 + inside))
+    return min(epsilon0, max(0.0, epsilon0 + drop + slack))
 
 
 def pure_parameter(epsilon: float, delta: float) -> float:
