@@ -34,11 +34,11 @@ No filter can give both: one that admits Gaussians up to the last digit of (ε, 
 
 *How full.* Of (1, 1e-6) under ``mixed``, many small releases of one kind, the ε that the best accountant proves of what
 was admitted: Gaussians 0.95, four Gaussians to one pure release 0.93, discrete Gaussian with Laplace noise 0.95,
-Gaussian with Laplace 0.88, 1 % samples with Gaussian noise of 4, alone or with others, 0.87. A part of what is missing is
-the split of δ; shares of 0.25 and 0.75 give the last ones 1 % more and take 2 % from Gaussians. The rest is what any
-Rényi curve loses to the loss distribution, which is no sum and so nothing that a filter could add up: twice as many
-orders change no third digit. Few steps with little noise on a small sample (10 at z = 1, q = 1e-3: 0.78 by the curve,
-0.044 in truth) are what a plan is for.
+Gaussian with Laplace 0.88, 1 % samples with Gaussian noise of 4, alone or with others, 0.87. A part of what is missing
+is the split of δ; shares of 0.25 and 0.75 give the last ones 1 % more and take 2 % from Gaussians. The rest is what
+any Rényi curve loses to the loss distribution, which is no sum and so nothing that a filter could add up: twice as
+many orders change no third digit. Few steps with little noise on a small sample (10 at z = 1, q = 1e-3: 0.78 by the
+curve, 0.044 in truth) are what a plan is for.
 
 *Releases that may fail* (``ApproxDP``) may spend ``failure_delta`` of δ: Π(1 − δᵢ) ≥ 1 − ``failure_delta``, and the
 measures must meet (ε, δ′) with δ′ = (δ − f)/(1 − f). Proof: pad each transcript with one more failure so that
