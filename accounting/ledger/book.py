@@ -55,7 +55,7 @@ from accounting.releases import (
     check_adjacency,
     common_adjacency,
 )
-from accounting.totals import delta, epsilon
+from accounting.totals import epsilon
 
 __all__ = ["Book", "Undecided"]
 
@@ -136,13 +136,17 @@ class Book:
     def _may_plan(self, budget: Budget, row: Row) -> bool:
         """Whether a release may fix a plan of its own: no unit of its scope met anything yet, and it meets the budget.
 
-        A caller's choice of an accountant or a plan is one for every scope.
+        The whole ledger with it must, as an audit prices it. A caller's choice of an accountant or a plan is one for
+        every scope.
         """
         if row.scope is None or self.opening.accountant is not None or self.opening.plan is not None:
             return False
         if any(inside(scope, row.scope) or inside(row.scope, scope) for scope in self.totals.touched()):
             return False
-        return float(delta(row.release, budget.epsilon)) <= budget.delta
+        try:
+            return float(epsilon(self._total_after(row, ""), budget.delta)) <= budget.epsilon
+        except UnsupportedRelease:
+            return False
 
     def knows(self, scope: str | None, release: Release) -> bool:
         """Whether a release can be priced at once."""

@@ -54,7 +54,8 @@ is commutative, and so by induction on what is left of the list.
 
 *Untouched scopes.* Where nothing was released in a scope, in a part of it or around it, no output depends on its
 units yet. So a release there that the filter refuses, and that by itself meets the budget under any accountant, may
-fix a plan of its own for the scope: for these units it is a rule fixed in advance, however it was chosen. From then
+fix a plan of its own for the scope: for these units it is a rule fixed in advance, however it was chosen. (The ledger
+as a whole, priced at once, must still meet the budget with it, so that an audit finds what was promised.) From then
 on they follow that plan and the others the filter, and what is released around the scope must suit both. (The epochs
 of a policy, each shuffled by another number of users, are such scopes.)
 """
