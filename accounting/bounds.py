@@ -9,14 +9,12 @@ Which mechanism that is, and how its composition is bounded from below: :mod:`ac
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
 from typing import NamedTuple
 
 from accounting.accountants.lower import lower_epsilon
 from accounting.checks import fraction
-from accounting.errors import UnsupportedRelease
 from accounting.releases import Release
-from accounting.totals import epsilon
+from accounting.totals import compare, epsilon
 
 __all__ = ["Bracket", "bound"]
 
@@ -54,10 +52,7 @@ def bound(release: Release, delta: float) -> Bracket:
     (1.75, 1.75)
     """
     fraction("delta", delta, include_zero=True)
-    upper = float(epsilon(release, delta))
-    if delta > 0 and upper > 0:
-        with suppress(UnsupportedRelease):
-            upper = min(upper, float(epsilon(release, delta, accountant="pld")))
+    upper = min(compare(release, delta).values()) if delta > 0 else float(epsilon(release, delta))
     lower = min(lower_epsilon(release, delta), upper)
     if upper - lower > _WIDE * upper:
         warnings.warn(f"ε is only known to lie between {lower:g} and {upper:g} at delta={delta:g}", stacklevel=2)

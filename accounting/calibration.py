@@ -10,6 +10,7 @@ from accounting.checks import positive
 from accounting.conversions import gdp_mu
 from accounting.errors import AdjacencyMismatch, BudgetExceeded
 from accounting.releases import Release
+from accounting.roots import root_between
 from accounting.totals import ACCOUNTANTS, Accountant
 from accounting.totals import delta as total_delta
 from accounting.totals import epsilon as total_epsilon
@@ -82,9 +83,7 @@ def calibrate(
         if low < 1e-9:
             return high
 
-    from scipy.optimize import brentq
-
-    root: float = brentq(search.excess, low, high, xtol=precision * high, rtol=precision)
+    root = root_between(search.excess, low, high, absolute=precision * high, relative=precision)
     return search.first_that_meets(root, precision)
 
 

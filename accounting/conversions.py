@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import fraction, nonnegative
+from accounting.roots import root_between
 
 __all__ = [
     "gdp_delta",
@@ -87,7 +88,10 @@ def pure_epsilon(epsilon0: float, delta: float) -> float:
     inside = -delta * (1.0 + math.exp(-epsilon0))
     if inside <= -1.0:
         return 0.0
-    return min(epsilon0, max(0.0, (epsilon0 + math.log1p(inside)) * (1 + 8 * _UNIT_ROUNDOFF)))
+    # the two terms may cancel, and the logarithm is steep near −1
+    drop = math.log1p(inside)
+    slack = 8 * _UNIT_ROUNDOFF * (epsilon0 + abs(drop) + abs(inside) / (1.0 + inside))
+    return min(epsilon0, max(0.0, epsilon0 + drop + slack))
 
 
 def pure_parameter(epsilon: float, delta: float) -> float:
@@ -267,8 +271,6 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
 
 def _increasing_root(function: Callable[[float], float], guess: float) -> float:
     """The root u > 0 of an increasing function, to a relative 1e-12, by bisection-safe secants in ln u."""
-    from scipy.optimize import brentq
-
     low = high = math.log(guess)
     while function(math.exp(low)) > 0:
         low -= 2.0
@@ -278,7 +280,7 @@ def _increasing_root(function: Callable[[float], float], guess: float) -> float:
         high += 2.0
     if low == high:
         return guess
-    return math.exp(brentq(lambda y: function(math.exp(y)), low, high, xtol=1e-12, rtol=1e-12))
+    return math.exp(root_between(lambda y: function(math.exp(y)), low, high, absolute=1e-12, relative=1e-12))
 
 
 def _largest(log_delta: Callable[[float], float], target: float) -> float:
@@ -289,8 +291,6 @@ def _largest(log_delta: Callable[[float], float], target: float) -> float:
     def excess(y: float) -> float:
         return root - math.sqrt(max(0.0, -log_delta(math.exp(y))))
 
-    from scipy.optimize import brentq
-
     low = high = 0.0
     while excess(low) > 0:
         low -= 2.0
@@ -298,7 +298,7 @@ def _largest(log_delta: Callable[[float], float], target: float) -> float:
             return 0.0
     while excess(high) <= 0 and high < 690:
         high += 2.0
-    x = math.exp(brentq(excess, low, high, xtol=1e-15, rtol=1e-14))
+    x = math.exp(root_between(excess, low, high, absolute=1e-15, relative=1e-14))
     step = 1e-15
     while log_delta(x) > target:
         x *= 1.0 - step

@@ -17,6 +17,10 @@ What it costs. (1 − e^(ε − L))₊ rises in L, so δ(ε) is at most its mean
 H(e) = Φ(μ/2 − e/μ) − e^e·Φ(−μ/2 − e/μ), the δ of μ-Gaussian DP,
 
     δ(ε) ≤ 2H(ε − c) if u ≥ 0,    1 − e^u·E[e^(−|N|)] = 1 − e^(u + μ²/2)·2Φ(−μ) if u < 0.
+
+Rounding. Where the rounded u has the other sign than u, |u| is below the bound on its error. The first formula is then
+above the second (it adds what losses between u and 0 contribute, as u < 0), and the second below the first by at most
+u², which the slack of u itself more than covers. So with u rounded down both are upper bounds.
 """
 
 from __future__ import annotations
@@ -27,6 +31,8 @@ from accounting.checks import fraction, nonnegative, positive
 from accounting.conversions import gdp_delta
 
 __all__ = ["half_normal_delta", "half_normal_mu"]
+
+_UNIT_ROUNDOFF = 2.0**-52
 
 
 def half_normal_delta(mu: float, offset: float, epsilon: float) -> float:
@@ -42,10 +48,12 @@ def half_normal_delta(mu: float, offset: float, epsilon: float) -> float:
     positive("mu", mu)
     nonnegative("offset", offset)
     nonnegative("epsilon", epsilon)
-    left = epsilon - offset - mu * mu / 2
-    if left >= 0:
-        return min(1.0, 2 * gdp_delta(mu, epsilon - offset))
-    return min(1.0, -math.expm1(left + math.log(float(erfcx(mu / math.sqrt(2))))) + 1e-14)
+    if epsilon - offset - mu * mu / 2 >= 0:
+        return min(1.0, 2 * gdp_delta(mu, max(0.0, (epsilon - offset) * (1 - _UNIT_ROUNDOFF))))
+    # ln E[e^(u − |N|)]; μ/√2 is right to two units in the last place and moves ln erfcx by no more, erfcx to eight
+    log_mean = math.log(float(erfcx(mu / math.sqrt(2)))) + (epsilon - offset - mu * mu / 2)
+    slack = _UNIT_ROUNDOFF * (2 * (epsilon + offset + mu * mu) + 2 * abs(log_mean) + 16)
+    return min(1.0, -math.expm1(log_mean - slack) * (1 + 2 * _UNIT_ROUNDOFF))
 
 
 def half_normal_mu(offset: float, epsilon: float, delta: float) -> float:

@@ -40,11 +40,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.numerics import log_sum, split
+from accounting.roots import root_between
 
 if TYPE_CHECKING:
     from accounting.accountants.losses import LossPair
 
 __all__ = [
+    "BEYOND_USE",
     "MOST_NODES",
     "NEGLIGIBLE",
     "USUAL_NODES",
@@ -69,6 +71,8 @@ USUAL_NODES = 1 << 17
 _MOST_TILT = 2000.0
 # What is cut off the grid and the window, as a share of δ.
 NEGLIGIBLE = 1e-9
+# An ε beyond this protects nobody: the usual number of nodes will do.
+BEYOND_USE = 1e4
 # Relative error of the grid's floating-point losses.
 _GRID_ERROR = 8 * _UNIT_ROUNDOFF
 # Points of the coarse curve, over all parts.
@@ -193,11 +197,11 @@ class Sum:
 
 def smallest(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:
     """The smallest ε in [low, high] with ``to_delta(ε) ≤ delta``, rounded up; it falls, and meets δ at ``high``."""
-    from scipy.optimize import brentq
-
     target = math.log(delta)
     # between two losses δ is linear in e^ε, so secants in ε soon land in the right cell and then on the root
-    root = float(brentq(lambda x: math.log(to_delta(x) + 5e-324) - target, low, high, xtol=1e-16 * high, rtol=1e-13))
+    root = root_between(
+        lambda x: math.log(to_delta(x) + 5e-324) - target, low, high, absolute=1e-16 * high, relative=1e-13
+    )
     step = 1e-14
     while root < high and to_delta(root) > delta:
         root += step * max(root, 1e-3 * high)
@@ -304,7 +308,8 @@ class Convolution:
         longest = max(high + low for high, low in zip(self.highest, self.lowest, strict=True))
         nodes = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
         usual, most = (max(window.top - window.bottom, longest) / number for number in nodes)
-        return max(window.fine, min(window.coarse, usual), most) if wanted is None else max(wanted, most)
+        coarse = window.coarse if window.top < 10 * BEYOND_USE else math.inf
+        return max(window.fine, min(coarse, usual), most) if wanted is None else max(wanted, most)
 
     def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:
         """The sum on the grid; upwards, or with ``lower`` downwards."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accounting.accountants.convolution import (
+    BEYOND_USE,
     MOST_NODES,
     NEGLIGIBLE,
     USUAL_NODES,
@@ -155,10 +156,10 @@ def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Relea
     return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
 
 
-def _alternatives(release: Release) -> set[Parts]:
+def _alternatives(release: Release) -> list[Parts]:
     """What a unit may meet: every branch, and both directions of an asymmetric pair."""
     found = [_join([(pairs, 1)]) for present in (True, False) for pairs in _pairs(release, present)]
-    return {tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs}
+    return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))
 
 
 def check(release: Release) -> None:
@@ -181,7 +182,10 @@ def is_quick(release: Release) -> bool:
 def epsilon(release: Release, delta: float) -> float:
     """ε at ``delta``, rounded up."""
     log_target(delta)
-    return max((_epsilon(parts, delta) for parts in _alternatives(release)), default=0.0)
+    found = 0.0
+    for parts in _alternatives(release):
+        found = max(found, _epsilon(parts, delta, found))
+    return found
 
 
 def delta(release: Release, epsilon: float) -> float:
@@ -223,10 +227,14 @@ class _Answer:
     total: Sum
 
 
-def _epsilon(parts: Parts, delta: float) -> float:
+def _epsilon(parts: Parts, delta: float, enough: float) -> float:
+    """ε of one alternative; 0 if it is certainly at most ``enough``."""
     alone = _alone(parts)
     if alone is not None:
         return _inverse(alone.delta, delta, alone.highest(math.log(delta)))
+    losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
+    if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
+        return 0.0
     return _epsilon_of_sum(parts, delta).value
 
 
@@ -244,7 +252,7 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
         if not math.isfinite(found):
             tilt /= 4
             continue
-        improved = _improved(losses, total, found, found) if found > 0 else None
+        improved = _improved(losses, total, found, found) if 0 < found < BEYOND_USE else None
         if improved is None:
             break
         tilt, step = improved

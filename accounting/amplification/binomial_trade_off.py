@@ -66,7 +66,7 @@ def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, flo
     k = np.arange(start + 1, trials // 2 + 1, dtype=np.float64)
     log_p = np.concatenate([[0.0], np.cumsum(np.log((trials - k + 1) / k))])
     log_p -= log_p[-1]
-    whole = 2.0 * math.fsum(np.exp(log_p)) - (trials % 2 == 0)
+    whole = 2.0 * float(np.exp(log_p).sum()) - (trials % 2 == 0)
     log_f = np.logaddexp.accumulate(log_p) - math.log(whole)
     y = ndtri_exp(log_f[first - start :])
     mass = sum(math.exp(log_f[k - start]) for k in tails)

@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 
 from accounting.accountants.numerics import split
 from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.roots import root_between
 
 __all__ = ["binomial_bins", "local_epsilon", "shuffled_delta", "shuffled_epsilon", "shuffled_losses"]
 
@@ -217,14 +218,12 @@ def local_epsilon(users: int, epsilon: float, delta: float) -> float:
 
 def _root(to_delta: Callable[[float], float], delta: float, low: float, high: float) -> float:
     """Where ``to_delta`` meets δ: √(−ln δ) is close to linear in ε, which a secant likes."""
-    from scipy.optimize import brentq
-
     target = math.sqrt(-math.log(delta))
 
     def distance(at: float) -> float:
         return math.sqrt(-math.log(max(to_delta(at), 1e-320))) - target
 
-    return float(brentq(distance, low, high, xtol=1e-15, rtol=1e-13))
+    return root_between(distance, low, high, absolute=1e-15, relative=1e-13)
 
 
 @lru_cache(maxsize=32)

@@ -26,12 +26,14 @@ from accounting.ledger.entries import (
     Settlement,
     Spend,
     Summary,
+    check_scope,
     from_dict,
     rule_from_dict,
     rule_to_dict,
     to_dict,
 )
-from accounting.ledger.filters import AdditiveFilter, Filter, Rule, first_filter, make_filter
+from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, first_filter, make_filter
+from accounting.ledger.plan import OwnPlans
 from accounting.ledger.scopes import inside, path
 from accounting.ledger.text import printable
 from accounting.ledger.totals import Totals
@@ -85,6 +87,7 @@ class Book:
         self._adjacency: Adjacency | None = None
         self._unit: str | None = None
         self._first: tuple[Release, Filter] | None = None
+        self._plans = OwnPlans()
 
     @classmethod
     def of(cls, entries: Iterable[Entry], name: str) -> Book:
@@ -111,19 +114,39 @@ class Book:
         # the ledger's own budget (""), then the quotas of the scopes around the row
         asked: list[tuple[str, Budget, Filter]] = []
         if self.budget is not None and filter is not None:
-            asked.append(("", self.budget, filter))
+            own = self._plans.around(row.scope)
+            each_unit = [filter, *self._plans.within(row.scope)] if own is None else [own]
+            asked += [("", self.budget, each) for each in each_unit]
         for outer in path(row.scope)[1:]:
             quota = self.quotas.get(str(outer))
             if quota is not None and quota.budget is not None:
                 asked.append((quota.scope, quota.budget, self._quota_filters[quota.scope]))
+        rule = filter.rule if filter is not None and self.filter is None else None
         for of, budget, each in asked:
             total_after = None if quick else partial(self._total_after, row, of)
             verdict = each.admits(row.scope, row.release, total_after)
             if quick and not verdict:
                 raise Undecided
-            if not verdict:
+            if not verdict and each is self.filter and self._may_plan(budget, row):
+                rule = Rule("plan", plan=row.release)
+            elif not verdict:
                 raise self._refusal(budget, each, row, of)
-        return filter.rule if filter is not None and self.filter is None else None
+        return rule
+
+    def _may_plan(self, budget: Budget, row: Row) -> bool:
+        """Whether a release may fix a plan of its own: no unit of its scope met anything yet, and it meets the budget.
+
+        The whole ledger with it must, as an audit prices it. A caller's choice of an accountant or a plan is one for
+        every scope.
+        """
+        if row.scope is None or self.opening.accountant is not None or self.opening.plan is not None:
+            return False
+        if any(inside(scope, row.scope) or inside(row.scope, scope) for scope in self.totals.touched()):
+            return False
+        try:
+            return float(epsilon(self._total_after(row, ""), budget.delta)) <= budget.epsilon
+        except UnsupportedRelease:
+            return False
 
     def knows(self, scope: str | None, release: Release) -> bool:
         """Whether a release can be priced at once."""
@@ -206,7 +229,10 @@ class Book:
                             raise ValueError("the first row does not state the filter's rule")
                         same = self._first is not None and self._first[1].rule == rule
                         self.filter = self._first[1] if same and self._first else make_filter(self.budget, rule)
-                    self.filter.record(row.scope, row.release)
+                    elif rule is not None:
+                        self._start_plan(row.scope, rule)
+                    if not self._plans.record(row.scope, row.release):
+                        self.filter.record(row.scope, row.release)
                 for scope in path(row.scope)[1:]:
                     if scope in self._quota_filters:
                         self._quota_filters[scope].record(row.scope, row.release)
@@ -240,6 +266,11 @@ class Book:
                 raise LedgerCorrupted(f"{name}: entry {position} cannot stand where it does: {error}") from None
             position += 1
 
+    def _start_plan(self, scope: str | None, rule: Rule) -> None:
+        if scope is None or self.budget is None or rule.plan is None or self._plans.around(scope) is not None:
+            raise ValueError(f"the rule {rule!r} cannot be fixed for scope={scope!r}")
+        self._plans.start(scope, self.budget, rule)
+
     def _apply_quota(self, quota: Quota) -> None:
         if quota.budget is None or quota.rule is None:
             self.quotas.pop(quota.scope, None)
@@ -261,9 +292,10 @@ class Book:
         """ε at the budget's δ of what was recorded, as the filter counts it; 0 before the first release."""
         if self.budget is None or self.filter is None:
             return 0.0
-        if isinstance(self.filter, AdditiveFilter):
-            return self.filter.spent(scope)
-        return float(epsilon(self.total(scope), self.budget.delta))
+        if not isinstance(self.filter, AdditiveFilter) or self._plans.around(scope) is not None:
+            return float(epsilon(self.total(scope), self.budget.delta))
+        by_plans = [float(epsilon(self.total(own), self.budget.delta)) for own in self._plans.scopes(scope)]
+        return max(self.filter.spent(scope), *by_plans, 0.0)
 
     def remaining(self, scope: str | None = None) -> float:
         """What is left of the budget's ε for the units of a scope, and of every quota around it."""
@@ -310,12 +342,14 @@ class Book:
     @property
     def size(self) -> int:
         """How many different things a summary would list."""
-        return self.totals.size + len(self.marks) + len(self.quotas)
+        return self.totals.size + len(self.marks) + len(self.quotas) + len(self._plans)
 
     def summary(self) -> dict[str, Any]:
         """Everything in the books but the opening and the outcomes, as plain JSON values."""
         filter = self.filter
+        plans = [[scope, rule_to_dict(rule)] for scope, rule in self._plans.rules()]
         return {
+            **({"plans": plans} if plans else {}),
             "rows": self.rows,
             "simulation": self.simulation,
             "adjacency": self._adjacency,
@@ -341,11 +375,15 @@ class Book:
         book.totals = Totals.restored(state["totals"])
         if state["rule"] is not None and book.budget is not None:
             book.filter = make_filter(book.budget, rule_from_dict(state["rule"]))
+            for own, rule in state.get("plans", []):
+                check_scope("scope", own)
+                book._start_plan(own, rule_from_dict(rule))
             if isinstance(book.filter, AdditiveFilter):
                 _restore(book.filter, state["filter"])
-            else:
+            if isinstance(book.filter, PlanFilter) or len(book._plans):
                 for scope, release, count in book.totals.terms():
-                    book.filter.record(scope, release, count)
+                    if not book._plans.record(scope, release, count) and isinstance(book.filter, PlanFilter):
+                        book.filter.record(scope, release, count)
         for stored in state["marks"]:
             book.apply(from_dict(stored))
         for stored, sums in state["quotas"]:

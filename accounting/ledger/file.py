@@ -26,7 +26,8 @@ process's commit: SQLite before 3.51.3 can lose a commit that meets a checkpoint
 
 Forks. A connection must not cross a fork, so all are closed before and opened again when they are next used.
 
-Interrupts. A transaction that an exception in a signal handler left open is found and rolled back by the next use.
+Interrupts. A transaction that an exception in a signal handler left open is found and rolled back by the next use. A
+handler that spends in the middle of a reading ends its transaction, and the reading is done again.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class LedgerFile:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._commits = 0
+        self._ended = 0  # transactions of this connection that something else than their owner ended
 
     def create(self, opening: Entry) -> bool:
         """Make the file, complete with its opening, in one step; False if there is one already."""
@@ -151,14 +153,17 @@ class LedgerFile:
         LedgerCorrupted
             Naming the entry at which the chain breaks.
         """
-        with self._translated(), self._snapshot(inside) as connection:
-            count, head, _ = self._read_head(connection)
-            if (count, head) == position:
-                return [], position
-            rows = connection.execute(
-                "SELECT id, body, hash FROM entries WHERE id >= ? ORDER BY id", (position.entries,)
-            )
-            stored = rows.fetchall()
+        whole = False
+        while not whole:
+            with self._translated(), self._snapshot(inside) as connection:
+                ended = self._ended
+                count, head, _ = self._read_head(connection)
+                if (count, head) == position:
+                    return [], position
+                stored = connection.execute(
+                    "SELECT id, body, hash FROM entries WHERE id >= ? ORDER BY id", (position.entries,)
+                ).fetchall()
+            whole = ended == self._ended
         if count < position.entries:
             raise LedgerCorrupted(f"{self.path}: {position.entries} entries were there before and {count} are left")
         found = []
@@ -314,6 +319,7 @@ class LedgerFile:
                         f"{self.path} is being written by the very thread that a signal handler interrupted: nothing "
                         f"was recorded; record outside of signal handlers"
                     )
+            self._ended += 1
             connection.execute("ROLLBACK")
         return connection
 

@@ -1,4 +1,4 @@
-"""The filter of a list that was fixed in advance."""
+"""Filters of lists that were fixed in advance: one for the whole ledger, or one of its own for a scope."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from itertools import pairwise
 
 from accounting.budget import Budget
 from accounting.ledger.rule import Rule
-from accounting.ledger.scopes import path
+from accounting.ledger.scopes import inside, path
 from accounting.releases import Composed, Release
 
-__all__ = ["PlanFilter", "parts"]
+__all__ = ["OwnPlans", "PlanFilter", "parts"]
 
 
 class PlanFilter:
@@ -54,6 +54,43 @@ class PlanFilter:
                 there = self._taken.get(inner, {}).get(part, 0) + self._below.get(inner, {}).get(part, 0)
                 below = self._below.setdefault(outer, {})
                 below[part] = max(below.get(part, 0), there)
+
+
+class OwnPlans:
+    """The plans of scopes that were still untouched when their plan was fixed; see :mod:`accounting.ledger.filters`."""
+
+    def __init__(self) -> None:
+        self._filters: dict[str, PlanFilter] = {}
+
+    def __len__(self) -> int:
+        return len(self._filters)
+
+    def start(self, scope: str, budget: Budget, rule: Rule) -> None:
+        """Fix the plan of a scope."""
+        self._filters[scope] = PlanFilter(budget, rule)
+
+    def around(self, scope: str | None) -> PlanFilter | None:
+        """The plan that units of a scope follow instead of the ledger's filter; None if it is the latter."""
+        return next((self._filters[str(s)] for s in path(scope)[1:] if s in self._filters), None)
+
+    def within(self, scope: str | None) -> list[PlanFilter]:
+        """The plans of parts of a scope, which what is released in the scope must follow, too."""
+        return [plan for own, plan in self._filters.items() if own != scope and inside(own, scope)]
+
+    def scopes(self, scope: str | None = None) -> list[str]:
+        """The scopes with plans that lie in a scope, or are it."""
+        return [own for own in self._filters if inside(own, scope)]
+
+    def record(self, scope: str | None, release: Release, count: int = 1) -> bool:
+        """Count a release for the units that follow plans; whether it met those only."""
+        own = self.around(scope)
+        for plan in self.within(scope) if own is None else [own]:
+            plan.record(scope, release, count)
+        return own is not None
+
+    def rules(self) -> list[tuple[str, Rule]]:
+        """Every scope with its rule."""
+        return [(scope, plan.rule) for scope, plan in self._filters.items()]
 
 
 def parts(release: Release) -> dict[Release, int]:

@@ -91,7 +91,7 @@ def decode(stored: Any) -> Release:
     name = stored["type"]
     if name == "Outside":
         return _decode_outside(stored)
-    cls = _known().get(name)
+    cls = _known(name)
     if cls is None:
         raise ValueError(f"unknown release {name!r}: it was written by another version or by something else")
     values = {key: _value(value) for key, value in stored.items() if key != "type"}
@@ -170,9 +170,14 @@ def _subclasses() -> Iterator[type[Release]]:
         yield cls
 
 
-def _known() -> dict[str, type[Release]]:
-    """Every description that this distribution defines, by name."""
-    return {cls.__name__: cls for cls in _subclasses() if _own(cls) and cls is not Outside}
+_classes: dict[str, type[Release]] = {}
+
+
+def _known(name: str) -> type[Release] | None:
+    """The description that this distribution defines by a name."""
+    if name not in _classes:
+        _classes.update({cls.__name__: cls for cls in _subclasses() if _own(cls) and cls is not Outside})
+    return _classes.get(name)
 
 
 def _own(cls: type[Release]) -> bool:

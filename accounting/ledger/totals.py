@@ -9,7 +9,7 @@ from typing import Any
 from accounting.ledger.entries import check_scope
 from accounting.ledger.scopes import inside, path
 from accounting.ledger.serialize import decode, encode
-from accounting.releases import Release, compose, parallel
+from accounting.releases import Composed, Release, compose, parallel
 
 __all__ = ["Totals"]
 
@@ -35,6 +35,13 @@ class Totals:
     def scopes(self) -> list[str]:
         """Every named scope in which something was recorded."""
         return sorted(scope for scope in self._counts() if scope is not None)
+
+    def touched(self) -> Iterator[str | None]:
+        """Every scope, the whole data included, in which something was recorded that costs anything."""
+        nothing = Composed()
+        for scope, counts in self._counts().items():
+            if any(release != nothing for release in counts):
+                yield scope
 
     def total(
         self, scope: str | None = None, *, extra: tuple[str | None, Release] | None = None, within: bool = False

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from accounting import Adjacency, Budget, Ledger
+if TYPE_CHECKING:
+    from accounting import Adjacency
 
 __all__ = ["HOW", "query_command"]
 
@@ -113,6 +114,7 @@ def _answer(
     unit: str | None,
     ledger_path: Path | None,
 ) -> Any:
+    from accounting import Budget, Ledger
     from dpkit import queries
 
     ask = getattr(queries, name)
@@ -127,7 +129,7 @@ def _answer(
         given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
     if ledger_path is not None and not ledger_path.is_file():
         raise FileNotFoundError(
-            f"there is no ledger {ledger_path}: make one with Ledger.open({str(ledger_path)!r}, Budget(...)) first"
+            f"there is no ledger {ledger_path}: make one with dpkit ledger open {ledger_path} --epsilon … first"
         )
     ledger = None if ledger_path is None else Ledger.open(ledger_path)
     try:
@@ -135,7 +137,7 @@ def _answer(
         budget = Budget(
             epsilon,
             delta if delta is not None else allowed.delta if allowed is not None else 0.0,
-            adjacency=cast(Adjacency, adjacency or (allowed.adjacency if allowed is not None else "add_remove")),
+            adjacency=cast("Adjacency", adjacency or (allowed.adjacency if allowed is not None else "add_remove")),
             unit=unit or (allowed.unit if allowed is not None else "person" if "person" in given else "row"),
         )
         positional = () if name == "count" else (column,)

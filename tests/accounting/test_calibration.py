@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accounting import (
@@ -28,6 +28,7 @@ from accounting import (
     epsilon,
     parallel,
 )
+from accounting.releases import Composed
 
 
 def test_reference_values():
@@ -54,11 +55,16 @@ DESCRIPTIONS = {
 @pytest.mark.parametrize("name", DESCRIPTIONS)
 @settings(max_examples=2, deadline=None)
 @given(log_eps=st.floats(-1, 1), log_delta=st.floats(-8, -2))
+@example(log_eps=1.0, log_delta=-2.0)
 def test_it_meets_the_budget_and_a_little_less_noise_does_not(name, log_eps, log_delta):
     make, budget = DESCRIPTIONS[name], Budget(10**log_eps, 10**log_delta)
     z = calibrate(make, budget)
-    assert delta(make(z), budget.epsilon) <= budget.delta
-    assert delta(make(z * (1 - 1e-9)), budget.epsilon) > budget.delta
+    found = delta(make(z), budget.epsilon)
+    assert found <= budget.delta
+    assert epsilon(make(z), budget.delta) <= budget.epsilon
+    # the grid of a privacy loss distribution is chosen anew for every z, and so its curve has steps
+    less = 1e-5 if found.accountant == "pld" and isinstance(make(z), Composed) else 1e-9
+    assert delta(make(z * (1 - less)), budget.epsilon) > budget.delta
 
 
 @pytest.mark.parametrize("eps", [1e-3, 0.1, 1.0, 30.0])

@@ -16,6 +16,7 @@ from accounting import (
     GeneralizedGaussian,
     Laplace,
     Ledger,
+    LocalShuffled,
     NoisyMax,
     PureDP,
     TreeAggregation,
@@ -25,7 +26,9 @@ from accounting import (
     epsilon,
 )
 from accounting.accountants.rdp import rdp
+from accounting.amplification.shuffling import local_epsilon
 from accounting.conversions import gdp_mu, zcdp_rho
+from accounting.ledger import ledger as ledger_module
 from accounting.ledger.filters import first_filter, make_filter, mixed_rule
 from accounting.releases import Composed
 
@@ -232,6 +235,60 @@ def test_a_first_release_that_fills_the_budget_in_no_additive_measure_is_a_plan_
     assert ledger.accountant == "plan"
     with pytest.raises(BudgetExceeded):
         ledger.spend(Gaussian(1e6))
+
+
+def filling(users):
+    """A release that fills the budget, by the best accountant and not by a filter."""
+    return LocalShuffled(local_epsilon(users, 0.9999 * BUDGET.epsilon, BUDGET.delta), users)
+
+
+@pytest.mark.parametrize("first", [filling(100), Gaussian(20.0)])
+@pytest.mark.parametrize("reopened", [False, True])
+def test_an_untouched_scope_may_have_a_plan_of_its_own(first, reopened, tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger_module, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
+    path = tmp_path / "spends.ledger"
+    ledger = Ledger.open(path, BUDGET)
+
+    def reopen():
+        nonlocal ledger
+        if reopened:
+            ledger.close()
+            ledger = Ledger.open(path)
+
+    ledger.spend(first, scope="a")
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(filling(200), scope="a/x")  # its units met something
+    reopen()
+    ledger.spend(filling(200), scope="b/x")
+    ledger.spend(filling(300), scope="b/y")
+    reopen()
+    for scope in ("b", "b/x", "b/x/1", "b/y", None):
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(Gaussian(1e6), scope=scope)
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(filling(200), scope=scope)
+    reopen()
+    assert ledger.epsilon() <= BUDGET.epsilon
+    assert ledger.epsilon(scope="b/y") == epsilon(filling(300), BUDGET.delta)
+    assert ledger.remaining() == pytest.approx(0.0, abs=1e-3)
+    assert ledger.remaining(scope="b/x") == pytest.approx(0.0, abs=1e-3)
+    if first == Gaussian(20.0):
+        ledger.spend(Gaussian(20.0), scope="a")  # others follow the filter as before
+        assert ledger.remaining(scope="a") > 0.5
+    assert len(ledger.rows()) == (4 if first == Gaussian(20.0) else 3)
+    assert ledger.verify() == ledger.head
+
+
+def test_what_passes_the_budget_is_no_plan_and_callers_choices_hold_everywhere():
+    ledger = Ledger(BUDGET)
+    ledger.spend(Gaussian(20.0), scope="a")
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(filling(200) + Gaussian(100.0), scope="b")
+    for choice in ({"accountant": "gdp"}, {"plan": filling(100)}):
+        ledger = Ledger(BUDGET, **choice)
+        ledger.spend(filling(100) if "plan" in choice else Gaussian(20.0), scope="a")
+        with pytest.raises((BudgetExceeded, UnsupportedRelease)):
+            ledger.spend(filling(200), scope="b")
 
 
 # ------------------------------------------------------------------------- no adaptive choice gets past them

@@ -4,7 +4,7 @@ import math
 
 import mpmath
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
@@ -147,6 +147,8 @@ def test_pure_delta_is_that_of_randomized_response(log_epsilon0, log_epsilon):
 
 @settings(max_examples=200, deadline=None)
 @given(log_epsilon0=log_epsilons, log_delta=log_deltas)
+@example(log_epsilon0=-4.6875, log_delta=-5.0)  # two terms that cancel
+@example(log_epsilon0=1.5, log_delta=-1e-14)
 def test_pure_epsilon_is_a_tight_upper_bound_and_its_inverse_a_lower_one(log_epsilon0, log_delta):
     epsilon0, delta = 10**log_epsilon0, 10**log_delta
     with mpmath.workdps(330):

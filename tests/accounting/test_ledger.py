@@ -296,7 +296,8 @@ def test_whatever_is_asked_the_total_stays_within_the_budget(asked, accountant):
         except (BudgetExceeded, UnsupportedRelease):
             assert ledger.rows() == before
     if ledger.rows():
-        assert quick_epsilon(ledger.total) <= BUDGET.epsilon
+        # the plan of an untouched scope may be priced by its loss distribution
+        assert quick_epsilon(ledger.total) <= BUDGET.epsilon or ledger.epsilon() <= BUDGET.epsilon
         assert ledger.remaining() >= 0
 
 

@@ -6,6 +6,7 @@ import pytest
 from interrupts import interrupted
 
 from accounting import Budget, Gaussian, Ledger
+from accounting.ledger.file import LedgerFile
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -75,4 +76,25 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_pat
     assert labels.count("in the handler") == accepted
     assert accepted > 0
     assert refused < 150
+    assert ledger.verify() == ledger.head
+
+
+def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(tmp_path, monkeypatch):
+    ledger = Ledger.open(tmp_path / "spends.ledger", BUDGET)
+    ledger.spend(Gaussian(4000.0))
+    Ledger.open(tmp_path / "spends.ledger").spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read
+    read, calls = LedgerFile._read_head, []
+
+    def interrupted(self, connection):
+        found = read(self, connection)
+        calls.append(found)
+        if len(calls) == 1:  # as if a signal came in here
+            ledger.spend(Gaussian(5000.0), label="in the handler")
+        return found
+
+    monkeypatch.setattr(LedgerFile, "_read_head", interrupted)
+    ledger.spend(Gaussian(4000.0), label="outside")
+    monkeypatch.undo()
+    assert len(calls) > 2
+    assert [row.label for row in ledger.rows()] == ["", "elsewhere", "in the handler", "outside"]
     assert ledger.verify() == ledger.head

@@ -29,7 +29,8 @@ from accounting import (
     rdp,
 )
 from accounting.accountants.failures import split_failures
-from accounting.amplification.blanket import response_delta_at_least
+from accounting.amplification import blanket
+from accounting.amplification.blanket import response_delta, response_delta_at_least
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
 
@@ -380,3 +381,14 @@ def test_bad_counts_are_refused(arguments, message):
         ShuffledBinomial(*arguments)
     with pytest.raises(TypeError, match="rounded must be True or False, got rounded=1"):
         ShuffledBinomial(10, 1.0, 1, rounded=1)
+
+
+def test_stretches_of_counts_are_priced_from_above(monkeypatch):
+    cases = [(1.0, 10, 300_000, 3e-3), (3.0, 4, 10**6, 1e-2), (0.2, 3, 10**5, 1e-3)]
+    found = [response_delta(*case) for case in cases]
+    response_delta.cache_clear()
+    monkeypatch.setattr(blanket, "_STRETCH", 0.0)
+    exact = [response_delta(*case) for case in cases]
+    response_delta.cache_clear()
+    for quick, slow in zip(found, exact, strict=True):
+        assert slow < quick < 1.001 * slow

@@ -50,6 +50,18 @@ def test_epochs_double_whatever_rewards_come():
     assert policy.policy.horizon == 160
 
 
+def test_epochs_of_a_shuffle_policy_share_one_ledger():
+    budget = Budget(1.0, 1e-6)
+    ledger = Ledger(budget)
+    policy = doubling("ShuffleOnePassGLM", first_epoch=1000, ledger=ledger, budget=budget)
+    play(policy, np.random.default_rng(1), 1001)
+    assert policy.epoch == 1
+    first, second = (row.release for row in ledger.rows())
+    assert first != second  # an epoch of another length is another release, priced as a whole
+    assert ledger.epsilon() <= budget.epsilon
+    assert ledger.verify() == ledger.head
+
+
 @pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB", "JointDPGLM", "DPLinUCB"])
 def test_the_cost_stays_the_budget_however_long_it_goes_on(algorithm):
     more = {"reward_range": (0.0, 1.0)} if algorithm in ("PrivateHvtUCB", "DPLinUCB") else {}
