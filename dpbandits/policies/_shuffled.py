@@ -147,7 +147,8 @@ class ShufflePolicy(PrivatePolicy[Public]):
 
     def _is_late(self, pending: Pending) -> bool:
         """Whether its batch is closed. After the last release nobody would ever see a record."""
-        return pending.round < self.schedule.start(self.releases) or self.releases == len(self.schedule.ends)
+        closed = pending.round < self.schedule.start(self.releases) or not len(pending.arm)
+        return closed or self.releases == len(self.schedule.ends)
 
     def _expose(self) -> None:
         super()._expose()
