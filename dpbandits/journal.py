@@ -35,6 +35,7 @@ import numpy as np
 
 from dpbandits.policy import Array, Pending
 from dpkit.states import files
+from dpkit.states.entries import short
 
 __all__ = ["Journal"]
 
@@ -78,10 +79,10 @@ class Journal:
             If it is not there, or shorter than the checkpoint says.
         """
         if not isinstance(place, dict) or set(place) != {"name", "bytes"}:
-            raise ValueError(f"journal must hold the entries 'name' and 'bytes', got {str(place)[:60]}")
+            raise ValueError(f"journal must hold the entries 'name' and 'bytes', got {short(place)}")
         name, seen = place["name"], place["bytes"]
         if not isinstance(name, str) or not _NAME.fullmatch(name) or type(seen) is not int or seen < 0:
-            raise ValueError(f"journal must be a name and a length, got {str(place)[:60]}")
+            raise ValueError(f"journal must be a name and a length, got {short(place)}")
         path = _path(checkpoint, name)
         if not path.is_file() or path.stat().st_size < seen:
             raise ValueError(f"the journal {path} must be beside its checkpoint, whole, got a missing or shorter one")
@@ -185,7 +186,7 @@ def _entry(record: list[Any], dim: int, length: Callable[[Array], Array]) -> Pen
             return id, float(reward)
         case ["f", int(id)]:
             return id
-    raise ValueError(f"the journal must hold records of decisions and rewards, got {str(record)[:60]}")
+    raise ValueError(f"the journal must hold records of decisions and rewards, got {short(record)}")
 
 
 def _path(checkpoint: Path, name: str) -> Path:

@@ -31,7 +31,7 @@ from accounting.checks import fraction, integer
 from dpbandits.mathematics.links import Link
 from dpkit import randomness
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, generator_text, kept, resume
+from dpkit.states.entries import conform, generator, generator_text, kept, resume, short
 
 __all__ = [
     "Array",
@@ -530,7 +530,7 @@ class Policy(ABC):
         """The open decisions in a file, checked like arms that come in."""
         like = {"ids": np.int64, "indices": np.int64, "arms": np.float64, "closed": np.bool_, "notes": np.int64}
         if not isinstance(saved, Mapping) or set(saved) != set(like):
-            raise ValueError(f"open must hold the entries {sorted(like)}, got {str(saved)[:60]}")
+            raise ValueError(f"open must hold the entries {sorted(like)}, got {short(saved)}")
         count = len(saved["ids"])
         for name, dtype in like.items():
             if saved[name].dtype != dtype or len(saved[name]) != count:

@@ -36,11 +36,14 @@ from dpbandits.journal import Journal
 from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, Violation, packed
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
-from dpkit.states.entries import conform, kept, plain, resume
+from dpkit.states.entries import conform, kept, plain, resume, short
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
 Public = TypeVar("Public")
+
+# it stands in ledgers and in messages
+_LONGEST_LABEL = 1000
 
 # batches of one length, and growing ones, whose ends are listed: more take too much time and memory
 _MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
@@ -216,6 +219,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         )
         self.budget = checked_budget(budget)
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
+        if not isinstance(self.label, str) or len(self.label) > _LONGEST_LABEL:
+            raise ValueError(f"label must be a text of at most {_LONGEST_LABEL} characters, got {short(label)}")
         self.ledger = Ledger(budget) if ledger is None else ledger
         self.releases = 0
         simulation = randomness.is_simulation(self.rng)
@@ -342,7 +347,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     def _resume(self, saved: Any) -> None:
         if not isinstance(saved, Mapping) or set(saved) != {"public", "secret"}:
-            raise ValueError(f"learned must hold the entries 'public' and 'secret', got {str(saved)[:60]}")
+            raise ValueError(f"learned must hold the entries 'public' and 'secret', got {short(saved)}")
         resume(self, ("public",), {"public": saved["public"]})
         resume(self, self._secret, saved["secret"])
 

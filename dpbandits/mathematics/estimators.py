@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link
+from dpkit.states.entries import short
 
 __all__ = ["Rows", "Smooth", "glm_loss", "level_set_maxima", "minimize_in_ball"]
 
@@ -67,7 +68,7 @@ class Rows:
         """The inverse of :meth:`kept`, checked."""
         width = self._rows.shape[1]
         if not isinstance(saved, np.ndarray) or saved.dtype != np.float64 or saved.shape[1:] != (width,):
-            raise ValueError(f"rows must be an array of shape (n, {width}), got {str(saved)[:60]}")
+            raise ValueError(f"rows must be an array of shape (n, {width}), got {short(saved)}")
         if not np.isfinite(saved).all() or (np.linalg.norm(saved[:, :-1], self._order, axis=1) > self._bound).any():
             raise ValueError(f"rows must be finite, of vectors of length at most {self._bound:g}, got others")
         capacity = 64

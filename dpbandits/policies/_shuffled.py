@@ -21,7 +21,7 @@ from accounting.releases import Composed
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivatePolicy
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import conform
+from dpkit.states.entries import conform, short
 
 __all__ = ["ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
 
@@ -132,7 +132,7 @@ class ShuffledBatches:
         """The inverse of :meth:`kept`, checked."""
         like = {"released": 0, "users": 0, "ones": np.zeros(self._coordinates, dtype=np.int64)}
         if not isinstance(saved, Mapping) or set(saved) != set(like):
-            raise ValueError(f"sums must hold the entries {sorted(like)}, got {str(saved)[:60]}")
+            raise ValueError(f"sums must hold the entries {sorted(like)}, got {short(saved)}")
         released, users, ones = (conform(name, saved[name], value) for name, value in like.items())
         if released > len(self.protocols) or (users and released == len(self.protocols)):
             raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")

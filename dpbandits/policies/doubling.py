@@ -39,7 +39,7 @@ from dpbandits.mathematics.links import Link
 from dpbandits.policies._shuffled import ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy
-from dpkit.states.entries import conform, resume
+from dpkit.states.entries import conform, resume, short
 
 __all__ = ["Doubling"]
 
@@ -234,7 +234,7 @@ class Doubling(PrivatePolicy[None]):
 
     def _resume(self, saved: Any) -> None:
         if not isinstance(saved, Mapping) or set(saved) != {"epoch", "policy", "previous"}:
-            raise ValueError(f"learned must hold the entries 'epoch', 'policy' and 'previous', got {str(saved)[:60]}")
+            raise ValueError(f"learned must hold the entries 'epoch', 'policy' and 'previous', got {short(saved)}")
         epochs = conform("epoch", saved["epoch"], 0)
         if epochs > 60:
             raise ValueError(f"epoch must be at most 60, got epoch={epochs}")

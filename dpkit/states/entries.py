@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = [
     "plain",
     "resume",
     "scalar",
+    "short",
 ]
 
 
@@ -47,17 +49,17 @@ def conform(name: str, saved: Any, like: Any) -> Any:
     """
     if isinstance(like, np.ndarray):
         if not isinstance(saved, np.ndarray):
-            raise ValueError(f"{name} must be an array, got {_short(saved)}")
+            raise ValueError(f"{name} must be an array, got {short(saved)}")
         return array({name: saved}, name, like)
     if isinstance(like, bool) or like is None or isinstance(like, str):
         if type(saved) is not type(like):
-            raise ValueError(f"{name} must be of type {type(like).__name__}, got {_short(saved)}")
+            raise ValueError(f"{name} must be of type {type(like).__name__}, got {short(saved)}")
     elif isinstance(like, (int, np.integer)):
         if type(saved) is not int or not 0 <= saved < 2**62:
-            raise ValueError(f"{name} must be a number of the size of a count, got {_short(saved)}")
+            raise ValueError(f"{name} must be a number of the size of a count, got {short(saved)}")
     elif isinstance(like, (float, np.floating)):
         if not isinstance(saved, (int, float)) or isinstance(saved, bool) or not abs(saved) < math.inf:
-            raise ValueError(f"{name} must be a finite number, got {_short(saved)}")
+            raise ValueError(f"{name} must be a finite number, got {short(saved)}")
         return float(saved)
     else:
         raise TypeError(f"{name} must be an array, a number, a string or None to be kept, got a {type(like).__name__}")
@@ -79,7 +81,7 @@ def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
     """
     names = list(names)
     if not isinstance(saved, Mapping) or set(saved) != set(names):
-        found = sorted(saved) if isinstance(saved, Mapping) else _short(saved)
+        found = short(sorted(saved) if isinstance(saved, Mapping) else saved)
         raise ValueError(f"state must hold the entries {sorted(names)}, got {found}")
     for name in names:
         setattr(owner, name, _taken(name, saved[name], getattr(owner, name)))
@@ -103,18 +105,23 @@ def _taken(name: str, saved: Any, like: Any) -> Any:
     if is_dataclass(like):
         names = [field.name for field in fields(like)]
         if not isinstance(saved, Mapping) or set(saved) != set(names):
-            raise ValueError(f"{name} must hold the entries {names}, got {_short(saved)}")
+            raise ValueError(f"{name} must hold the entries {names}, got {short(saved)}")
         taken = {one: _taken(f"{name}.{one}", saved[one], getattr(like, one)) for one in names}
         return replace(like, **taken)  # type: ignore[type-var]
     if isinstance(like, (list, tuple)):
         if not isinstance(saved, list) or len(saved) != len(like):
-            raise ValueError(f"{name} must hold {len(like)} entries, got {_short(saved)}")
+            raise ValueError(f"{name} must hold {len(like)} entries, got {short(saved)}")
         return type(like)(_taken(f"{name}[{i}]", *pair) for i, pair in enumerate(zip(saved, like, strict=True)))
     return conform(name, saved, like)
 
 
-def _short(value: Any) -> str:
-    return f"{repr(value)[:60]} of type {type(value).__name__}"
+def short(value: Any) -> str:
+    """A value for an error's message: its beginning and type, without writing out what may be as large as a file."""
+    return f"{_SHORT.repr(value)[:60]} of type {type(value).__name__}"
+
+
+_SHORT = Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
 
 
 def check_kind(state: Mapping[str, Any], key: str, kind: str, version: int) -> None:

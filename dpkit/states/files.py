@@ -29,12 +29,16 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from dpkit.states.entries import short
+
 __all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "sync_directory", "write"]
 
 MAGIC = b"dpkit-state 2\n"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
 # trees of states are shallow; deeper ones would end in a RecursionError
 _DEEPEST = 20
+# names, labels and the states of generators; what is longer would come back in messages, several times
+_LONGEST_TEXT = 2**16
 
 
 def encode(tree: Mapping[str, Any]) -> bytes:
@@ -91,22 +95,24 @@ def decode(data: bytes) -> dict[str, Any]:
             raise ValueError("its tree is too deep")
         if isinstance(node, list):
             return [full(value, depth + 1) for value in node]
+        if isinstance(node, str) and len(node) > _LONGEST_TEXT:
+            raise ValueError(f"its texts must have at most {_LONGEST_TEXT} characters, got {len(node)}")
         if not isinstance(node, dict):
             return node
         if "__array__" not in node:
             return {key: full(value, depth + 1) for key, value in node.items()}
         described = node["__array__"]
         if not (isinstance(described, list) and len(described) == 3 and described[0] in _TYPES):
-            raise ValueError(f"an array must be [type, shape, offset], got {str(described)[:80]}")
+            raise ValueError(f"an array must be [type, shape, offset], got {short(described)}")
         kind, shape, offset = described
         sizes = shape if isinstance(shape, list) and len(shape) <= 8 else [-1]
         if not all(type(size) is int and 0 <= size < 2**40 for size in [*sizes, offset]):
-            raise ValueError(f"an array must have a shape and an offset, got {str(described)[:80]}")
+            raise ValueError(f"an array must have a shape and an offset, got {short(described)}")
         count = math.prod(sizes)
         stop = offset + count * _TYPES[kind].itemsize
         # one after the other: no byte is read twice, so that a small file cannot become large
         if offset != used or stop > len(payload):
-            raise ValueError(f"an array must lie where the last one ends, within the file, got {str(described)[:80]}")
+            raise ValueError(f"an array must lie where the last one ends, within the file, got {short(described)}")
         used = stop
         if kind == "b1" and count and max(payload[offset:stop]) > 1:
             raise ValueError("an array of truth values must hold zeros and ones")

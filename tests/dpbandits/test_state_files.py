@@ -173,9 +173,8 @@ class Reader:
             assert faults(policy) == []
         # a shuffled batch of another size or budget is calibrated anew
         assert took <= (10.0 if self.name.startswith("Shuffle") else 1.0), (self.name, took)
-        if limit:  # a mebibyte for tables of constants; and messages that quote a long text
-            # several times
-            assert peak <= 4 * self.usual + 20 * len(data) + 2**20, (self.name, peak)
+        if limit:  # what is read is held as bytes, as text and as a tree; a mebibyte for tables of constants
+            assert peak <= 4 * self.usual + 8 * len(data) + 2**20, (self.name, peak)
         return peak
 
     def mutated(self, rng: np.random.Generator) -> bytes:
