@@ -506,7 +506,7 @@ def test_a_stream_cannot_be_copied_pickled_or_used_in_a_fork(case):
     for repeat in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             repeat(sums)
-    sums._run._process += 1  # what a child of a fork finds
+    sums._run.process += 1  # what a child of a fork finds
     for call in (lambda: sums.add(np.ones(3)), lambda: sums.add_many(np.ones((2, 3))), sums.state):
         with pytest.raises(RunStopped, match="from its fork"):
             call()
