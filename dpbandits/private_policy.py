@@ -238,9 +238,11 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     def _open_run(self, cost: Release, scope: str | None = None) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint."""
         checkpoint = self._new_checkpoint
-        if checkpoint is not None and checkpoint.exists():
-            raise ValueError(f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it")
         if checkpoint is not None:
+            if checkpoint.exists():
+                raise ValueError(
+                    f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it"
+                )
             self._run.keep_in(checkpoint)  # first: where there is no room for it, nothing is charged
         # of two runs that share a label, the second would find its later scopes charged already
         self._charge(cost, scope, unique=scope is not None)

@@ -139,7 +139,7 @@ def check_rule(
 
 def make_filter(budget: Budget, rule: Rule) -> Filter:
     """The filter that follows a rule."""
-    return PlanFilter(budget, rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule)
+    return PlanFilter(rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule)
 
 
 @lru_cache(maxsize=256)
@@ -180,7 +180,7 @@ def first_filter(
         If no filter covers the release.
     """
     if plan is not None:
-        return PlanFilter(budget, Rule("plan", plan=plan))
+        return PlanFilter(Rule("plan", plan=plan))
     log_survival, rest = split_failures(release)
     kept = failure_delta
     if kept is None:
@@ -201,7 +201,7 @@ def first_filter(
         if own.admits(None, release, lambda: release):
             return own
     if delta(release, budget.epsilon) <= budget.delta:
-        return PlanFilter(budget, Rule("plan", plan=release))
+        return PlanFilter(Rule("plan", plan=release))
     if mixed.covers(None, release):
         return mixed
     raise UnsupportedRelease(f"no additive filter covers {release!r}: state everything to come as the ledger's plan")

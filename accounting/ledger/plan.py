@@ -16,11 +16,10 @@ __all__ = ["OwnPlans", "PlanFilter", "parts"]
 class PlanFilter:
     """Admit what is left of a list that was priced as a whole; see :mod:`accounting.ledger.filters`."""
 
-    def __init__(self, budget: Budget, rule: Rule) -> None:
+    def __init__(self, rule: Rule) -> None:
         if rule.plan is None:
             raise ValueError("a plan's rule must state the plan")
         self.rule = rule
-        self._budget = budget
         self._plan = parts(rule.plan)
         # per scope what was taken there, and the most of each release that any unit met in the parts of it
         self._taken: dict[str | None, dict[Release, int]] = {}
@@ -67,7 +66,7 @@ class OwnPlans:
 
     def start(self, scope: str, budget: Budget, rule: Rule) -> None:
         """Fix the plan of a scope."""
-        self._filters[scope] = PlanFilter(budget, rule)
+        self._filters[scope] = PlanFilter(rule)
 
     def around(self, scope: str | None) -> PlanFilter | None:
         """The plan that units of a scope follow instead of the ledger's filter; None if it is the latter."""

@@ -169,15 +169,6 @@ class ColumnScales:
         runs = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
         return self.norms[runs]
 
-    def buffer_sizes(self, c: Geometric) -> Vector:
-        """For each series of ``c``, the largest Σ_s λ^(t−s)/d_s over t: that of the last t, as d_s never grows."""
-        logs = np.log1p(-c.gaps)
-        after = np.subtract(self._stops[-1], self._stops)[:, None].astype(np.float64)
-        lengths = np.subtract(self._stops, self.starts)[:, None].astype(np.float64)
-        runs = np.exp(after * logs) * -np.expm1(lengths * logs) / c.gaps
-        sizes: Vector = (1.0 / self.norms) @ runs
-        return sizes
-
     def error(self, t: int) -> float:
         """The standard deviation of the t-th prefix sum's noise, t ≥ 1, for standard Gaussian ζ."""
         b, p = self._errors, self._run(t - 1)

@@ -100,8 +100,6 @@ def test_an_interrupted_update_learns_once_or_stops(name):
 
 
 def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, tmp_path, monkeypatch):
-    if name == "LDPGLM":
-        pytest.skip("it releases messages one by one; refits are post-processing")
     for place in ("draft", "place", "mark"):
         with Ledger.open(tmp_path / f"{place}.ledger", BUDGET) as ledger:
             policy = small(name, ledger=ledger, checkpoint=tmp_path / place)
