@@ -269,7 +269,7 @@ class Book:
     def _start_plan(self, scope: str | None, rule: Rule) -> None:
         if scope is None or self.budget is None or rule.plan is None or self._plans.around(scope) is not None:
             raise ValueError(f"the rule {rule!r} cannot be fixed for scope={scope!r}")
-        self._plans.start(scope, self.budget, rule)
+        self._plans.start(scope, rule)
 
     def _apply_quota(self, quota: Quota) -> None:
         if quota.budget is None or quota.rule is None:

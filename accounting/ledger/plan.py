@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
-from accounting.budget import Budget
 from accounting.ledger.rule import Rule
 from accounting.ledger.scopes import inside, path
 from accounting.releases import Composed, Release
@@ -64,7 +63,7 @@ class OwnPlans:
     def __len__(self) -> int:
         return len(self._filters)
 
-    def start(self, scope: str, budget: Budget, rule: Rule) -> None:
+    def start(self, scope: str, rule: Rule) -> None:
         """Fix the plan of a scope."""
         self._filters[scope] = PlanFilter(rule)
 
