@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from accounting import BudgetExceeded
+from dpbandits.cli.evaluate import evaluate
 from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.replay import replay
 from dpbandits.cli.reproduce import HELP, reproduce
@@ -60,6 +61,6 @@ def _root(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-for _command in (quickstart, run, replay):
+for _command in (quickstart, run, replay, evaluate):
     app.command()(_command)
 app.command(help=HELP)(reproduce)

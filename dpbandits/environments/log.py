@@ -33,7 +33,7 @@ What stays public: the number of rounds and of arms, the names of the columns an
 from __future__ import annotations
 
 import math
-import warnings
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -42,11 +42,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import positive
-from dpbandits._extras import need
 from dpbandits.environments.base import Round
-from dpbandits.policy import Array
+from dpbandits.tables import Table
 
 __all__ = ["LogReplay"]
+
+# columns that a log of decisions has, and that tell of the choice or of the person rather than of an arm
+_NO_FEATURE = re.compile(r"propensit|probabilit|pscore|^prob$|user|person|customer|visitor|session", re.IGNORECASE)
 
 
 class LogReplay:
@@ -69,7 +71,8 @@ class LogReplay:
     person_column : str, optional
         Who came: the same in all rows of a round. It is no feature; rounds have it as ``person``, as text.
     features : sequence of str, optional
-        The columns that describe an arm; by default all other columns.
+        The columns that describe an arm; by default all other columns, if none of them is called like a probability or
+        a person.
     reward_range : (float, float)
         Layout ``long``: the range of rewards; finite and public.
     feature_bound : float
@@ -87,8 +90,8 @@ class LogReplay:
     Raises
     ------
     ValueError
-        Naming row and column of the first bad value: empty, not a number, infinite, a reward out of its range, an arm
-        twice in a round, a round in two places or of two persons.
+        If every round has one arm; or naming row and column of the first bad value: empty, not a number, infinite, a
+        reward out of its range, an arm twice in a round, a round in two places or of two persons.
 
     Examples
     --------
@@ -123,7 +126,7 @@ class LogReplay:
             raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
         bound = positive("feature_bound", feature_bound)
         self.theta_bound = positive("theta_bound", theta_bound)
-        table = _Table(source)
+        table = Table(source)
         if layout == "labels":
             special = [label_column]
         else:
@@ -132,6 +135,13 @@ class LogReplay:
             special.append(person_column)
         if features is None:
             features = [column for column in table.columns if column not in special]
+            told = next((column for column in features if _NO_FEATURE.search(column)), None)
+            if told is not None:
+                raise ValueError(
+                    f"{table.name}: column {told!r} does not look like a feature of an arm: name the features "
+                    "(features=, --feature), and the persons' column, if it is one (person_column=, --person); a log "
+                    "of the choices that were made, with their probabilities, is for `dpbandits evaluate`"
+                )
         table.require([*special, *features])
         if not features:
             raise ValueError(f"{table.name}: there must be at least one column of features, got {table.listed}")
@@ -164,6 +174,11 @@ class LogReplay:
             table.check(reward_column, outside, f"must lie in [{low:g}, {high:g}]")
             X = table.numbers(features)
             table.complain()
+            if len(starts) == len(codes):
+                raise ValueError(
+                    f"{table.name}: every round has one arm, so nothing can be chosen. If these are the choices that "
+                    "were made, with their rewards, `dpbandits evaluate` values other policies on them"
+                )
             self._rewards = (rewards - low) / (high - low)
             self._starts = np.append(starts, len(codes))
             self.labels = None
@@ -207,112 +222,3 @@ def _repeats(values: NDArray[np.int64]) -> NDArray[np.bool_]:
     repeated = np.ones(len(values), dtype=bool)
     repeated[np.unique(values, return_index=True)[1]] = False
     return repeated
-
-
-class _Table:
-    """A table that remembers the first bad value, by row and then in the order of the checks."""
-
-    def __init__(self, source: str | Path | Any) -> None:
-        self._pandas = pandas = need("pandas", "reading a log")
-        self._first_row = 1
-        if isinstance(source, pandas.DataFrame):
-            frame, self.name = source, "the frame"
-        else:
-            path = Path(source)
-            self.name = path.name
-            if not path.is_file():
-                raise FileNotFoundError(f"there is no file {path}")
-            if path.suffix.lower() == ".csv":
-                frame = _read_csv(pandas, path)
-                self._first_row = 2
-            elif path.suffix.lower() == ".parquet":
-                frame = _read_parquet(path)
-            else:
-                raise ValueError(f"a log must be a .csv or .parquet file, got {path}")
-        self.columns = list(map(str, frame.columns))
-        self.listed = ", ".join(self.columns)
-        if len(set(self.columns)) < len(self.columns):
-            raise ValueError(f"{self.name}: the columns must have different names, got {self.listed}")
-        if not len(frame):
-            raise ValueError(f"{self.name}: there must be at least one row of data")
-        self._frame = frame.set_axis(self.columns, axis=1)
-        self._complaint: tuple[int, str] | None = None
-
-    def require(self, columns: Sequence[str]) -> None:
-        for column in columns:
-            if column not in self.columns:
-                raise ValueError(f"{self.name}: there must be a column {column!r}, got {self.listed}")
-
-    def check(self, column: str, rows: NDArray[np.int64], why: str) -> None:
-        """Remember the first of the bad ``rows``."""
-        if not len(rows) or (self._complaint is not None and self._complaint[0] <= rows[0]):
-            return
-        value = self._frame[column].iloc[rows[0]]
-        what = "the value is missing" if self._pandas.isna(value) or value == "" else f"{str(value)!r} {why}"
-        place = f"{self.name}, row {rows[0] + self._first_row}, column {column!r}"
-        self._complaint = (int(rows[0]), f"{place}: {what}")
-
-    def complain(self) -> None:
-        if self._complaint is not None:
-            raise ValueError(self._complaint[1])
-
-    def numbers(self, columns: Sequence[str]) -> Array:
-        """Values of shape (rows, columns), which must be finite."""
-        X = np.empty((len(self._frame), len(columns)))
-        for j, column in enumerate(columns):
-            values = self._frame[column]
-            if values.dtype.kind in "mM":  # dates would pass as numbers of nanoseconds
-                values = values.astype(object)
-            X[:, j] = self._pandas.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-            self.check(column, np.flatnonzero(~np.isfinite(X[:, j])), "is not a finite number")
-        return X
-
-    def codes(self, column: str) -> tuple[NDArray[np.int64], list[str]]:
-        """Numbers of shape (rows,) for the values, in alphabetical order, and the values; none may be empty."""
-        values = self._frame[column]
-        texts = values.astype(str)
-        self.check(column, np.flatnonzero((values.isna() | (texts == "")).to_numpy(dtype=bool)), "")
-        codes, names = texts.factorize(sort=True, use_na_sentinel=False)
-        return np.asarray(codes, dtype=np.int64), list(map(str, names))
-
-    def persons(self, column: str, starts: NDArray[np.int64] | None = None) -> list[str]:
-        """The person of every round, whose rows begin at ``starts`` (by default every row is a round)."""
-        codes, names = self.codes(column)
-        if starts is not None:
-            firsts = np.repeat(codes[starts], np.diff(np.append(starts, len(codes))))
-            self.check(column, np.flatnonzero(codes != firsts), "is another person than in the round's first row")
-            codes = codes[starts]
-        return [names[code] for code in codes]
-
-
-def _read_csv(pandas: Any, path: Path) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pandas.errors.ParserWarning)
-            # blank lines are kept, so that rows count as in a spreadsheet, and so is the text of empty cells: a
-            # column with a bad value stays text, and the value can be quoted
-            frame = pandas.read_csv(
-                path,
-                keep_default_na=False,
-                skip_blank_lines=False,
-                index_col=False,
-                encoding="utf-8-sig",
-                low_memory=False,
-            )
-    except pandas.errors.ParserWarning as error:
-        raise ValueError(f"{path.name}, row 2: there are more fields than in the header") from error
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError) as error:
-        # "Error tokenizing data. C error: Expected 3 fields in line 4, saw 5"
-        reason = str(error).rpartition("C error: ")[2].strip()
-        raise ValueError(f"{path.name}: {reason[:1].lower()}{reason[1:]}") from error
-    # blank lines at the end are no rows
-    filled = np.flatnonzero(~(frame.isna() | (frame == "")).all(axis=1).to_numpy())
-    return frame.iloc[: filled[-1] + 1 if len(filled) else 0]
-
-
-def _read_parquet(path: Path) -> Any:
-    parquet = need("pyarrow.parquet", "reading Parquet")
-    try:
-        return parquet.ParquetFile(path).read().to_pandas()
-    except need("pyarrow", "reading Parquet").ArrowInvalid as error:
-        raise ValueError(f"{path.name}: {str(error).splitlines()[0]}") from error

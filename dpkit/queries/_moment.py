@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Ledger
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
@@ -44,6 +45,8 @@ class Moment:
         noise: NoiseName | None,
         rng: np.random.Generator | None,
         ledger: Ledger | None,
+        weights: Any = None,
+        largest_weight: float | None = None,
     ) -> None:
         self.budget = check_spending(budget, ledger)
         self.low, high = check_bounds(bounds)
@@ -57,6 +60,7 @@ class Moment:
             max_per_group=max_per_group,
         )
         self.values = numbers(data, column)
+        self.shares = _shares(data, weights, largest_weight)
         self.rows = None if where is None else mask(data, where)
         self.owner = owners(data, person)
         self.coded, self.names = grouped_by(data, groups, keys)
@@ -66,7 +70,11 @@ class Moment:
                 "answer has the keys that may be shown"
             )
         self.public_size = (
-            self.share.alone and groups is None and where is None and self.budget.adjacency != "add_remove"
+            self.share.alone
+            and groups is None
+            and where is None
+            and weights is None
+            and self.budget.adjacency != "add_remove"
         )
         self.query = f"{what} of {name_of(data, column, 'data')}"
         if groups is not None:
@@ -90,6 +98,11 @@ class Moment:
             self.budget, self.noise, l1=l1 * steps, l2=l2 * steps, step=1 / steps, whole=False, one_cell=False
         )
 
+    def used(self, start: int, stop: int, column: NDArray[Any]) -> NDArray[Any]:
+        """The entries of a column in some rows, of those that are used."""
+        part = column[start:stop]
+        return part if self.kept is None else part[self.kept[start:stop]]
+
     def blocks(self, bits: int, size: int) -> Iterator[NDArray[np.int64]]:
         """u of the rows that are used, rounded to ``bits`` bits, block by block, and with groups their group."""
         factor = 2.0**bits / self.width
@@ -103,14 +116,20 @@ class Moment:
             yield part.astype(np.int64)
 
     def weights(self, degree: int) -> Callable[[int], list[NDArray[np.int64]]]:
-        """The sums of the Bernstein weights of a degree, on a lattice of so many bits."""
+        """The sums of the Bernstein weights of a degree, times the rows' own, on a lattice of so many bits."""
         groups = max(1, len(self.names))
 
         def sums(bits: int) -> list[NDArray[np.int64]]:
             one, size = 1 << bits, 1 << 14
             cells = np.zeros((degree + 1, groups), np.int64)
             for i, u in enumerate(self.blocks(bits, size)):
-                if degree == 1:
+                if self.shares is not None:
+                    share = self.used(i * size, (i + 1) * size, self.shares)
+                    whole = np.floor(share * one)
+                    upper = np.minimum(np.rint(whole * (u / one)), whole)
+                    # nonnegative, and together at most one
+                    parts = [(whole - upper).astype(np.int64), upper.astype(np.int64)]
+                elif degree == 1:
                     parts = [one - u, u]
                 else:
                     share = u / one
@@ -121,8 +140,7 @@ class Moment:
                 if self.coded is None:
                     cells[:, 0] += [int(part.sum()) for part in parts]
                     continue
-                group = self.coded[i * size : (i + 1) * size]
-                group = group if self.kept is None else group[self.kept[i * size : (i + 1) * size]]
+                group = self.used(i * size, (i + 1) * size, self.coded)
                 for cell, part in zip(cells, parts, strict=True):
                     # sums of 2¹⁴ numbers of 2³⁰ are exact in double precision
                     cell += np.bincount(group, weights=part, minlength=groups).astype(np.int64)
@@ -153,3 +171,17 @@ class Moment:
             full_interval=full_interval,
             why_none="sampling error is offered for means",
         )
+
+
+def _shares(data: Any, weights: Any, largest: float | None) -> Array | None:
+    """The weights of rows as shares of the largest, in [0, 1]."""
+    if weights is None:
+        if largest is not None:
+            raise TypeError(f"largest_weight does not apply without weights, got largest_weight={largest!r}")
+        return None
+    if largest is None:
+        raise TypeError("largest_weight must be given with weights: larger ones are cut to it, so it bounds a row")
+    found = numbers(data, weights).astype(np.float64)
+    if (found < 0).any():
+        raise ValueError(f"weights must not be negative, got {found[found < 0][0]:g}")
+    return np.minimum(found / positive("largest_weight", largest), 1.0)

@@ -17,12 +17,16 @@ Where every unit is one row and the number n of rows is public:
   of (u_i − u_j)², of which n − 1 change, by at most 1 each;
 * ``zero_out``, means: a null contribution counts as the midpoint, and Σ(u − ½) moves by at most ½.
 
+A weighted mean puts (w(1 − u), wu) into the two cells, with the weights as shares w ≤ 1 of the largest that is allowed:
+again nonnegative and together at most 1.
+
 u is rounded to a lattice row by row, and all sums are exact. Cost: one release of exact noise (``_noise``).
 
 Intervals. A ratio's interval is Fieller's: all means μ for which the noise (1 − μ)·n_B − μ·n_A, whose law is known for
 each μ, is not too large to be believed. It needs no approximation. The interval of a variance with private N is to
 first order in the noise. With sampling error: the variance of rows in [0, 1] of mean μ is at most μ(1 − μ), so the
-interval of a mean adds a normal error of that variance, and is as wide as two-valued rows need.
+interval of a mean adds a normal error of that variance, and is as wide as two-valued rows need; the same bounds the
+variance of Σw(u − μ) by Σw·μ(1 − μ), as w² ≤ w.
 """
 
 from __future__ import annotations
@@ -52,6 +56,8 @@ def mean(
     column: Any = None,
     *,
     bounds: tuple[float, float] | None = None,
+    weights: Any = None,
+    largest_weight: float | None = None,
     where: Any = None,
     groups: Any = None,
     keys: Sequence[Any] | None = None,
@@ -73,6 +79,10 @@ def mean(
         By default ``data`` itself.
     bounds : (float, float)
         Values outside are cut to them. They must not come from the data; the narrower, the less noise.
+    weights : column, optional
+        How much each row counts, at least 0; by default all alike.
+    largest_weight : float, optional
+        Must be given with ``weights``: larger ones are cut to it. It must not come from the data.
     where, groups, keys, person, max_contributions, max_groups, max_per_group, budget, noise, rng, ledger
         As in :func:`dpkit.queries.count`; ``keys`` must be given with ``groups``.
 
@@ -91,7 +101,7 @@ def mean(
     """
     task = Moment(
         "mean", data, column, bounds, where, groups, keys, person, max_contributions, max_groups, max_per_group,
-        budget, noise, rng, ledger,
+        budget, noise, rng, ledger, weights, largest_weight,
     )  # fmt: skip
     share, low, width = task.share, task.low, task.width
     if task.public_size:
@@ -101,17 +111,17 @@ def mean(
         sums = task.weights(1)
         total = task.noisy(lambda bits: sums(bits)[1:], law)[0]
         counted = np.full(total.shape, float(n))
-        weights: Callable[[Array], Array] = lambda mu: np.ones((*mu.shape, 1))  # noqa: E731
+        parts: Callable[[Array], Array] = lambda mu: np.ones((*mu.shape, 1))  # noqa: E731
     else:
         law = task.law(l1=share.l1(2), l2=share.l2(2))
         first, total = task.noisy(task.weights(1), law)
         counted = first + total
-        weights = lambda mu: np.stack([-mu, 1 - mu], axis=-1)  # noqa: E731
+        parts = lambda mu: np.stack([-mu, 1 - mu], axis=-1)  # noqa: E731
     value = np.where(counted > 0, np.clip(total / np.where(counted > 0, counted, 1.0), 0.0, 1.0), 0.5)
-    spread = law.std * np.sqrt((weights(value) ** 2).sum(axis=-1)) / np.maximum(counted, 1.0)
+    spread = law.std * np.sqrt((parts(value) ** 2).sum(axis=-1)) / np.maximum(counted, 1.0)
 
     def interval(confidence: float, sampling: bool) -> tuple[Any, Any]:
-        ends = _fieller(total, counted, value, weights, law, confidence, sampling)
+        ends = _fieller(total, counted, value, parts, law, confidence, sampling)
         return task.shaped(low + width * ends[0]), task.shaped(low + width * ends[1])
 
     return task.answer(
