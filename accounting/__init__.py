@@ -40,11 +40,15 @@ from accounting.releases import (
 )
 from accounting.totals import compare, delta, epsilon
 
+# the one version of the three packages that are installed together
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from accounting.bounds import Bracket, bound
     from accounting.ledger import Ledger
 
 __all__ = [
+    "__version__",
     "Adjacency",
     "AdjacencyMismatch",
     "ApproxDP",

@@ -4,3 +4,32 @@ Import the part that you need (``from dpkit.continual import BufferedToeplitz``)
 mechanism states its sensitivity and its adjacency, describes what it releases to ``accounting``, and is
 charged to a ledger before its noise is drawn.
 """
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+def _check_accounting() -> None:
+    """Refuse another package called ``accounting``, a common name, that Python finds before ours."""
+    found = find_spec("accounting")
+    origin = None if found is None else found.origin
+    ours = Path(__file__).parent.with_name("accounting") / "__init__.py"
+    # installed apart from this package, ours still has this file
+    if found is None or origin is None or not (Path(origin) == ours or Path(origin).with_name("releases.py").is_file()):
+        place = "none" if found is None else origin or list(found.submodule_search_locations or [])
+        raise ImportError(
+            f"dpkit needs the package 'accounting' that is installed with it, got {place}. If a file or folder of your "
+            "own has that name, rename it: the folder of the script and the current one are searched first."
+        )
+
+
+_check_accounting()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from accounting import __version__
+
+        return __version__
+    raise AttributeError(f"module 'dpkit' has no attribute {name!r}")

@@ -14,7 +14,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
-        sys.exit(f'the command needs {error.name}: python -m pip install "dpkit[cli]"')
+        sys.exit(f'the command needs {error.name}: python -m pip install "dpkit[commands]"')
     app(prog_name="dpkit")
 
 

@@ -6,6 +6,8 @@ A command imports what it needs when it runs, so that the others start at once.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from dpkit.cli.audits import audit_command
@@ -21,8 +23,24 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="What noise costs, how much of it a budget needs, and whether a ledger of releases adds up.",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from accounting import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """What noise costs, how much of it a budget needs, and whether a ledger of releases adds up."""
+
+
 app.command("epsilon", epilog=HOW)(epsilon_command)
 app.command("calibrate", epilog=HOW)(calibrate_command)
 app.command("check", epilog=HOW)(check_command)

@@ -290,7 +290,7 @@ def test_without_typer_the_command_says_what_to_install():
     code = "import sys; sys.modules['typer'] = None; from dpkit.__main__ import main; main()"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert shown.returncode == 1
-    assert 'the command needs typer: python -m pip install "dpkit[cli]"' in shown.stderr
+    assert 'the command needs typer: python -m pip install "dpkit[commands]"' in shown.stderr
 
 
 @pytest.mark.parametrize("top", [1e-9, 0.3, 1.0, 4.3, 5.0, 99.0, 1234.5])

@@ -1,0 +1,73 @@
+"""Build wheel and sdist, and try both in clean environments on every Python from 3.11 that is to be had.
+
+    python .ci/check_packages.py [3.11 3.12 …]
+
+Needs the packages ``build`` and ``uv``; uv finds or fetches interpreters. Prints a row per Python and artefact, and
+ends with 1 if one failed. A Python that cannot be had is named and does not fail.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+# each on its own in a new process: what a user of one part imports
+SMOKE = (
+    "import accounting; print(accounting.epsilon(accounting.Gaussian(5.0), 1e-6))",
+    "import dpkit; print(dpkit.__version__)",
+    "from accounting import Budget; from dpkit.continual import BufferedToeplitz as B;"
+    "s = B.calibrated(budget=Budget(1.0, 1e-6), horizon=8, shape=2, sensitivity=2.0); print(s.add([0.5, 0.5]))",
+    "import numpy as np; from accounting import Budget; from dpbandits.policies import OnePassPrivateGLM as P;"
+    "p = P(dim=2, budget=Budget(1.0, 1e-6), horizon=100);"
+    "[p.update(p.select(np.eye(2)), 1.0) for _ in range(100)]; print(p.privacy())",
+)
+COMMANDS = (["dpkit", "--version"], ["dpkit", "epsilon", "100 * Gaussian(20)", "--delta", "1e-6"])
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=cwd, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(map(str, command))[:200]}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def tried(python: str, artefact: Path, folder: Path) -> str:
+    """What became of one artefact on one Python."""
+    home = folder / f"{python}-{artefact.suffix[1:]}"
+    try:
+        run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", python, home)
+    except RuntimeError as error:
+        return f"not to be had ({str(error).strip().splitlines()[-1][:100]})"
+    bin = home / ("Scripts" if sys.platform == "win32" else "bin")
+    run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", bin / "python", f"{artefact}[commands]")
+    # not from the source tree, whose folders would be found first
+    for code in SMOKE:
+        run(bin / "python", "-W", "error", "-c", code, cwd=folder)
+    for command, *arguments in COMMANDS:
+        run(bin / command, *arguments, cwd=folder)
+    return "works"
+
+
+def main() -> int:
+    pythons = sys.argv[1:] or PYTHONS
+    failed = False
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        run(sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder / "dist", ROOT)
+        for artefact in sorted((folder / "dist").iterdir()):
+            for python in pythons:
+                try:
+                    said = tried(python, artefact, folder)
+                except RuntimeError as error:
+                    said, failed = f"FAILED: {error}", True
+                print(f"{python:6} {artefact.name:36} {said}", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

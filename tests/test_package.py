@@ -1,0 +1,59 @@
+"""What a package owes those who install it: one version, commands that say it, and a word where a name is taken."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import accounting
+import dpbandits
+import dpkit
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def python(*arguments, cwd):
+    paths = os.pathsep.join([str(cwd), str(ROOT)])
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}
+    )
+
+
+def test_there_is_one_version():
+    assert accounting.__version__ == dpkit.__version__ == dpbandits.__version__
+    cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert cited[1] == accounting.__version__
+    with pytest.raises(AttributeError, match="no attribute 'version'"):
+        dpkit.version  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["dpkit", "dpbandits"])
+def test_commands_say_the_version(package, tmp_path):
+    shown = python("-m", package, "--version", cwd=tmp_path)
+    assert shown.stdout.strip() == accounting.__version__, shown.stderr
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "folder without __init__"])
+def test_another_package_called_accounting_is_named(kind, tmp_path):
+    if kind == "file":
+        (tmp_path / "accounting.py").write_text("BOOKS = 1\n")
+    else:
+        (tmp_path / "accounting").mkdir()
+        if kind == "folder":
+            (tmp_path / "accounting" / "__init__.py").write_text("BOOKS = 1\n")
+    for package in ("dpkit", "dpbandits"):
+        shown = python("-c", f"import {package}", cwd=tmp_path)
+        if kind == "folder without __init__":  # never found before a package with one
+            assert shown.returncode == 0, shown.stderr
+        else:
+            assert "ImportError: dpkit needs the package 'accounting' that is installed with it" in shown.stderr
+            assert str(tmp_path / "accounting") in shown.stderr
+
+
+def test_estimators_name_their_extra(tmp_path):
+    (tmp_path / "sklearn.py").write_text("raise ModuleNotFoundError(\"No module named 'sklearn'\", name='sklearn')\n")
+    shown = python("-c", "import dpkit.sklearn", cwd=tmp_path)
+    assert 'python -m pip install "dpkit[learn]"' in shown.stderr
