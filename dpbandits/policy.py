@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
 from accounting.checks import fraction, integer
-from dpbandits.mathematics.links import Link
+from dpbandits.mathematics.links import Link, get_link
 from dpkit import randomness
 from dpkit.states import files
 from dpkit.states.entries import conform, generator, generator_text, kept, resume, short
@@ -131,6 +131,7 @@ class CommonOptions(TypedDict, total=False):
     """The keywords that every policy takes; see :class:`Policy`."""
 
     reward_range: tuple[float, float] | None
+    base_rate: float | None
     on_violation: Violation
     expire_after: int | None
     rng: np.random.Generator | None
@@ -167,6 +168,10 @@ class Policy(ABC):
         What ``reward_range`` is if it is not given.
     reward_range : (float, float), optional
         Rewards outside are refused or clipped.
+    base_rate : float, optional
+        A public guess of the mean reward of an arm taken at random, strictly inside the link's range: the linear
+        predictor is μ⁻¹(base_rate) + xᵀθ. A constant feature is needed where this guess may be far off: it learns the
+        rest. By default the middle of ``reward_range``; μ(0) where that, or the link's range on one side, is infinite.
     on_violation : {"raise", "clip"}
         What happens to a reward outside its range. NaN is always refused.
     horizon : int, optional
@@ -186,6 +191,9 @@ class Policy(ABC):
     _kinds: ClassVar[dict[str, type[Policy]]] = {}
 
     ledger: Ledger | None = None
+    # μ. A policy that is told another one sets it before it calls this class's constructor, which moves it to the base
+    # rate. All others are linear, and subtract ``base_rate`` from rewards
+    link: Link = get_link("linear")
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -197,6 +205,7 @@ class Policy(ABC):
         rewards: tuple[float, float] = (-math.inf, math.inf),
         *,
         reward_range: tuple[float, float] | None = None,
+        base_rate: float | None = None,
         on_violation: Violation = "raise",
         horizon: int | None = None,
         expire_after: int | None = None,
@@ -207,6 +216,8 @@ class Policy(ABC):
         if not low < high:
             raise ValueError(f"reward_range must be increasing, got reward_range={reward_range!r}")
         self.reward_range = (low, high)
+        self.base_rate = _checked_base_rate(base_rate, self.link, low, high)
+        self.link = self.link.at(self.base_rate)
         if on_violation not in ("raise", "clip"):
             raise ValueError(f"on_violation must be 'raise' or 'clip', got on_violation={on_violation!r}")
         self.on_violation = on_violation
@@ -361,7 +372,7 @@ class Policy(ABC):
         return X
 
     def _checked_reward(self, reward: float) -> float:
-        value = reward if type(reward) is float else _number(reward)
+        value = reward if type(reward) is float else _number("reward", reward)
         low, high = self.reward_range
         if low <= value <= high and math.isfinite(value):
             return value
@@ -554,6 +565,20 @@ class Policy(ABC):
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
 
 
+def _checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:
+    """``base_rate``, or its default."""
+    if base_rate is not None:
+        rate = _number("base_rate", base_rate)
+        if not (low < rate < high and math.isfinite(rate)):
+            raise ValueError(f"base_rate must lie strictly inside reward_range, ({low:g}, {high:g}), got {base_rate!r}")
+        return rate
+    middle, neutral = 0.5 * low + 0.5 * high, float(link.mean(0.0))
+    least, most = link.reward_range
+    # the middle of a range that cuts counts off says nothing of their mean
+    usable = math.isfinite(middle) and math.isinf(least) == math.isinf(most)
+    return middle if usable and link.reaches(middle) else neutral
+
+
 def real_array(name: str, value: ArrayLike) -> Array:
     """``value`` as an array of float64, if it holds real numbers and nothing else.
 
@@ -573,10 +598,10 @@ def real_array(name: str, value: ArrayLike) -> Array:
         return found.astype(np.float64)
 
 
-def _number(reward: Any) -> float:
-    found = real_array("reward", reward)
+def _number(name: str, value: Any) -> float:
+    found = real_array(name, value)
     if found.ndim:
-        raise ValueError(f"reward must be one number, got an array of shape {found.shape}")
+        raise ValueError(f"{name} must be one number, got an array of shape {found.shape}")
     return float(found)
 
 

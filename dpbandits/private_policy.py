@@ -159,7 +159,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
-    reward_range, on_violation, expire_after, rng
+    reward_range, base_rate, on_violation, expire_after, rng
         See :class:`dpbandits.policy.Policy`.
     ledger : Ledger, optional
         Charged once, when the policy is made; by default a ledger of the policy's own with the same budget.
@@ -201,6 +201,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         budget: Budget,
         horizon: int | None,
         reward_range: tuple[float, float] | None = None,
+        base_rate: float | None = None,
         on_violation: Violation = "raise",
         expire_after: int | None = None,
         rng: np.random.Generator | None = None,
@@ -212,6 +213,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             dim,
             rewards,
             reward_range=reward_range,
+            base_rate=base_rate,
             on_violation=on_violation,
             horizon=horizon,
             expire_after=expire_after,

@@ -9,7 +9,18 @@ import typer
 
 from dpbandits.cli.policies import POLICIES
 
-__all__ = ["DEFAULT_EPSILONS", "DEFAULT_POLICIES", "Delta", "Epsilon", "Jobs", "Out", "PolicyNames", "Resume", "Seeds"]
+__all__ = [
+    "BaseRate",
+    "DEFAULT_EPSILONS",
+    "DEFAULT_POLICIES",
+    "Delta",
+    "Epsilon",
+    "Jobs",
+    "Out",
+    "PolicyNames",
+    "Resume",
+    "Seeds",
+]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
 DEFAULT_POLICIES = ["uniform", "glb-omd", "one-pass-private"]
@@ -31,6 +42,13 @@ PolicyNames = Annotated[
         "--policy",
         "-p",
         help=f"A policy to play. Repeat to compare. Known: {', '.join(POLICIES)}.",
+        rich_help_panel=_POLICIES,
+    ),
+]
+BaseRate = Annotated[
+    float | None,
+    typer.Option(
+        help="A public guess of the mean reward of an arm taken at random, such as 0.04 for rare clicks.",
         rich_help_panel=_POLICIES,
     ),
 ]

@@ -26,6 +26,7 @@ class Job:
     link: str | Link
     theta_bound: float
     reward_range: tuple[float, float]
+    base_rate: float | None
     noise_tail: float
     noise_scale: float
     horizon: int
@@ -42,7 +43,7 @@ class _Entry:
 
 
 def _model(job: Job) -> dict[str, Any]:
-    return {"link": job.link, "theta_bound": job.theta_bound}
+    return {"link": job.link, "theta_bound": job.theta_bound, "base_rate": job.base_rate}
 
 
 def _planned(job: Job) -> dict[str, Any]:
@@ -55,11 +56,15 @@ def _bounded(job: Job) -> dict[str, Any]:
 
 
 def _linear(job: Job) -> dict[str, Any]:
-    return {"theta_bound": job.theta_bound, "noise_bound": job.noise_scale}
+    return {"theta_bound": job.theta_bound, "noise_bound": job.noise_scale, "base_rate": job.base_rate}
+
+
+def _posterior(job: Job) -> dict[str, Any]:
+    return {"noise_bound": job.noise_scale, "base_rate": job.base_rate}
 
 
 def _heavy(job: Job) -> dict[str, Any]:
-    known = {"theta_bound": job.theta_bound, "horizon": job.horizon}
+    known = {"theta_bound": job.theta_bound, "horizon": job.horizon, "base_rate": job.base_rate}
     return known | {"tail": job.noise_tail, "noise_scale": job.noise_scale}
 
 
@@ -72,8 +77,9 @@ def _without_link(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def _anytime(job: Job) -> dict[str, Any]:
-    limits = {"reward_range": job.reward_range, "on_violation": "clip"}
-    return limits | {"budget": job.budget, "parameters": _model(job)}
+    limits = {"reward_range": job.reward_range, "base_rate": job.base_rate, "on_violation": "clip"}
+    model = {"link": job.link, "theta_bound": job.theta_bound}
+    return limits | {"budget": job.budget, "parameters": model}
 
 
 POLICIES = {
@@ -90,7 +96,7 @@ POLICIES = {
     "laplace-thompson": _Entry("Laplace Thompson", False, "LaplaceThompson", _model),
     # linear rewards
     "oful": _Entry("OFUL", False, "OFUL", _linear),
-    "linear-thompson": _Entry("linear Thompson", False, "LinearThompson", lambda job: {"noise_bound": job.noise_scale}),
+    "linear-thompson": _Entry("linear Thompson", False, "LinearThompson", _posterior),
     # rewards with heavy tails
     "hvt-ucb": _Entry("Hvt-UCB", False, "HvtUCB", _heavy),
     "heavy-oful": _Entry("HEAVY-OFUL", False, "HeavyOFUL", _heavy),
@@ -127,9 +133,16 @@ class _Factory:
 
 
 def factories(
-    names: Sequence[str], epsilons: Sequence[float], delta: float, environment: Any, rounds: int
+    names: Sequence[str],
+    epsilons: Sequence[float],
+    delta: float,
+    environment: Any,
+    rounds: int,
+    base_rate: float | None = None,
 ) -> dict[str, Callable[[np.random.Generator], Policy]]:
     """Policies for ``simulate``, under readable names; a private one once per ε.
+
+    They are told ``base_rate``, or the environment's if it has one.
 
     Raises
     ------
@@ -138,7 +151,8 @@ def factories(
     """
     low, high = environment.reward_range
     noise = getattr(environment, "noise_tail", 1.0), getattr(environment, "noise_scale", 0.5 * (high - low))
-    known = (environment.dim, environment.link, environment.theta_bound, (low, high), *noise, rounds)
+    rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
+    known = (environment.dim, environment.link, environment.theta_bound, (low, high), rate, *noise, rounds)
     budgets = [Budget(epsilon, delta, unit="round") for epsilon in epsilons]
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:

@@ -10,6 +10,7 @@ import typer
 from dpbandits.cli.options import (
     DEFAULT_EPSILONS,
     DEFAULT_POLICIES,
+    BaseRate,
     Delta,
     Epsilon,
     Jobs,
@@ -50,6 +51,7 @@ def replay(
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
+    base_rate: BaseRate = None,
     seeds: Seeds = 5,
     jobs: Jobs = None,
     resume: Resume = None,
@@ -88,6 +90,7 @@ def replay(
         feature_bound=feature_bound,
         shuffle=not keep_order,
         theta_bound=theta_bound,
+        base_rate=base_rate,
     )
     policies = factories(policy, epsilon, delta, environment, environment.rounds)
     size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"

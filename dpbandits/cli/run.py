@@ -10,6 +10,7 @@ import typer
 from dpbandits.cli.options import (
     DEFAULT_EPSILONS,
     DEFAULT_POLICIES,
+    BaseRate,
     Delta,
     Epsilon,
     Jobs,
@@ -72,6 +73,7 @@ def run(
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
+    base_rate: BaseRate = None,
     seeds: Seeds = 5,
     jobs: Jobs = None,
     resume: Resume = None,
@@ -107,7 +109,7 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    policies = factories(policy, epsilon, delta, environment, rounds)
+    policies = factories(policy, epsilon, delta, environment, rounds, base_rate)
     play(
         policies,
         environment,

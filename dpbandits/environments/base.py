@@ -70,7 +70,8 @@ class Environment(Protocol):
     rounds : int or None
         How many rounds an episode has; None is without end.
 
-    Some have ``noise_tail`` and ``noise_scale`` too: ε and ν with E|r − E r|^{1+ε} ≤ ν^{1+ε}, as policies for heavy
+    Some have ``base_rate``, what policies are told the mean reward of an arm taken at random to be, and
+    ``noise_tail`` and ``noise_scale`` too: ε and ν with E|r − E r|^{1+ε} ≤ ν^{1+ε}, as policies for heavy
     tails take them. Where they are missing, the commands use ε = 1 and half the length of the range of rewards.
 
     Examples

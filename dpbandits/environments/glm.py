@@ -78,6 +78,8 @@ class GLM:
     reward_range : (float, float)
         The range of the rewards; linear and Poisson rewards have no bounds, and this is the range to which private
         policies clip them, three standard deviations beyond the extreme means.
+    base_rate : float
+        μ(0): the mean reward at xᵀθ* = 0.
     noise_scale : float
         The largest standard deviation of a reward.
 
@@ -105,6 +107,7 @@ class GLM:
         self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
         self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
         self.reward_range = REWARDS[link].range(self.theta_norm)
+        self.base_rate = float(get_link(link).mean(0.0))
         self.noise_scale = REWARDS[link].deviation(self.theta_norm)
         self.rounds = None
         self.name = f"{link} bandit (d = {self.dim}, K = {self.arms}, S = {self.theta_norm:g})"

@@ -117,6 +117,7 @@ class Linear:
         self.noise_scale = self.moment(self.noise_tail)
         low, high = self._quantiles(0.005)
         self.reward_range = (low - self.theta_norm, high + self.theta_norm)
+        self.base_rate = 0.0
         self.rounds = None
         law = {"gaussian": "Gaussian", "student_t": f"Student-t({self.df:g})", "pareto": f"Pareto({self.tail_index:g})"}
         title = law.get(noise, f"symmetric Pareto({self.tail_index:g})")

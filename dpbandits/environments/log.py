@@ -81,9 +81,14 @@ class LogReplay:
         Play the rounds in an order drawn by the seed, or in the order of the log.
     theta_bound : float
         S, the bound on ‖θ‖ that policies are told.
+    base_rate : float, optional
+        What policies are told the mean reward of an arm taken at random to be, strictly inside ``reward_range``: a
+        public guess, not the mean of this log. By default the middle; for ``labels`` 1 over their number.
 
     Attributes
     ----------
+    base_rate : float
+        On the scale of the rewards that are played, [0, 1].
     rescaled : int
         How many rows were longer than ``feature_bound``. It depends on the data and is for the owner of the log alone.
 
@@ -118,6 +123,7 @@ class LogReplay:
         feature_bound: float = 1.0,
         shuffle: bool = True,
         theta_bound: float = 5.0,
+        base_rate: float | None = None,
     ) -> None:
         if layout not in ("long", "labels"):
             raise ValueError(f"layout must be 'long' or 'labels', got layout={layout!r}")
@@ -126,6 +132,9 @@ class LogReplay:
             raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
         bound = positive("feature_bound", feature_bound)
         self.theta_bound = positive("theta_bound", theta_bound)
+        if base_rate is not None and not low < base_rate < high:
+            inside = f"({low:g}, {high:g})"
+            raise ValueError(f"base_rate must lie strictly inside reward_range, {inside}, got base_rate={base_rate!r}")
         table = Table(source)
         if layout == "labels":
             special = [label_column]
@@ -195,6 +204,10 @@ class LogReplay:
         self.dim = self._features.shape[1] * (len(self.labels) if self.labels else 1)
         self.link = "logistic"
         self.reward_range = (0.0, 1.0)
+        if base_rate is None:
+            self.base_rate = 1.0 / len(self.labels) if self.labels else 0.5
+        else:
+            self.base_rate = (base_rate - low) / (high - low)
         self.shuffle = bool(shuffle)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:

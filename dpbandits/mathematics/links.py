@@ -11,13 +11,16 @@ poisson    e^z            e^z                         1           [0, ∞)
 
 R is the self-concordance constant, |μ̈| ≤ R·μ̇ on [−S, S]. The probit is not the canonical link of a Bernoulli
 reward; its m is the integral of μ all the same, and its R grows with S.
+
+A policy may be told a base rate, a public guess of the mean reward of an arm taken at random. It then works with
+z ↦ μ(o + z), μ(o) the base rate: a link like any other (:meth:`Link.at`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -47,6 +50,9 @@ class Link:
         S → R with |μ̈| ≤ R·μ̇ on [−S, S].
     reward_range : (float, float)
         The rewards that the model allows by default.
+    derivative_between : callable, optional
+        (a, b) → (inf μ̇, sup μ̇) over [a, b]. Where it is not given, a shifted link has the bounds of a wider interval
+        around 0.
 
     Examples
     --------
@@ -62,6 +68,44 @@ class Link:
     derivative_range: Callable[[float], tuple[float, float]]
     self_concordance: Callable[[float], float]
     reward_range: tuple[float, float] = (-math.inf, math.inf)
+    derivative_between: Callable[[float, float], tuple[float, float]] | None = None
+
+    def reaches(self, value: float) -> bool:
+        """Whether there is a z with μ(z) = ``value``."""
+        return _solution(self.mean, value) is not None
+
+    def at(self, base_rate: float) -> Link:
+        """z ↦ μ(o + z) with the o at which μ(o) is ``base_rate``.
+
+        Raises
+        ------
+        ValueError
+            If μ does not take this value, or only in the limit.
+
+        Examples
+        --------
+        >>> link = get_link("logistic").at(0.04)
+        >>> round(float(link.mean(0.0)), 6), round(link.lipschitz(1.0), 4)
+        (0.04, 0.0917)
+        """
+        if float(self.mean(0.0)) == base_rate:
+            return self
+        o = _solution(self.mean, base_rate)
+        if o is None:
+            raise ValueError(
+                f"base_rate must be strictly inside the range of the link {self.name!r}, got base_rate={base_rate!r}"
+            )
+        between = self.derivative_between
+        wide, concordance = self.derivative_range, self.self_concordance
+        return replace(
+            self,
+            mean=lambda z: self.mean(o + z),
+            derivative=lambda z: self.derivative(o + z),
+            integral=lambda z: self.integral(o + z),
+            derivative_range=lambda S: wide(S + abs(o)) if between is None else between(o - S, o + S),
+            self_concordance=lambda S: concordance(S + abs(o)),
+            derivative_between=None if between is None else lambda a, b: between(o + a, o + b),
+        )
 
     def lipschitz(self, theta_bound: float) -> float:
         """L = sup μ̇ on [−S, S]."""
@@ -74,6 +118,21 @@ class Link:
     def kappa_star(self, theta_bound: float) -> float:
         """κ* = 1 / sup μ̇ on [−S, S]."""
         return 1.0 / self.lipschitz(theta_bound)
+
+
+def _solution(mean: Callable[[Any], Any], value: float) -> float | None:
+    """The z with μ(z) = value to the last digit, or None if μ stays on one side of it."""
+    low, high = -1.0, 1.0
+    with np.errstate(all="ignore"):
+        while low > -1e6 and not float(mean(low)) < value:
+            low *= 2.0
+        while high < 1e6 and not float(mean(high)) > value:
+            high *= 2.0
+        if not float(mean(low)) < value < float(mean(high)):
+            return None
+        while low < (middle := 0.5 * (low + high)) < high:
+            low, high = (middle, high) if float(mean(middle)) < value else (low, middle)
+    return high
 
 
 # scipy is loaded by the first call: it takes longer than all of this package, and commands should start quickly
@@ -108,6 +167,11 @@ def _even_bell(derivative: Callable[[Any], Any]) -> Callable[[float], tuple[floa
     return lambda S: (float(derivative(S)), float(derivative(0.0)))
 
 
+def _bell_between(derivative: Callable[[Any], Any]) -> Callable[[float, float], tuple[float, float]]:
+    """(inf, sup) of such a derivative over [a, b]."""
+    return lambda a, b: (float(derivative(max(abs(a), abs(b)))), float(derivative(max(a, min(0.0, b)))))
+
+
 _LINKS = {
     "logistic": Link(
         "logistic",
@@ -117,6 +181,7 @@ _LINKS = {
         derivative_range=_even_bell(_logistic_derivative),
         self_concordance=lambda S: 1.0,
         reward_range=(0.0, 1.0),
+        derivative_between=_bell_between(_logistic_derivative),
     ),
     "probit": Link(
         "probit",
@@ -126,6 +191,7 @@ _LINKS = {
         derivative_range=_even_bell(_normal_density),
         self_concordance=lambda S: S,
         reward_range=(0.0, 1.0),
+        derivative_between=_bell_between(_normal_density),
     ),
     "linear": Link(
         "linear",
@@ -134,6 +200,7 @@ _LINKS = {
         integral=lambda z: 0.5 * np.square(z),
         derivative_range=lambda S: (1.0, 1.0),
         self_concordance=lambda S: 0.0,
+        derivative_between=lambda a, b: (1.0, 1.0),
     ),
     "poisson": Link(
         "poisson",
@@ -143,6 +210,7 @@ _LINKS = {
         derivative_range=lambda S: (math.exp(-S), math.exp(S)),
         self_concordance=lambda S: 1.0,
         reward_range=(0.0, math.inf),
+        derivative_between=lambda a, b: (math.exp(a), math.exp(b)),
     ),
 }
 

@@ -64,7 +64,8 @@ class CRMM(Policy):
     failure_probability : float
         δ.
     **options
-        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
+        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------

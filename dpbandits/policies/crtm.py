@@ -58,7 +58,8 @@ class CRTM(Policy):
     failure_probability : float
         δ.
     **options
-        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
+        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------

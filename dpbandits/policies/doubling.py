@@ -45,7 +45,7 @@ __all__ = ["Doubling"]
 
 # policies that can start from a parameter, and whose scores need no more than their releases once the horizon is over
 _CONTINUED = ("OnePassPrivateGLM", "PrivateHvtUCB")
-_OWN = ("dim", "horizon", "budget", "reward_range", "on_violation", "rng", "ledger", "label", "checkpoint")
+_OWN = ("dim", "horizon", "budget", "reward_range", "base_rate", "on_violation", "rng", "ledger", "label", "checkpoint")
 
 
 class Doubling(PrivatePolicy[None]):
@@ -66,9 +66,9 @@ class Doubling(PrivatePolicy[None]):
     horizon : int, optional
         The number of rounds after which the policy takes part in no more; not needed.
     **options
-        ``reward_range`` (by default that of ``algorithm``), ``on_violation``, ``expire_after``, ``rng``, ``ledger``
-        (charged at the start of every epoch, in a scope of that epoch), ``label``, ``checkpoint`` (saved at the start
-        of every epoch, too): see :class:`dpbandits.private_policy.PrivatePolicy`.
+        ``reward_range`` (by default that of ``algorithm``), ``base_rate``, ``on_violation``, ``expire_after``, ``rng``,
+        ``ledger`` (charged at the start of every epoch, in a scope of that epoch), ``label``, ``checkpoint`` (saved at
+        the start of every epoch, too): see :class:`dpbandits.private_policy.PrivatePolicy`.
 
     Attributes
     ----------
@@ -120,21 +120,24 @@ class Doubling(PrivatePolicy[None]):
         self.first_epoch = integer("first_epoch", first_epoch, at_least=1)
         super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
         self.epoch = 0
-        self.policy = self._fresh(0, options.get("reward_range"))
-        self.reward_range = self.policy.reward_range
+        self.policy = self._fresh(0, options.get("reward_range"), options.get("base_rate"))
+        self.reward_range, self.base_rate = self.policy.reward_range, self.policy.base_rate
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
         self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
         self.public = None
         self._open_run(self.policy.ledger.total, self._scope(0))
 
-    def _fresh(self, epoch: int, reward_range: tuple[float, float] | None) -> PrivatePolicy[Any]:
+    def _fresh(
+        self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
+    ) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
         return self._make(
             self.dim,
             budget=self.budget,
             horizon=self.first_epoch * 2**epoch,
             reward_range=reward_range,
+            base_rate=base_rate,
             on_violation=self.on_violation,
             rng=self.rng,
             **self.parameters,
@@ -147,7 +150,7 @@ class Doubling(PrivatePolicy[None]):
     def _next_epoch(self) -> None:
         """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
         epoch, last = self.epoch + 1, self.policy
-        fresh = self._fresh(epoch, self.reward_range)
+        fresh = self._fresh(epoch, self.reward_range, self.base_rate)
         self._charge_once(fresh.ledger.total, self._scope(epoch))
         self._run.begin()
         self._start(epoch, fresh)
@@ -239,7 +242,7 @@ class Doubling(PrivatePolicy[None]):
         if epochs > 60:
             raise ValueError(f"epoch must be at most 60, got epoch={epochs}")
         for epoch in range(1, epochs + 1):
-            last, fresh = self.policy, self._fresh(epoch, self.reward_range)
+            last, fresh = self.policy, self._fresh(epoch, self.reward_range, self.base_rate)
             self._charge_once(fresh.ledger.total, self._scope(epoch))
             self._start(epoch, fresh)
         _resume_half(self.policy, saved["policy"])

@@ -5,9 +5,9 @@ Linear Bandits", arXiv:1810.00068: Algorithm 1 with the Gaussian noise and the s
 
     V = ρI + Σ x xᵀ + noise,        u = Σ r x + noise,        θ = V⁻¹u,
 
-every round plays argmax xᵀθ + β‖x‖_{V⁻¹}. The shift ρ keeps V positive definite in spite of its noise. With the
-practical parameters the width counts the noise of u besides, σ in each coordinate, and θ is perturbed in every round
-afresh:
+r the reward less the base rate, every round plays argmax xᵀθ + β‖x‖_{V⁻¹}. The shift ρ keeps V positive definite in
+spite of its noise. With the practical parameters the width counts the noise of u besides, σ in each coordinate, and θ
+is perturbed in every round afresh:
 
     Σ = V⁻¹ + ¼σ²V⁻²,        argmax xᵀ(θ + ½β·ξ) + β‖x‖_Σ,        ξ ~ N(0, Σ).
 
@@ -28,8 +28,8 @@ Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs ("replace"), or
   counts for nothing ("zero_out").
-* One round enters one batch, by one record (a·svec(x xᵀ), c·r x) with ‖x‖ ≤ 1 and |r| ≤ B, B the largest |reward| in
-  the declared range (checked or clipped, always). Its L2 sensitivity is
+* One round enters one batch, by one record (a·svec(x xᵀ), c·r x) with ‖x‖ ≤ 1 and |r| ≤ B, B the largest
+  |reward − base_rate| in the declared range (checked or clipped, always). Its L2 sensitivity is
   ``dpkit.geometry.pair_sensitivity(a, 1, c, B)``.
 * All releases together are one continual Gaussian sum under adaptive inputs, calibrated to the budget exactly and
   recorded when the policy is made.
@@ -112,8 +112,9 @@ class DPLinUCB(PrivatePolicy[Estimate]):
     noise_bound : float, optional
         σ, the sub-Gaussian constant of the rewards; by default half the length of their range.
     **options
-        ``reward_range`` (by default [−1, 1]; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default [−1, 1]; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -179,7 +180,7 @@ class DPLinUCB(PrivatePolicy[Estimate]):
         self._sums = PairSums(
             self.dim,
             1.0,
-            max(abs(low), abs(high)),
+            max(high - self.base_rate, self.base_rate - low),
             self.reward_share,
             budget=budget,
             releases=len(self.schedule.ends),
@@ -217,7 +218,7 @@ class DPLinUCB(PrivatePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(pending.arm, 1.0, reward)
+        self._sums.add(pending.arm, 1.0, reward - self.base_rate)
 
     # --------------------------------------------------------------------------------------------- release
 

@@ -114,8 +114,8 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         clipped where the mean is predicted right. If the rewards' noise is about symmetric, 1.5 times its standard
         deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
     **options
-        ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``base_rate``,
+        ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Attributes

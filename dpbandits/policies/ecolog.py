@@ -57,7 +57,7 @@ class ECOLog(Policy):
         δ.
     **options
         ``reward_range`` (by default that of the link; it must be finite, and the theory wants it in [0, 1]),
-        ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
+        ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
 
     Raises
     ------

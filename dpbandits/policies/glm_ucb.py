@@ -56,7 +56,7 @@ class GLMUCB(Policy):
     ridge : float, optional
         λ > 0; by default d.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises

@@ -49,7 +49,7 @@ class GLOC(Policy):
     ridge : float, optional
         λ > 0; by default d.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises

@@ -26,7 +26,7 @@ __all__ = ["HeavyOFUL"]
 
 
 class HeavyOFUL(Policy):
-    """Optimism for E[r | x] = xᵀθ around an adaptive Huber regression.
+    """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive Huber regression.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class HeavyOFUL(Policy):
     failure_probability : float
         3δ of the theorem.
     **options
-        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
+        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -131,7 +132,7 @@ class HeavyOFUL(Policy):
         late = (self.rows.count + 1) ** self._power
         tau = self._tau_0 * math.sqrt((1.0 + w2) / w2) * late if w2 > 0.0 else math.inf
         self.H.add(arm, 1.0 / sigma**2, solved)
-        self.rows.append([*(arm / sigma), reward / sigma, tau])
+        self.rows.append([*(arm / sigma), (reward - self.base_rate) / sigma, tau])
         # θ_t = argmin over ‖θ‖ ≤ S of ½λ‖θ‖² + Σ f_{τ_s}((r_s − x_sᵀθ)/σ_s)
         self.theta, _ = minimize_in_ball(self._loss, self.theta, radius=self.theta_bound)
 

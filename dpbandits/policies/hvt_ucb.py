@@ -28,7 +28,7 @@ __all__ = ["HvtUCB"]
 
 
 class HvtUCB(Policy):
-    """Optimism for E[r | x] = xᵀθ around a one-pass Huber regression.
+    """Optimism for E[r | x] = base_rate + xᵀθ around a one-pass Huber regression.
 
     Parameters
     ----------
@@ -53,7 +53,8 @@ class HvtUCB(Policy):
     failure_probability : float
         4δ of Lemma 1. (Theorem 1 has δ = 1/(8T).)
     **options
-        ``reward_range``, ``on_violation``, ``expire_after``, ``rng``: see :class:`dpbandits.policy.Policy`.
+        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -133,7 +134,7 @@ class HvtUCB(Policy):
         variance = max(self.noise_scale**2, self._sigma_min**2, 2.0 * width * square / (growth * math.sqrt(self.alpha)))
         sigma, w2 = math.sqrt(variance), square / (self.alpha * variance)  # w_t²
         tau = growth * math.sqrt((1.0 + w2) / w2) if w2 > 0.0 else math.inf
-        residual = min(max((reward - float(arm.dot(self.theta))) / sigma, -tau), tau)
+        residual = min(max((reward - self.base_rate - float(arm.dot(self.theta))) / sigma, -tau), tau)
         # V_t = V_{t−1} + x xᵀ/(ασ_t²), and V_t⁻¹x = V_{t−1}⁻¹x / (1 + w_t²)
         self.V.add(arm, 1.0 / (self.alpha * variance), solved)
         # θ_{t+1} = Π_{‖θ‖≤S}^{V_t}(θ_t − V_t⁻¹∇ℓ_t(θ_t)) with ∇ℓ_t(θ_t) = −residual·x/σ_t

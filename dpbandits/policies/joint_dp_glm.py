@@ -140,8 +140,9 @@ class JointDPGLM(PrivatePolicy[Estimates]):
     failure_probability : float
         ζ of the theory's parameters.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------

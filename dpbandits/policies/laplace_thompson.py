@@ -52,7 +52,7 @@ class LaplaceThompson(Policy):
     ridge : float
         λ > 0: the prior is N(0, I/λ).
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises

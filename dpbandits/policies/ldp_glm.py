@@ -108,8 +108,9 @@ class LDPGLM(PrivatePolicy[Estimate]):
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------

@@ -23,7 +23,7 @@ __all__ = ["LinearThompson"]
 
 
 class LinearThompson(Policy):
-    """Posterior sampling for E[r | x] = xᵀθ.
+    """Posterior sampling for E[r | x] = base_rate + xᵀθ.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class LinearThompson(Policy):
     ridge : float
         λ > 0: the prior is N(0, (v²/λ)I).
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises
@@ -100,6 +100,6 @@ class LinearThompson(Policy):
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
-        self.b += reward * arm
+        self.b += (reward - self.base_rate) * arm
         self.theta = self.V.inverse.dot(self.b)
         self.rounds += 1

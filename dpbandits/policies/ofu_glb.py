@@ -53,7 +53,7 @@ class OFUGLB(Policy):
     dispersion : float
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises

@@ -23,7 +23,7 @@ __all__ = ["OFUL"]
 
 
 class OFUL(Policy):
-    """Optimism for E[r | x] = xᵀθ with R-sub-Gaussian noise.
+    """Optimism for E[r | x] = base_rate + xᵀθ with R-sub-Gaussian noise.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class OFUL(Policy):
     ridge : float
         λ > 0.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises
@@ -105,5 +105,5 @@ class OFUL(Policy):
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
-        self.b += reward * arm
+        self.b += (reward - self.base_rate) * arm
         self.theta = self.V.inverse.dot(self.b)

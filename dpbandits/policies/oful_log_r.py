@@ -56,7 +56,7 @@ class OFULogR(Policy):
     failure_probability : float
         δ.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises

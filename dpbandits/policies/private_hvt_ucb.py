@@ -2,9 +2,10 @@
 
 For whoever runs a linear bandit on people's data whose rewards have heavy tails or no known range. Hvt-UCB clips every
 residual for robustness; here the same clip bounds what a round can do, whatever its reward. Every round leaves one
-record, formed at the parameter θ̂ that was last released: with z = r − xᵀθ̂ it is the gradient and the Hessian of Huber's
-loss, clip(z, ±τ)·x and w·x xᵀ, w = 1 if |z| ≤ τ and else 0. Records are summed over batches of growing, public length;
-a continual mechanism over the *batches* releases the running sums G_k of the gradients and H_k of the Hessians, and
+record, formed at the parameter θ̂ that was last released: with z = r − c₀ − xᵀθ̂, c₀ the base rate, it is the gradient
+and the Hessian of Huber's loss, clip(z, ±τ)·x and w·x xᵀ, w = 1 if |z| ≤ τ and else 0. Records are summed over batches
+of growing, public length; a continual mechanism over the *batches* releases the running sums G_k of the gradients and
+H_k of the Hessians, and
 
     θ̂_{k+1} = argmin over ‖θ‖ ≤ S of ½θᵀH̃_kθ − (Σ_{j≤k} (H_j − H_{j−1})θ̂_j + G_k)ᵀθ,   H̃_k = H_k repaired,
 
@@ -67,7 +68,7 @@ class Estimate:
 
 
 class PrivateHvtUCB(PrivatePolicy[Estimate]):
-    """Randomised optimism around a private one-pass Huber regression, E[r | x] = xᵀθ.
+    """Randomised optimism around a private one-pass Huber regression, E[r | x] = base_rate + xᵀθ.
 
     Parameters
     ----------
@@ -102,7 +103,7 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
     ridge : float
         Added to H besides a bound on the operator norm of its noise.
     **options
-        ``reward_range`` (by default every number), ``on_violation``, ``expire_after``, ``rng``,
+        ``reward_range`` (by default every number), ``base_rate``, ``on_violation``, ``expire_after``, ``rng``,
         ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -190,7 +191,7 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        z = (reward - float(pending.arm @ self.public.theta)) / self.clip
+        z = (reward - self.base_rate - float(pending.arm @ self.public.theta)) / self.clip
         self._sums.add(pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0))
 
     # --------------------------------------------------------------------------------------------- release

@@ -1,8 +1,8 @@
 """ShuffleLinUCB: linear bandits in the shuffle model, by one vector summation per batch.
 
 For linear rewards of people who trust a shuffler, but not the server. Rounds come in batches of public length; the
-users of a batch send their outer products x xᵀ and vectors r·x through the shuffled vector sum, and the server, after m
-batches, plays LinUCB on what it has:
+users of a batch send their outer products x xᵀ and vectors r·x, r the reward less the base rate, through the shuffled
+vector sum, and the server, after m batches, plays LinUCB on what it has:
 
     argmax xᵀθ + β_m‖x‖_Q,   H = Σ x xᵀ + noise + ridge·I,   θ = H⁻¹(Σ r·x + noise),
 
@@ -94,8 +94,9 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
     failure_probability : float
         ζ of the theory's.
     **options
-        ``reward_range`` (by default [0, 1]; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default [0, 1]; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -143,7 +144,7 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
         self.exploration = nonnegative("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
 
-        bound = max(abs(low), abs(high))
+        bound = max(high - self.base_rate, self.base_rate - low)
         self._a, self._c = pair_scales(1.0, bound, self.reward_share)
         self._sums = ShuffledBatches(
             self.schedule.ends,
@@ -175,7 +176,7 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
 
     def _learn(self, pending: Pending, reward: float) -> None:
         if not self._is_late(pending):
-            self._sums.add(np.concatenate([pending.arm, (reward,)]))
+            self._sums.add(np.concatenate([pending.arm, (reward - self.base_rate,)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(x xᵀ), c·r·x) of every row (x, r)."""

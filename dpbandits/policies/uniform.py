@@ -17,7 +17,7 @@ class Uniform(Policy):
     dim : int
         Dimension of an arm.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Examples

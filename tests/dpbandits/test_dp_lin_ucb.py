@@ -57,7 +57,7 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
             np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-6, atol=1e-7)
         r = float(rng.uniform(-0.5, 1.0))
         batch_V += np.outer(decision.arm, decision.arm)
-        batch_u += r * decision.arm
+        batch_u += (r - 0.25) * decision.arm  # less the base rate, the middle of the range
         policy.update(decision, r)
     assert len(inputs) == policy.releases == len(policy.schedule.ends)
 
