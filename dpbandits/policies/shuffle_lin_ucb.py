@@ -174,8 +174,7 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self._is_late(pending):
-            self._sums.add(np.concatenate([pending.arm, (reward,)]))
+        self._sums.add(np.concatenate([pending.arm, (reward,)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(x xᵀ), c·r·x) of every row (x, r)."""
