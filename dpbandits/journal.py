@@ -6,9 +6,10 @@ One record per line: its CRC-32 as eight hexadecimal digits, a space, JSON.
 record                                         meaning
 =============================================  =========================================================
 ``["of", run, name]``                          the first one: whose journal this is
-``["d", round, index, arm, note]``             a decision; the arm as hexadecimal bytes, little-endian
+``["d", round, index, arm, note, person]``     a decision; the arm as hexadecimal bytes, little-endian
 ``["r", id, reward]``                          its reward
 ``["f", id]``                                  nobody waits for its reward any more
+``["p", kind]``                                of which type all persons' ids are
 =============================================  =========================================================
 
 A checkpoint names its journal and how much of it it has seen. Records before that place only tell which decisions were
@@ -105,6 +106,10 @@ class Journal:
         """Nobody waits for the reward any more."""
         self._append([["f", id]])
 
+    def named(self, kind: str) -> None:
+        """The first person's id is of this type, and so will be the others'."""
+        self._append([["p", kind]])
+
     def sync(self) -> None:
         """Write through to the disk."""
         getattr(os, "fdatasync", os.fsync)(self._file.fileno())
@@ -117,8 +122,8 @@ class Journal:
 
     def entries(
         self, dim: int, length: Callable[[Array], Array]
-    ) -> Iterator[tuple[bool, Pending | tuple[int, float] | int]]:
-        """The records: whether the checkpoint has seen each, and a decision, (id, reward), or an id to be forgotten.
+    ) -> Iterator[tuple[bool, Pending | tuple[int, float] | int | str]]:
+        """The records: whether the checkpoint has seen each, and a decision, (id, reward), id to be forgotten, or type.
 
         A last line that is not whole is cut off.
 
@@ -161,7 +166,8 @@ class Journal:
 
 
 def _decision(pending: Pending) -> list[Any]:
-    return ["d", pending.round, pending.index, pending.arm.astype("<f8").tobytes().hex(), list(pending.note)]
+    arm = pending.arm.astype("<f8").tobytes().hex()
+    return ["d", pending.round, pending.index, arm, list(pending.note), pending.person]
 
 
 def _record(line: bytes) -> list[Any] | None:
@@ -175,17 +181,20 @@ def _record(line: bytes) -> list[Any] | None:
     return record if isinstance(record, list) else None
 
 
-def _entry(record: list[Any], dim: int, length: Callable[[Array], Array]) -> Pending | tuple[int, float] | int:
+def _entry(record: list[Any], dim: int, length: Callable[[Array], Array]) -> Pending | tuple[int, float] | int | str:
     match record:
-        case ["d", int(round), int(index), str(text), list(note)] if all(type(n) is int for n in note):
+        case ["d", int(round), int(index), str(text), list(note), int(person)] if all(type(n) is int for n in note):
             arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
-            if len(arm) in (0, dim) and np.isfinite(arm).all() and (not len(arm) or float(length(arm)) <= 1.0):
+            fits = len(arm) in (0, dim) and -(2**63) <= person < 2**63
+            if fits and np.isfinite(arm).all() and (not len(arm) or float(length(arm)) <= 1.0):
                 arm.setflags(write=False)
-                return Pending(arm, index, round, tuple(note))
+                return Pending(arm, index, round, tuple(note), person)
         case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
             return id, float(reward)
         case ["f", int(id)]:
             return id
+        case ["p", str(kind)]:
+            return kind
     raise ValueError(f"the journal must hold records of decisions and rewards, got {short(record)}")
 
 

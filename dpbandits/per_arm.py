@@ -34,20 +34,17 @@ class PerArm(Policy):
 
     takes: ClassVar[Literal["arms", "context"]] = "context"
 
-    def select(self, context: ArrayLike) -> Decision:
+    def select(self, context: ArrayLike, person: str | bytes | int | None = None) -> Decision:
         """Choose an arm for ``context``.
 
         Parameters
         ----------
         context : array_like of shape (d,)
             Finite entries in [−1, 1].
-
-        Raises
-        ------
-        ValueError
-            If the context is not such a vector, or the horizon is used up. The policy's state is as it was.
+        person : str, bytes or int, optional
+            Whose round it is; see :meth:`dpbandits.policy.Policy.select`, also for errors.
         """
-        return super().select(context)
+        return super().select(context, person)
 
     def _chosen(self, context: Array, index: int) -> Array:
         # NaN, too, if the caller's array was changed meanwhile

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger
 from accounting.checks import fraction, integer
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.registry import NOBODY, kind_of
 from dpkit import randomness
 from dpkit.states import files
 from dpkit.states.entries import conform, generator, generator_text, kept, resume, short
@@ -52,6 +53,8 @@ Violation = Literal["raise", "clip"]
 
 # rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
 _NORM_TOLERANCE = 1e-9
+# what a state counts
+_LONGEST = 2**62
 # one spare rounding step, so that scaled rows are at most 1 and not just about 1
 _SPARE = 1 + 2.0**-50
 # the products of rows; numpy 1 has a slower way only
@@ -97,12 +100,16 @@ class Pending:
         Its number among the decisions of the run, from 0.
     note : tuple of int
         What else the policy has written down about the choice.
+    person : int
+        Whose round it was, hashed (:class:`dpbandits.registry.Registry`), where the policy protects persons; else
+        ``NOBODY``.
     """
 
     arm: Array
     index: int
     round: int
     note: tuple[int, ...] = ()
+    person: int = NOBODY
 
 
 @dataclass(frozen=True)
@@ -194,6 +201,8 @@ class Policy(ABC):
     # μ. A policy that is told another one sets it before it calls this class's constructor, which moves it to the base
     # rate. All others are linear, and subtract ``base_rate`` from rewards
     link: Link = get_link("linear")
+    # what a privacy report is about
+    _protects: str = "round"
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
@@ -222,6 +231,8 @@ class Policy(ABC):
             raise ValueError(f"on_violation must be 'raise' or 'clip', got on_violation={on_violation!r}")
         self.on_violation = on_violation
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)
+        if self.horizon is not None and self.horizon > _LONGEST:
+            raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
         self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
         self.rng = randomness.resolve(rng)
         self.decisions = 0
@@ -239,18 +250,22 @@ class Policy(ABC):
 
     # ------------------------------------------------------------------------------------------ one round
 
-    def select(self, arms: ArrayLike) -> Decision:
+    def select(self, arms: ArrayLike, person: str | bytes | int | None = None) -> Decision:
         """Choose one of ``arms``.
 
         Parameters
         ----------
         arms : array_like of shape (K, d)
             Finite rows of Euclidean norm at most 1; K may change from round to round.
+        person : str, bytes or int, optional
+            Whose round it is. Needed where the budget's unit is a person, and then of one type in the whole run;
+            others do not look at it.
 
         Raises
         ------
         ValueError
-            If the arms are not such an array, or the horizon is used up. The policy's state is as it was.
+            If the arms are not such an array, the horizon is used up, or the person is missing where one is needed, or
+            is no such id. The policy's state is as it was.
         """
         X = self._checked_arms(arms)
         self._check()
@@ -260,12 +275,13 @@ class Policy(ABC):
                 raise ValueError(
                     f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}"
                 )
+            who = self._who(person)
             self._settle(X)
             scores = self._score(X)
             index = int(scores.argmax())
             arm = self._chosen(X, index)
             decision = Decision(self.decisions, index, arm, scores, self._id)
-            self._admit(Pending(arm, index, self.decisions, self._note(arm, index)))
+            self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
             return decision
 
     def update(self, decision: Decision | int, reward: float) -> None:
@@ -303,6 +319,12 @@ class Policy(ABC):
 
     def _check_open(self) -> None:  # noqa: B027
         """Refuse to go on after an interrupt, where a policy has a reason to; behind the lock."""
+
+    def _who(self, person: object) -> int:
+        """What is kept of a person's id, which is checked: by default nothing."""
+        if person is not None:
+            kind_of(person)
+        return NOBODY
 
     def _settle(self, arms: Array) -> None:  # noqa: B027
         """Do what is due before one of ``arms`` is chosen."""
@@ -401,7 +423,7 @@ class Policy(ABC):
             left=left if budget is None or left > 1e-9 * budget.epsilon else 0.0,
             trust=self.trust,
             adjacency=budget.adjacency if budget else "replace",
-            unit="round",
+            unit=self._protects,
             simulation=simulation,
         )
 
@@ -539,7 +561,8 @@ class Policy(ABC):
 
     def _unpacked(self, saved: Any) -> dict[int, Pending]:
         """The open decisions in a file, checked like arms that come in."""
-        like = {"ids": np.int64, "indices": np.int64, "arms": np.float64, "closed": np.bool_, "notes": np.int64}
+        like: dict[str, Any] = dict.fromkeys(("ids", "indices", "notes", "persons"), np.int64)
+        like |= {"arms": np.float64, "closed": np.bool_}
         if not isinstance(saved, Mapping) or set(saved) != set(like):
             raise ValueError(f"open must hold the entries {sorted(like)}, got {short(saved)}")
         count = len(saved["ids"])
@@ -554,7 +577,11 @@ class Policy(ABC):
             raise ValueError(f"open.arms must be finite, of shape ({count}, {self.dim}) and of length at most 1")
         return {
             int(ids[i]): Pending(
-                _frozen(arms[i][: 0 if closed[i] else None]), int(saved["indices"][i]), int(ids[i]), _ints(notes)
+                _frozen(arms[i][: 0 if closed[i] else None]),
+                int(saved["indices"][i]),
+                int(ids[i]),
+                _ints(notes),
+                int(saved["persons"][i]),
             )
             for i, notes in enumerate(saved["notes"])
         }
@@ -617,6 +644,7 @@ def packed(waiting: Mapping[int, Pending], dim: int) -> dict[str, Any]:
         "arms": arms,
         "closed": np.array([not len(pending.arm) for pending in waiting.values()], dtype=np.bool_),
         "notes": np.array([pending.note for pending in waiting.values()], dtype=np.int64).reshape(len(waiting), width),
+        "persons": np.array([pending.person for pending in waiting.values()], dtype=np.int64),
     }
 
 

@@ -8,6 +8,11 @@ rows that will be used again. A subclass says
 * ``_learn``: how a reward enters the secret half;
 * ``_release``: how, at the public times of ``schedule``, the secret half makes a new public one.
 
+Where the budget's unit is a person, ``select`` is told who comes, and a record is learned only if its person has taught
+fewer than m = ``rounds_per_person`` records before, and none in the open batch; all others are dropped. That is decided
+here, once for all policies (``_teach``): a policy only says what m records in m batches cost. Everyone is served every
+time. What a person does not teach needs no budget: it is that person's own data that decide which records are dropped.
+
 ``select`` first makes the releases that are due. Each is one transaction (:class:`dpkit.states.Run`): a policy that was
 stopped in the middle of one refuses to go on, the ledger's marks tell the newest state from all others, and nothing is
 seen of a release before it is durable.
@@ -24,16 +29,17 @@ import os
 import secrets
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger, Release
-from accounting.checks import positive
+from accounting.checks import integer, positive
 from dpbandits.journal import Journal
 from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, Violation, packed
+from dpbandits.registry import Registry, kind_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import conform, kept, plain, resume, short
@@ -49,6 +55,8 @@ _LONGEST_LABEL = 1000
 _MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
 # beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
 _LARGEST_EPSILON = 1e4
+# what a registry counts up to
+_MOST_ROUNDS = 2**31
 
 
 class PrivateOptions(CommonOptions, total=False):
@@ -57,6 +65,7 @@ class PrivateOptions(CommonOptions, total=False):
     ledger: Ledger | None
     label: str | None
     checkpoint: str | Path | None
+    rounds_per_person: int | None
 
 
 @dataclass(frozen=True)
@@ -112,8 +121,8 @@ class Schedule:
         return self.ends[releases - 1] if releases else 0
 
 
-def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round")) -> Budget:
-    """A budget that Gaussian or binomial noise can meet, for one round (or user) replaced or zeroed out.
+def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round", "person")) -> Budget:
+    """A budget that Gaussian or binomial noise can meet, for one round or person replaced or zeroed out.
 
     Raises
     ------
@@ -131,7 +140,8 @@ def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round"))
     if budget.adjacency == "add_remove":
         raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
     if budget.unit not in units:
-        raise AdjacencyMismatch(f"this policy protects one {units[-1]}, got a budget with unit={budget.unit!r}")
+        protected = " or ".join(unit for unit in units if unit != "row")
+        raise AdjacencyMismatch(f"this policy protects one {protected}, got a budget with unit={budget.unit!r}")
     return budget
 
 
@@ -156,9 +166,13 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     rewards : (float, float)
         What ``reward_range`` is if it is not given.
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round replaced (or zeroed out), or all that one person does in it
+        (``unit="person"``); δ > 0.
     horizon : int, optional
         T, the number of rounds that the policy will take part in.
+    rounds_per_person : int, optional
+        m, the number of records that a person may teach, each in another batch; 1 by default. Only where the unit is a
+        person.
     reward_range, base_rate, on_violation, expire_after, rng
         See :class:`dpbandits.policy.Policy`.
     ledger : Ledger, optional
@@ -188,6 +202,11 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     # the attributes of the secret half, like ``_learned``
     _secret: ClassVar[tuple[str, ...]] = ()
+    # whether the cost that a constructor states holds for m > 1 records of one person, too
+    _prices_persons: ClassVar[bool] = False
+    # whether a person's m are counted as decisions are made, not as rewards come: where it must be public whose record
+    # is in which part of the data
+    _counts_decisions: bool = False
 
     schedule: Schedule
     public: Public
@@ -208,6 +227,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         ledger: Ledger | None = None,
         label: str | None = None,
         checkpoint: str | Path | None = None,
+        rounds_per_person: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -220,10 +240,19 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             rng=rng,
         )
         self.budget = checked_budget(budget)
+        self.rounds_per_person = self._checked_rounds(rounds_per_person)
+        self._persons = None if self.rounds_per_person is None else Registry(self.rounds_per_person)
+        if self._persons is not None:
+            self._protects = "person"
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
         if not isinstance(self.label, str) or len(self.label) > _LONGEST_LABEL:
             raise ValueError(f"label must be a text of at most {_LONGEST_LABEL} characters, got {short(label)}")
         self.ledger = Ledger(budget) if ledger is None else ledger
+        counted = budget if self.ledger.budget is None else self.ledger.budget
+        if (counted.unit == "person") != (budget.unit == "person"):
+            raise AdjacencyMismatch(
+                f"ledger must count what the budget counts, one {budget.unit}, got one that counts one {counted.unit}"
+            )
         self.releases = 0
         simulation = randomness.is_simulation(self.rng)
         self._run = Run(self.label, ledger=ledger, simulation=simulation)
@@ -231,6 +260,21 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         self._journal: Journal | None = None
         self._unseen: Public | None = None  # released, and not yet durable
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
+
+    def _checked_rounds(self, rounds: int | None) -> int | None:
+        """m, or None where the unit is not a person."""
+        if self.budget.unit != "person":
+            if rounds is not None:
+                raise ValueError(
+                    f"rounds_per_person must not be given where the budget's unit is a {self.budget.unit}: make it "
+                    f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
+                )
+            return None
+        m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
+        if m > (_MOST_ROUNDS if self._prices_persons else 1):
+            most = f"at most {_MOST_ROUNDS}" if self._prices_persons else f"1 for {type(self).__name__}"
+            raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
+        return m
 
     @property
     def checkpoint(self) -> Path | None:
@@ -254,7 +298,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
         """Record a cost under the run's label, or the scope's."""
         simulation = randomness.is_simulation(self.rng)
-        self.ledger.spend(cost, label=scope or self.label, scope=scope, simulation=simulation, unique=unique)
+        unit = "person" if self._persons is not None else None
+        self.ledger.spend(cost, label=scope or self.label, scope=scope, unit=unit, simulation=simulation, unique=unique)
 
     def _charge_once(self, cost: Release, scope: str) -> None:
         """Record the cost of a scope of this run, unless it was recorded before a crash."""
@@ -318,21 +363,62 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     # ---------------------------------------------------------------------------------- learning, durably
 
     def _admit(self, pending: Pending) -> None:
+        persons = self._persons if self._counts_decisions else None
+        if persons is not None and not persons.may_teach(pending.person, self._batch()):
+            pending = replace(pending, arm=np.empty(0))  # as one whose batch is closed: it counts for nothing
         if self._journal is not None:
             self._journal.decided(pending)
         self._wait_for(pending)
 
     def _wait_for(self, pending: Pending) -> None:
         """Count the decision, which is in the journal."""
+        self._count_person(pending)
         super()._admit(pending)
+
+    def _count_person(self, pending: Pending) -> None:
+        if self._counts_decisions and self._persons is not None and len(pending.arm):
+            self._persons.admit(pending.person, self._batch())
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         if self._journal is not None:
             self._journal.rewarded(key, reward)
         # a record that was half learned must not be learned again
         self._run.stop("was interrupted while it learned")
-        super()._take_in(key, pending, reward)
+        del self._open[key]
+        self._teach(pending, reward)
         self._run.end()
+
+    def _teach(self, pending: Pending, reward: float) -> None:
+        """Learn, where the record is to enter a batch and its person may teach once more."""
+        if not self._enters(pending):
+            return
+        if self._persons is None or self._counts_decisions or self._persons.admit(pending.person, self._batch()):
+            self._learn(pending, reward)
+
+    def _enters(self, pending: Pending) -> bool:
+        """Whether a record would be learned now, whoever's it is: by default whenever its reward comes."""
+        return True
+
+    def _batch(self) -> int:
+        """The number of the open batch; it grows with every release."""
+        return self.releases
+
+    def _who(self, person: object) -> int:
+        persons = self._persons
+        if persons is None:
+            return super()._who(person)
+        if person is None:
+            raise ValueError(
+                "person must be given where the budget protects persons: select(arms, person=id), or a budget with "
+                "unit='round', got person=None"
+            )
+        key = persons.key(person)
+        if not persons.kind:
+            kind = kind_of(person)
+            if self._journal is not None:
+                self._journal.named(kind)
+            persons.kind = kind
+        return key
 
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
@@ -357,6 +443,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree() | {"releases": self.releases}
+        if self._persons is not None:
+            tree["persons"] = self._persons.kept()
         return tree if self._journal is None else tree | {"journal": self._journal.place()}
 
     def save(self, path: str | Path) -> None:
@@ -394,6 +482,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
         policy.releases = conform("releases", tree["releases"], 0)
         policy._check_releases()
+        if policy._persons is not None:
+            policy._persons.resume(tree["persons"], batch=policy._batch())
         if loader.ledger is not None:
             policy._attach(loader.ledger)
         policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)
@@ -426,12 +516,16 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
                     if entry.round == self.decisions:
                         self._wait_for(entry)
                     else:  # known, or a choice that was made again after an interrupt
+                        if not known:
+                            self._count_person(entry)
                         self._open[entry.round] = entry
                 case (int(key), float(reward)):
                     if (pending := self._open.pop(key, None)) is not None and not known:
-                        self._learn(pending, self._checked_reward(reward))
+                        self._teach(pending, self._checked_reward(reward))
                 case int(key):
                     self._open.pop(key, None)
+                case str(kind) if self._persons is not None:
+                    self._persons.kind = kind
         if self.expire_after is not None:
             self._expire(self.decisions - self.expire_after)
 

@@ -144,11 +144,13 @@ class ShufflePolicy(PrivatePolicy[Public]):
     """Base of the policies whose batches go through a shuffler: a round counts in the batch of its decision, or not."""
 
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    # a person is a user of the same batches whether or not, and whenever, rewards come
+    _counts_decisions = True
 
-    def _is_late(self, pending: Pending) -> bool:
-        """Whether its batch is closed. After the last release nobody would ever see a record."""
-        closed = pending.round < self.schedule.start(self.releases) or not len(pending.arm)
-        return closed or self.releases == len(self.schedule.ends)
+    def _enters(self, pending: Pending) -> bool:
+        """Whether its batch is open. After the last release nobody would ever see a record."""
+        is_open = pending.round >= self.schedule.start(self.releases) and len(pending.arm) > 0
+        return is_open and self.releases < len(self.schedule.ends)
 
     def _expose(self) -> None:
         super()._expose()

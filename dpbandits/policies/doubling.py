@@ -101,6 +101,9 @@ class Doubling(PrivatePolicy[None]):
     (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
+    # it must be public which epoch's policy a person teaches
+    _counts_decisions = True
+
     def __init__(
         self,
         dim: int,
@@ -191,10 +194,19 @@ class Doubling(PrivatePolicy[None]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
+    def _in_epoch(self, pending: Pending) -> Pending:
+        """The decision as its epoch's policy made it."""
+        _, round, *note = pending.note
+        return replace(pending, round=round, note=tuple(note))
+
+    def _enters(self, pending: Pending) -> bool:
+        return pending.note[0] == self.epoch and len(pending.arm) > 0 and self.policy._enters(self._in_epoch(pending))
+
+    def _batch(self) -> int:
+        return self.releases + self.epoch
+
     def _learn(self, pending: Pending, reward: float) -> None:
-        epoch, round, *note = pending.note
-        if epoch == self.epoch:
-            self.policy._learn(Pending(pending.arm, pending.index, round, tuple(note)), reward)
+        self.policy._learn(self._in_epoch(pending), reward)
 
     # --------------------------------------------------------------------------------------------- release
 

@@ -259,8 +259,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self._is_late(pending):
-            self.rows.append([*pending.arm, reward])
+        self.rows.append([*pending.arm, reward])
 
     # --------------------------------------------------------------------------------------------- release
 

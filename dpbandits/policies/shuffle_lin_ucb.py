@@ -175,8 +175,7 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self._is_late(pending):
-            self._sums.add(np.concatenate([pending.arm, (reward - self.base_rate,)]))
+        self._sums.add(np.concatenate([pending.arm, (reward - self.base_rate,)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(x xᵀ), c·r·x) of every row (x, r)."""

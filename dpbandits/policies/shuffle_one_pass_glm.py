@@ -190,9 +190,8 @@ class ShuffleOnePassGLM(ShufflePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self._is_late(pending):
-            arm = pending.arm
-            self._sums.add(np.concatenate([arm, self._record.weigh(float(arm @ self.public.theta), reward)]))
+        arm = pending.arm
+        self._sums.add(np.concatenate([arm, self._record.weigh(float(arm @ self.public.theta), reward)]))
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""

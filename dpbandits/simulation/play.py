@@ -44,7 +44,7 @@ def play(
             for now in islice(episode, end - played):
                 offered = _offered(policy, now.context) if policy.takes == "context" else now.arms
                 started = perf_counter()
-                decision = policy.select(offered)
+                decision = policy.select(offered, person=now.person)
                 seconds += perf_counter() - started
                 index = decision.index
                 gain = now.reward(index)

@@ -48,7 +48,7 @@ def spied(monkeypatch):
 @pytest.mark.parametrize("link", LINKS)
 def test_what_is_summed_is_the_records_of_the_batch(spied, link):
     rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
-    L = get_link(link)
+    L = policy.link
     H, b = np.zeros((3, 3)), np.zeros(3)
     for _ in range(200):
         before = len(spied)

@@ -414,7 +414,7 @@ def test_a_loaded_policy_finds_its_cost_in_the_ledger_and_does_not_pay_again(tmp
     [
         (Budget(1.0, 0.0), ValueError, "delta must be positive"),
         (Budget(1.0, 1e-6, adjacency="add_remove"), AdjacencyMismatch, "rounds are replaced or zeroed out"),
-        (Budget(1.0, 1e-6, unit="person"), AdjacencyMismatch, "protects one round"),
+        (Budget(1.0, 1e-6, unit="client"), AdjacencyMismatch, "protects one round or person"),
         (1.0, TypeError, "budget must be a Budget"),
     ],
 )

@@ -267,7 +267,7 @@ def test_no_gradient_in_the_ball_is_longer_than_the_clip(link, seed, S):
     ("parameters", "error", "message"),
     [
         ({"budget": Budget(1.0, 0.0)}, ValueError, "delta must be positive"),
-        ({"budget": Budget(1.0, 1e-6, unit="person")}, AdjacencyMismatch, "protects one round"),
+        ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person"),
         ({"batches": [10, 0]}, ValueError, "batches must be at least 1, got batches=0"),
         ({"analysis": "rough"}, ValueError, "analysis must be 'numeric' or 'paper', got analysis='rough'"),
         ({"matrix_share": 1.0}, ValueError, r"matrix_share must lie in \(0, 1\), got matrix_share=1.0"),

@@ -155,7 +155,7 @@ def test_the_run_costs_what_its_dearest_batch_costs_and_late_rewards_nothing():
     ("parameters", "error", "message"),
     [
         ({"budget": Budget(1.0, 0.0)}, ValueError, "delta must be positive"),
-        ({"budget": Budget(1.0, 1e-6, unit="person")}, AdjacencyMismatch, "protects one round"),
+        ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person"),
         ({"growth": 0.5}, ValueError, "growth must be at least 1, got growth=0.5"),
         ({"reward_share": 0.0}, ValueError, r"reward_share must lie in \(0, 1\), got reward_share=0.0"),
         ({"parameters": "best"}, ValueError, "parameters must be 'practical' or 'theory', got parameters='best'"),

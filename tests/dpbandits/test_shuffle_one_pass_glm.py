@@ -262,7 +262,7 @@ def test_a_ledger_without_enough_left_refuses_the_policy():
     [
         ({"budget": Budget(1.0, 0.0)}, ValueError, "delta must be positive"),
         ({"budget": Budget(1.0, 1e-6, adjacency="add_remove")}, AdjacencyMismatch, "rounds are replaced or zeroed"),
-        ({"budget": Budget(1.0, 1e-6, unit="person")}, AdjacencyMismatch, "protects one round"),
+        ({"budget": Budget(1.0, 1e-6, unit="client")}, AdjacencyMismatch, "protects one round or person"),
         ({"growth": 0.5}, ValueError, "growth must be at least 1, got growth=0.5"),
         ({"gradient_share": 1.0}, ValueError, r"gradient_share must lie in \(0, 1\), got gradient_share=1.0"),
         ({"clip": 0.0}, ValueError, "clip must be positive"),
