@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 
 from accounting import Budget, Gaussian
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import OnePassPrivateGLM
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import svec
