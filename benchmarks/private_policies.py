@@ -129,7 +129,7 @@ class Plain(policies.OnePassPrivateGLM):
     """The same selection and the same record, added up without noise: the twin that gives no privacy."""
 
     def _release(self) -> Any:
-        H, b = self._sums.H + self.ridge * np.eye(self.dim), self._sums.b
+        H, b = self._sums.batch[:-1] + self.ridge * np.eye(self.dim), self._sums.batch[-1]
         return replace(self.public, theta=np.linalg.solve(H, b), inverse=np.linalg.inv(H))
 
 

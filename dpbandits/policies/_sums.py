@@ -57,7 +57,7 @@ class PairSums:
     mechanism : {"buffered", "tree"}
     """
 
-    _KEPT = ("sums", "H", "b")
+    _KEPT = ("sums", "batch")
 
     def __init__(
         self,
@@ -76,6 +76,9 @@ class PairSums:
         self._a, self._c = pair_scales(W, B, share)
         digits, slack = whole_digits(horizon, dim * (dim + 1) // 2 + dim)
         self._unit = 2.0**digits
+        # a record as a column times x: what is multiplied with is kept, since making arrays is half the cost of a round
+        self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
+        self._weighted = self._column[:dim, 0]
         kind = BufferedToeplitz if mechanism == "buffered" else BinaryTree
         self.sums = kind.calibrated(
             budget=budget,
@@ -87,8 +90,8 @@ class PairSums:
         self._empty()
 
     def _empty(self) -> None:
-        # of the open batch: whole numbers, in units of 2^−digits
-        self.H, self.b = np.zeros((self.dim, self.dim)), np.zeros(self.dim)
+        # of the open batch, H and below it b: whole numbers, in units of 2^−digits
+        self.batch = np.zeros((self.dim + 1, self.dim))
 
     @property
     def cost(self) -> Release:
@@ -97,12 +100,16 @@ class PairSums:
 
     def add(self, x: Array, w: float, g: float) -> None:
         """Take in one record."""
-        self.H += np.rint((self._unit * self._a * w * x)[:, None] * x)
-        self.b += np.rint((self._unit * self._c * g) * x)
+        np.multiply(x, self._unit * self._a * w, self._weighted)
+        self._column[-1, 0] = self._unit * self._c * g
+        record = self._record
+        np.dot(self._column, x[None], record)
+        np.rint(record, record)
+        self.batch += record
 
     def release(self) -> tuple[Array, Array]:
         """Close the batch: noisy H and b of all batches so far."""
-        batch = np.concatenate([svec(self.H), self.b]) / self._unit
+        batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
         self._empty()
         noisy = self.sums.add(batch)
         D = len(noisy) - self.dim

@@ -213,7 +213,7 @@ def test_what_is_carried_over_is_a_function_of_releases():
     for policy, reward in zip(policies, (0.0, 1.0), strict=True):
         play(policy, np.random.default_rng(1), 19)
         policy.update(policy.select(np.eye(3)), reward)  # the last round of the epoch: no release follows it
-    assert not np.array_equal(*(policy.policy._sums.b for policy in policies))
+    assert not np.array_equal(*(policy.policy._sums.batch[-1] for policy in policies))
     a, b = (play(policy, np.random.default_rng(2), 300) for policy in policies)
     assert a == b
     assert np.array_equal(policies[0].policy.theta, policies[1].policy.theta)

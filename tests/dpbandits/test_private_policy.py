@@ -448,7 +448,7 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
 def rewards_in(policy: PrivatePolicy) -> int:
     """How many rewards the open batch has: with w = 1 each adds the same number to the first entry of its matrix."""
     sums = policy._sums
-    return round(sums.H[0, 0] / round(sums._unit * sums._a))
+    return round(sums.batch[0, 0] / round(sums._unit * sums._a))
 
 
 def check_after_a_crash(folder: Path, acknowledged: int) -> int:
