@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -75,19 +75,27 @@ class Buffered(Factorization):
         self._scale, self._start, self._stop = 0.0, 0, 0  # d_t for the steps between
         self._numbers = np.zeros((2 * b + 1, dimension))
         self._high, self._low, self._fraction = self._numbers[:b], self._numbers[b : 2 * b], self._numbers[-1]
-        self._total = np.zeros(dimension)
+        self._total, self._flat_high = np.zeros(dimension), self._high.reshape(-1)
         self._tiny = b * b * dimension < _TINY
-        # of one call: the integer part of q; the row and what the buffers grow by, and both as integers
+        # of one call: the integer part of q; the row and what the buffers grow by, as real numbers and as integers
         self._whole = np.zeros(dimension)
         self._moves, self._rounded = np.zeros((2, b + 1, dimension))
         self._row, self._growth = self._moves[0], self._moves[1:]
-        self._whole_row, self._carry = self._rounded[0], self._rounded[1:]
+        self._rounded_row, self._carry = self._rounded[0], self._rounded[1:]
+        # one number is kept as such: calls of numpy would take longer than the arithmetic
+        self._single = dimension == 1
+        self._one, self._encoded = np.zeros(()), np.zeros((1, 1), np.int64)
 
     def secret(self, t: int) -> dict[str, NDArray[Any]]:
         return {"buffers": self._high, "rests": self._low}
 
     def public(self, t: int) -> dict[str, NDArray[Any]]:
         return {"sum": self._total}
+
+    def check_saved(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        high, low = arrays["buffers"], arrays["rests"]
+        if not ((np.rint(high) == high) & (np.abs(high) <= self._most) & (np.abs(low) <= 0.5)).all():
+            raise ValueError(f"buffers and rests must be whole up to {self._most:.0f} and at most 0.5, got others")
 
     def error(self, t: int) -> float:
         return self._scales.error(t)
@@ -96,59 +104,76 @@ class Buffered(Factorization):
         if not self._start <= t < self._stop:
             self._scale, self._stop = self._scales.bound(t)
             self._start = t
-        q, growth = v / self._scale, self._growth
-        np.rint(q, self._whole)
-        np.subtract(q, self._whole, self._fraction)
+        whole, moves, rounded, growth = self._whole, self._moves, self._rounded, self._growth
+        if self._single:
+            one = float(v[0]) / self._scale
+            whole[0] = nearest = float(round(one))
+            self._fraction[0] = one - nearest
+        else:
+            q = np.divide(v, self._scale)
+            np.rint(q, whole)
+            np.subtract(q, whole, self._fraction)
         if self._tiny:
-            np.dot(self._step, self._numbers, self._moves)
+            self._step.dot(self._numbers, moves)
         else:
             np.dot(self._feedback, self._high, self._row)
             np.multiply(self._high, self._losses, growth)
             np.add(growth, self._low, growth)
-            np.add(self._moves, self._fraction, self._moves)
-        np.rint(self._moves, self._rounded)
+            np.add(moves, self._fraction, moves)
+        np.rint(moves, rounded)
         np.subtract(growth, self._carry, self._low)
-        np.add(self._whole, self._whole_row, q)
+        if self._single:
+            self._encoded[0, 0] = int(nearest + float(self._rounded_row[0]))
+            return self._encoded
+        np.add(whole, self._rounded_row, q)
         row: NDArray[np.int64] = q.astype(np.int64)
         return row[None]
 
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         """The sum; and the buffers take in that z was released."""
-        w: Vector = z[0].astype(np.float64)
-        carry, high = self._carry, self._high
-        carry += self._whole - w
-        high += carry
-        _cut(high, self._low, self._most)
-        w *= self._scale
-        w += self._total
-        self._total[:] = w
-        return w
+        carry, high, total = self._carry, self._high, self._total
+        if self._single:
+            one = float(z[0, 0])
+            self._one[()] = float(self._whole[0]) - one
+            np.add(carry, self._one, carry)
+            total[0] += one * self._scale
+        else:
+            w = z[0].astype(np.float64)
+            np.add(carry, self._whole - w, carry)
+            np.multiply(w, self._scale, w)
+            np.add(total, w, total)
+        np.add(high, carry, high)
+        if not self._flat_high.dot(self._flat_high) < self._most * self._most:
+            _cut(high, self._low, self._most)
+        return total
 
     def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         sums = np.empty(v.shape)
         scales = self._scales.bounds(t, t + len(v))[:, None]
+        qs = v / scales
+        high, low = self._high, self._low
         for first in range(0, len(v), _ROWS):
-            block = slice(first, first + _ROWS)
-            q = v[block] / scales[block]
-            near, earlier, inverse, faded, lost = _matrices(self._c, len(q))
-            row = near @ q
-            row += earlier @ self._high
-            w = inverse @ noisy(np.rint(row, out=row).astype(np.int64)).astype(np.float64)
-            np.rint(w, out=w)
-            np.multiply(w, scales[block], out=sums[block])
+            q, w = qs[first : first + _ROWS], sums[first : first + _ROWS]
+            near, earlier, inverse, faded, kept, lost = _matrices(self._c, len(q))
+            row = near.dot(q)
+            row += earlier.dot(high)
+            z = noisy(np.rint(row, row).astype(np.int64))
+            inverse.dot(z.astype(np.float64), w)
+            np.rint(w, w)
             whole = np.rint(q)
             q -= whole
             whole -= w
             _cut(whole, q, self._most / 4)
-            self._low += q.sum(axis=0)
-            self._low += lost * self._high
-            self._high += whole.sum(axis=0)
-            whole += q
-            self._low += faded @ whole
-            carry = np.rint(self._low)
-            self._low -= carry
-            self._high += carry
-            _cut(self._high, self._low, self._most)
+            moved = faded.dot(whole)
+            low += kept.dot(q)
+            low += lost * high
+            low += moved[:-1]
+            high += moved[-1]
+            carry = np.rint(low)
+            low -= carry
+            high += carry
+            _cut(high, low, self._most)
+        sums *= scales
         sums[0] += self._total
         accumulate(sums)
         self._total[:] = sums[-1]
@@ -182,7 +207,7 @@ def accumulate(rows: NDArray[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def _matrices(c: Geometric, rows: int) -> tuple[Vector, ...]:
-    """For ``rows`` inputs at once: C_n, (φ_iλ_i^j), C_n⁻¹, (λ_i^(n−1−j) − 1) and the column of λ_iⁿ − 1."""
+    """For ``rows`` inputs at once: C_n, (φ_iλ_i^j), C_n⁻¹, (λ_i^(n−1−j) − 1) above ones, that plus 1, and λ_iⁿ − 1."""
     steps = np.arange(rows)
     coefficients = c.terms(0, rows)
     coefficients[0] = 1.0
@@ -190,7 +215,8 @@ def _matrices(c: Geometric, rows: int) -> tuple[Vector, ...]:
     near = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
     earlier = np.power(c.rates, steps[:, None]) * (c.weights * c.rates)
     logs = np.log1p(-c.gaps)[:, None]
-    matrices = near, earlier, np.tril(np.linalg.inv(near)), np.expm1(steps[::-1] * logs), np.expm1(rows * logs)
+    faded = np.vstack([np.expm1(steps[::-1] * logs), np.ones(rows)])  # the ones sum whole numbers, exactly
+    matrices = near, earlier, np.tril(np.linalg.inv(near)), faded, faded[:-1] + 1, np.expm1(rows * logs)
     for matrix in matrices:
         matrix.setflags(write=False)
     return matrices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -15,12 +16,15 @@ from dpkit.geometry import smat, svec
 __all__ = ["Layout"]
 
 _FLOAT = np.dtype(np.float64)
+# of one entry: its square has to be finite
+_LARGEST = 1e150
 
 
 class Layout:
     """The public shape of an input and of an estimate, and the flat vector that is noised in its place."""
 
     def __init__(self, shape: int | tuple[int, ...], symmetric: bool, dtype: np.dtype[Any] = _FLOAT) -> None:
+        self.cut(math.inf, 1.0)
         sizes = shape if isinstance(shape, tuple) else (shape,)
         self.shape = tuple(integer("shape", size, at_least=1) for size in sizes)
         self.symmetric = bool(symmetric)
@@ -28,17 +32,29 @@ class Layout:
             raise ValueError(f"shape must be (d, d) for symmetric inputs, got shape={shape!r}")
         self.dimension = self.shape[0] * (self.shape[0] + 1) // 2 if self.symmetric else math.prod(self.shape)
         self.dtype = dtype
-        # vectors of floats are their own flat form, which saves a third of the work on short ones
+        # scalars and vectors of floats are, nearly, their own flat form, which saves a third of the work on short ones
         self._plain = len(self.shape) == 1 and self.dtype == _FLOAT
+        self._scalar = not self.shape and self.dtype == _FLOAT
+
+    def cut(self, most: float, step: float) -> None:
+        """From now on entries are cut to [−most, most], and of a single input in units of ``step``."""
+        self._most, self._step, self._units = most, step, None if step == 1.0 else np.array(step)
+        # a finite sum of squares rules out NaN and infinity in one pass, and a small one anything to cut
+        self._nothing_to_cut = min(most * most * (1 - 2.0**-30), sys.float_info.max)
 
     def flatten(self, x: ArrayLike) -> NDArray[Any]:
         """One input as a flat vector (possibly a view of it); an error if its shape, type or values are wrong."""
+        if self._scalar and isinstance(x, float) and abs(x) < self._most and abs(x) < _LARGEST:
+            return np.array([x / self._step])
         array = x if type(x) is np.ndarray else np.asarray(x)
         if array.shape != self.shape:
             raise ValueError(f"x must have shape {self.shape}, got x.shape={array.shape}")
-        if self._plain and array.dtype == _FLOAT and math.isfinite(np.vdot(array, array)):
-            return array
-        return self._checked(array, (self.dimension,))
+        if self._plain and array.dtype == _FLOAT and np.vdot(array, array) <= self._nothing_to_cut:
+            flat = array
+        else:
+            flat = self._checked(array, (self.dimension,))
+        # an array divided by an array, in half the time that a number takes
+        return flat if self._units is None else np.divide(flat, self._units)
 
     def flatten_rows(self, xs: ArrayLike) -> NDArray[Any]:
         """Several inputs as the rows of a matrix; an error if any of them is wrong."""
@@ -58,12 +74,14 @@ class Layout:
         if self.dtype.kind == "i":
             return array.reshape(shape)
         flat = array.reshape(-1)
-        # a finite sum of squares rules out NaN and infinity in one pass; vdot, unlike dot, does not warn of overflow
-        if not math.isfinite(np.vdot(flat, flat)):
+        squares = np.vdot(flat, flat)  # which, unlike dot, does not warn of overflow
+        if not math.isfinite(squares):
             bad = int(np.count_nonzero(~np.isfinite(flat)))
             detail = f"x with {bad} entries that are NaN or infinite" if bad else "x with entries above 1e150"
             raise ValueError(f"x must be finite, got {detail}")
-        return self._half(array) if self.symmetric else flat.reshape(shape)
+        flat = self._half(array) if self.symmetric else flat.reshape(shape)
+        # the half-vector is as long as the matrix, within far less than the margin
+        return flat if squares <= self._nothing_to_cut else np.clip(flat, -self._most, self._most)
 
     def _half(self, array: NDArray[np.float64]) -> NDArray[np.float64]:
         """The half-vectors of matrices that are symmetric, if possible in one pass."""

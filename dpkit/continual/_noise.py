@@ -56,8 +56,11 @@ def law(noise: str, z: float, s: float, q: float, dimension: int, factorization:
 
 
 def _excess(factorization: Factorization, dimension: int, order: int) -> float:
-    """The factorization's own excess, and that of the one input that differs: v = x/γ is rounded within u·V."""
-    moved = 2 * UNIT_ROUNDOFF * factorization.reach * factorization.column_norm
+    """The factorization's own excess, and that of the one input that differs, in both worlds.
+
+    v = x/γ is rounded within u·V, and an entry of a half-vector, √2·x with √2 rounded, within 2u·V before.
+    """
+    moved = 6 * UNIT_ROUNDOFF * factorization.reach * factorization.column_norm
     return factorization.excess(dimension, order) + moved * norm_of_ones(dimension, order)
 
 
@@ -152,7 +155,7 @@ class _Discrete:
 
 
 class Ahead:
-    """Rows of noise, of which a few are drawn ahead for short vectors; each is handed out once and then wiped.
+    """Rows of noise, of which a few are drawn ahead for short vectors; each is used once, and then overwritten.
 
     The first time eight are drawn, then twice as many each time, so that a short stream does not wait for a long one.
     """
@@ -160,26 +163,28 @@ class Ahead:
     def __init__(self, noise: Law, dimension: int, rng: np.random.Generator) -> None:
         self._law, self._rng = noise, rng
         self._rows = np.zeros((_AHEAD // dimension, dimension), noise.dtype)
-        self._used, self._drawn = len(self._rows), 4
+        self._size = len(self._rows)
+        self._used, self._drawn = self._size, 4
 
     def add_to(self, encoded: NDArray[Any]) -> NDArray[Any]:
-        """``encoded`` plus as many rows of noise; ``encoded`` is overwritten."""
+        """``encoded`` plus as many rows of noise: an array until the next call; ``encoded`` may be overwritten."""
         count = len(encoded)
-        if self._used + count > len(self._rows):  # what is left is wasted
-            self._drawn = min(2 * self._drawn, len(self._rows))
+        if self._used + count > self._size:  # what is left is wasted
+            self._drawn = min(2 * self._drawn, self._size)
             if count > self._drawn:
                 encoded += self._law.draw(self._rng, *encoded.shape)
                 return encoded
-            self._used = len(self._rows)
+            self._used = self._size
             fresh = self._law.draw(self._rng, self._drawn, encoded.shape[1])
             self._rows[-self._drawn :] = fresh
             self._used -= self._drawn
-        ahead = self._rows[self._used : self._used + count]
+        used = self._used
+        ahead = self._rows[used : used + count]
         # marked as used before it is used, so that an interrupt can waste rows but never repeat them
-        self._used += count
-        encoded += ahead
-        ahead[:] = 0
-        return encoded
+        self._used = used + count
+        # in the place of the noise, of which nothing is left
+        noisy: NDArray[Any] = np.add(encoded, ahead, ahead)
+        return noisy
 
     def kept(self) -> dict[str, Any]:
         """What a simulation saves, so that it continues bit for bit; of a secure source nothing."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,11 @@ class Tree(Factorization):
     def public(self, t: int) -> dict[str, NDArray[Any]]:
         return {"estimates": self._estimates, "waiting": self._waiting}
 
+    def check_saved(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        most = self.reach * self.horizon + self.horizon
+        if (np.abs(arrays["sums"].astype(np.float64)) > most).any():
+            raise ValueError(f"sums must be at most {most:.3g} in size, got others")
+
     def error(self, t: int) -> float:
         variance = 0.0
         while t:
@@ -104,9 +109,9 @@ class Tree(Factorization):
         total += self._sums[last]
         # the nodes of levels 0, 1, … that end here begin where prefixes of the last one end, the longest first
         begins = self._sums[before : last + 1][::-1] if self._honaker else self._sums[before]
-        nodes: NDArray[Any] = np.atleast_2d(total - begins)
+        nodes: NDArray[Any] = total - begins
         self._sums[before + 1] = total
-        return nodes
+        return nodes if self._honaker else nodes[None]
 
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         t += 1
@@ -119,8 +124,8 @@ class Tree(Factorization):
                 node *= 1.0 - v
                 node += v * z[h]
             self._waiting[len(z) - 1] = node
-        np.add(self._estimates[before], node, out=self._estimates[before + 1])
-        estimate: NDArray[Any] = self._estimates[before + 1].copy()
+        estimate: NDArray[Any] = self._estimates[before + 1]
+        np.add(self._estimates[before], node, estimate)
         return estimate
 
     # ------------------------------------------------------------------------------------ many at a time

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ class Factorization(ABC):
         γ is at most sensitivity/fineness, for an encoder whose rounding adds up in the sums; 0 for others.
     largest_noise : float
         The largest standard deviation of noise, in units of γ, that the encoder has room for.
+    in_parts : bool
+        Whether ``many`` is called on parts of its inputs that fit into the processor's cache.
     """
 
     horizon: int
@@ -62,6 +64,7 @@ class Factorization(ABC):
     reach: float
     fineness: float = 0.0
     largest_noise: float = math.inf
+    in_parts: bool = True
 
     def __init__(self, horizon: int) -> None:
         self.horizon = checked_horizon(horizon)
@@ -79,9 +82,10 @@ class Factorization(ABC):
 
     @abstractmethod
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
-        """The t-th row of B·z, shape (dimension,), a new array, from the noisy rows of step t.
+        """The t-th row of B·z, shape (dimension,), from the noisy rows of step t.
 
-        It follows ``encode`` of the same step, whose state may take z into account here.
+        ``z`` is an array only until the next call, and so is the result. It follows ``encode`` of the same step, whose
+        state may take z into account here.
         """
 
     @abstractmethod
@@ -91,6 +95,9 @@ class Factorization(ABC):
     @abstractmethod
     def public(self, t: int) -> dict[str, NDArray[Any]]:
         """The live arrays of the decoder after ``t`` inputs, by name."""
+
+    def check_saved(self, arrays: Mapping[str, NDArray[Any]]) -> None:  # noqa: B027 (a state that cannot be wrong)
+        """Refuse saved arrays that no stream can have reached, and for which the promise would not hold."""
 
     @abstractmethod
     def error(self, t: int) -> float:

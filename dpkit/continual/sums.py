@@ -33,6 +33,8 @@ from dpkit.states.entries import check_kind, conform, entry, generator, generato
 
 __all__ = ["ContinualSum"]
 
+# sensitivities down to here have steps that are normal numbers: a subnormal one is not right within 2⁻⁵³
+_SMALLEST = 2.0**-800
 _RUN = ("id", "step", "anchor", "ledger")
 _AHEAD = ("ahead", "ahead_used", "ahead_drawn")
 
@@ -120,15 +122,25 @@ class ContinualSum(Unrepeatable):
 
         dimension = self._layout.dimension
         q = getattr(self, "q", 2.0)
-        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization)
         self._cut = noise in ("gaussian", "laplace")
-        self.largest_input = factorization.reach * self._law.step if self._cut else math.inf
+        if self._cut and not _SMALLEST <= self.sensitivity <= 1 / _SMALLEST:
+            raise ValueError(f"sensitivity must lie in [2**-800, 2**800], got sensitivity={sensitivity!r}")
+        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization)
+        if self._law.step < _SMALLEST**1.25:
+            raise ValueError(
+                f"noise_multiplier must leave steps of at least 2**-1000, got noise_multiplier={noise_multiplier!r} "
+                f"with sensitivity={sensitivity!r}"
+            )
+        # divided by γ again it stays below the reach, whatever is rounded
+        self.largest_input = factorization.reach * self._law.step * (1 - 2.0**-50) if self._cut else math.inf
         if self.largest_input < self.sensitivity:
             raise ValueError(
                 f"horizon, shape and noise_multiplier must leave 53 bits enough for inputs of the size of the "
                 f"sensitivity={sensitivity!r}, got horizon={self.horizon} with {dimension} coordinates, where inputs "
                 f"would be cut at {self.largest_input:.3g}: split the stream, or use BinaryTree (up to 2**40 inputs)"
             )
+        self._step = np.array(self._law.step)  # arithmetic with arrays takes half the time of that with numbers
+        self._layout.cut(self.largest_input, self._law.step)
         factorization.begin(dimension, self._law.dtype)
         source = randomness.resolve(rng)
         self._rng = source
@@ -198,16 +210,16 @@ class ContinualSum(Unrepeatable):
         run = self._run
         run.check_process()
         with run.lock:
-            t = self.steps
-            self._check_room(1)
-            v = self._steps_of(self._layout.flatten(x))
+            t, factorization = self.steps, self._factorization
+            if t >= self.horizon:
+                self._check_room(1)
+            v = self._layout.flatten(x)
             if not self._cut:
-                self._factorization.check(t, v[None])
+                factorization.check(t, v[None])
             run.begin()
-            z = self._ahead.add_to(self._factorization.encode(t, v))
-            y = self._factorization.decode(t, z)
+            y = factorization.decode(t, self._ahead.add_to(factorization.encode(t, v)))
             self.steps = t + 1
-            estimate = self._layout.unflatten(self._in_units(y))
+            estimate = self._layout.unflatten(np.multiply(y, self._step) if self._cut else y.copy())
             if run.ledger is not None:
                 run.commit()
             run.end()
@@ -235,10 +247,13 @@ class ContinualSum(Unrepeatable):
             estimates = np.empty(rows.shape, self._layout.dtype)
             run.begin()
             size = max(48, 2**15 // rows.shape[1] // 48 * 48)  # a quarter of a megabyte, for the processor's cache
+            if not self._factorization.in_parts:
+                size = max(1, len(rows))
             for start in range(0, len(rows), size):
                 part = rows[start : start + size]
-                y = self._factorization.many(self.steps, self._steps_of(part), self._ahead.add_to)
-                estimates[start : start + size] = self._in_units(y)
+                v = np.divide(part, self._step) if self._cut else part
+                y = self._factorization.many(self.steps, v, self._ahead.add_to)
+                np.multiply(y, self._step if self._cut else 1, estimates[start : start + size])
                 self.steps += len(part)
             if run.ledger is not None:
                 run.commit()
@@ -249,19 +264,6 @@ class ContinualSum(Unrepeatable):
         """Refuse the inputs that would pass the horizon: the noise was calibrated for no more."""
         if self.steps + count > self.horizon:
             raise ValueError(f"at most horizon={self.horizon} inputs may be added, got input {self.steps + count}")
-
-    def _steps_of(self, flat: NDArray[Any]) -> NDArray[Any]:
-        """v: inputs in units of γ, cut to what the encoder bears."""
-        if not self._cut:
-            return flat
-        reach = self._factorization.reach
-        v: NDArray[np.float64] = flat / self._law.step
-        if not np.vdot(v, v) <= reach * reach:  # otherwise nothing is to be cut
-            np.clip(v, -reach, reach, out=v)
-        return v
-
-    def _in_units(self, y: NDArray[Any]) -> NDArray[Any]:
-        return y * self._law.step if self._cut else y
 
     # --------------------------------------------------------------------------------------------- states
 
@@ -293,6 +295,8 @@ class ContinualSum(Unrepeatable):
         if set(saved) != {"steps", *_AHEAD, *likes}:
             raise ValueError(f"state must hold the entries {sorted({'steps', *likes})}, got {sorted(saved)}")
         arrays = {name: conform(name, saved[name], like) for name, like in likes.items()}
+        if self._cut:
+            self._factorization.check_saved(arrays)
         self._ahead.resume(*(saved[name] for name in _AHEAD))
         self._factorization.begin(self._layout.dimension, self._law.dtype)  # forget what was computed for other steps
         live = self._factorization.secret(steps) | self._factorization.public(steps)

@@ -25,7 +25,7 @@ Cost per step t: 4t × dimension multiplications and additions, most of them in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
@@ -39,7 +39,9 @@ from dpkit.continual.sums import ContinualSum
 
 __all__ = ["Toeplitz"]
 
+# rows per matrix product, and per convolution of a single coordinate
 _BLOCK = 64
+_LONG = 1024
 
 
 class Toeplitz(ContinualSum):
@@ -104,6 +106,8 @@ class Toeplitz(ContinualSum):
 class _SquareRoot(Factorization):
     """B = C, Toeplitz with the first column ``c``; ``norms`` are those of its first t entries."""
 
+    in_parts = False  # each part would transform all rows before it
+
     def __init__(self, c: NDArray[np.float64], norms: NDArray[np.float64]) -> None:
         super().__init__(len(c))
         self._c, self._norms = c, norms
@@ -120,6 +124,10 @@ class _SquareRoot(Factorization):
     def public(self, t: int) -> dict[str, NDArray[Any]]:
         return {"noisy": self._noisy.rows[:t]}
 
+    def check_saved(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        if (np.abs(arrays["inputs"]) > self.reach).any():
+            raise ValueError(f"inputs must be at most {self.reach:.3g} in size, got others")
+
     def error(self, t: int) -> float:
         return float(self._norms[t - 1])
 
@@ -134,8 +142,11 @@ class _SquareRoot(Factorization):
         if t == 0 and v.shape[1] <= 4:  # dot products as well, without matrices, whose making would dominate
             self._inputs.rows[: len(v)] = v
             self._inputs.forget()
-            for column, values in zip(rows.T, v.T, strict=True):
-                column[:] = np.rint(np.convolve(self._c[: len(v)], values)[: len(v)])
+            for i in range(0, len(v), _LONG):
+                stop = min(i + _LONG, len(v))
+                for column, values in zip(rows.T, v.T, strict=True):
+                    padded = np.concatenate([np.zeros(stop - i - 1), values[:stop]])
+                    column[i:stop] = np.rint(np.convolve(padded, self._c[:stop], "valid"))
             return rows
         for i in range(0, len(v), _BLOCK):
             part = v[i : i + _BLOCK]
@@ -166,6 +177,7 @@ class _Product:
 
     def __init__(self, c: NDArray[np.float64], dimension: int) -> None:
         self._c = c
+        self._last = np.ascontiguousarray(c[:_BLOCK][::-1])
         self.rows = np.zeros((len(c), dimension))
         self._earlier: NDArray[np.float64] | None = None
 
@@ -175,7 +187,7 @@ class _Product:
         if self._earlier is None or start == t:
             self._earlier = self.band(start, min(_BLOCK, len(self._c) - start), start)
         self.rows[t] = row
-        product: NDArray[np.float64] = self._c[t - start :: -1] @ self.rows[start : t + 1]
+        product: NDArray[np.float64] = self._last[start - t - 1 :].dot(self.rows[start : t + 1])
         product += self._earlier[t - start]
         return product
 

@@ -69,14 +69,14 @@ _TAIL_AT_MOST = np.uint64(math.ceil(math.exp(-(_TAIL**2) / 2) / (_TAIL * _HEIGHT
 
 def normal_steps(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> None:
     """Fill the 1-d array ``out`` with the nearest integers to 2^bits·N, N standard normal, exactly; 0 ≤ bits ≤ 50."""
-    for first in range(0, out.size, BLOCK):
-        block = out[first : first + BLOCK]
-        rejected = _trials(bits, block, rng)
-        while rejected.size:
-            again = np.empty(rejected.size, np.int64)
-            still = _trials(bits, again, rng)
-            block[rejected] = again
-            rejected = rejected[still]
+    starts = range(0, out.size, BLOCK)
+    rejected = [_trials(bits, out[first : first + BLOCK], rng) + first for first in starts]
+    open_ = np.concatenate(rejected) if rejected else np.empty(0, np.intp)
+    while open_.size:
+        again = np.empty(open_.size, np.int64)
+        still = _trials(bits, again, rng)
+        out[open_] = again
+        open_ = open_[still]
 
 
 def _trials(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.intp]:

@@ -85,7 +85,7 @@ class Run:
     process : int
         The one that made the object, or loaded it.
     stopped : str or None
-        Why the object is closed, if it is.
+        Why the object is closed, if it is; empty if it is in the middle of a release, or was stopped there.
     checkpoint : Path or None
         The file that holds the state after every release.
     """
@@ -143,6 +143,8 @@ class Run:
         """
         self.check_process()
         if self.stopped is not None:
+            if not self.stopped:
+                self.stop(f"stopped at release {self.step}")
             raise RunStopped(self.stopped)
 
     def charge(self, cost: Release) -> None:
@@ -154,9 +156,10 @@ class Run:
 
     def begin(self) -> None:
         """Close the object and count the release; the caller holds the lock, and has refused what it refuses."""
-        self.check()
-        self.stop(f"stopped at release {self.step + 1}")
-        self.step += 1
+        if self.stopped is not None or self.process != os.getpid():
+            self.check()
+        # no text, which would cost as much as some mechanisms; both at once, as far as interrupts can tell
+        self.step, self.stopped = self.step + 1, ""
 
     def commit(self, state: Callable[[], Mapping[str, Any]] | None = None) -> None:
         """Make the release durable, before anybody sees it: draft, mark, move.

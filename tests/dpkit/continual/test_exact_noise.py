@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from chi_square import fits
 from factors import Given
-from hypothesis import given, settings
+from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -206,10 +206,10 @@ def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
 # --------------------------------------------------------------------------------------- rounding bounds
 
 
-def buffered(horizon, constant=False):
+def buffered(horizon, constant=False, dimension=1):
     c = square_summable_coefficients() if constant else sqrt_coefficients(horizon, 8 + horizon.bit_length() // 4)
     factorization = Buffered(c, horizon, column_scales(c, horizon, constant=constant))
-    factorization.begin(1, np.dtype(np.int64))
+    factorization.begin(dimension, np.dtype(np.int64))
     return factorization
 
 
@@ -247,10 +247,11 @@ def largest_error(factorization, inputs, noise, steps, seed):
     while t < steps:
         n = min(int(rng.choice([1, 1, 3, 16])), steps - t)
         v = inputs(rng, t, n) * factorization.reach
+        wide = np.repeat(v[:, None], factorization._total.size, axis=1)  # each coordinate has noise of its own
         if several := n > 1 or rng.random() < 0.5:
-            factorization.many(t, v[:, None], noisy)
+            factorization.many(t, wide, noisy)
         else:
-            factorization.decode(t, noisy(factorization.encode(t, v)))
+            factorization.decode(t, noisy(factorization.encode(t, wide[0])))
         k, z = pairs.pop()
         w = np.rint(_matrices(factorization._c, n)[2] @ z) if several else z
         before = state
@@ -272,14 +273,76 @@ def largest_error(factorization, inputs, noise, steps, seed):
     ("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**40, True), (2**28, False)]
 )
 def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noise, horizon, constant):
-    factorization = buffered(horizon, constant)
-    assert largest_error(factorization, HOSTILE[inputs], noise, min(horizon, 800), 1) <= 0.5 + 1.5
+    # one coordinate, a few, and many have ways of their own; the first is looked at
+    for dimension, steps in ((1, 800), (2, 100), (40, 100)):
+        factorization = buffered(horizon, constant, dimension)
+        assert largest_error(factorization, HOSTILE[inputs], noise, min(horizon, steps), 1) <= 0.5 + 1.5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inputs", HOSTILE)
 def test_the_encoder_keeps_its_bound_over_a_million_steps(inputs):
     assert largest_error(buffered(2**20), HOSTILE[inputs], "normal", 2**20, 1) <= 0.5 + 1.5
+
+
+@given(data=st.data(), horizon=st.sampled_from([2, 40, 2**14, 2**40]), dimension=st.sampled_from([1, 2, 40]))
+@settings(max_examples=25, deadline=None)
+def test_a_search_for_inputs_and_noise_that_the_encoder_loses_finds_none(data, horizon, dimension):
+    """Hypothesis climbs towards larger errors, over the size and pattern of inputs and of the noise."""
+    factorization = buffered(horizon, horizon == 2**40, dimension)
+    inputs = data.draw(st.lists(st.floats(-1, 1), min_size=1, max_size=8))
+    noise = data.draw(st.lists(st.floats(-1, 1), min_size=1, max_size=8))
+    spread = data.draw(st.sampled_from([0.0, 2.0**-30, 1.0]))
+
+    def hostile(rng, t, n):
+        return np.array([inputs[i % len(inputs)] for i in range(t, t + n)]) * (1 - spread * rng.random(n) / 2)
+
+    NOISE["searched"] = lambda rng, k: np.array(noise)[rng.integers(0, len(noise), k.shape)]
+    try:
+        error = float(
+            largest_error(factorization, hostile, "searched", min(horizon, 60), data.draw(st.integers(0, 99)))
+        )
+    finally:
+        del NOISE["searched"]
+    target(error)
+    assert error <= 0.5 + 1.5
+
+
+@pytest.mark.parametrize("sensitivity", [1e-310, 1e-305, 1e-320, 1e-250, 1e250])
+@each_case
+def test_steps_that_are_no_normal_numbers_are_refused(case, sensitivity):
+    # at 1e-310 the step had 23 bits, and the noise was too small for the sensitivity by 1e-9
+    with pytest.raises(ValueError, match=r"sensitivity must lie in \[2\*\*-800, 2\*\*800\]"):
+        make(case, horizon=100, shape=3, sensitivity=sensitivity)
+
+
+def test_a_noise_multiplier_that_makes_steps_too_small_is_refused():
+    with pytest.raises(ValueError, match="steps of at least"):
+        make("buffered", horizon=100, shape=3, sensitivity=1e-200, noise_multiplier=1e-110)
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "wrong"),
+    [
+        ("buffered", "buffers", 0.5),
+        ("buffered", "buffers", 2.0**52),
+        ("unbounded", "rests", 0.75),
+        ("toeplitz", "inputs", 1e300),
+        ("tree", "sums", 2**62),
+        ("laplace", "sums", -(2**62)),
+    ],
+)
+def test_a_saved_state_that_no_stream_can_reach_is_refused(case, name, wrong):
+    # the bound on the encoder's rounding starts from rests of at most a half and buffers within their range
+    sums = make(case, horizon=9, shape=3)
+    sums.add(np.ones(3))
+    saved = sums.kept()
+    saved[name][0] = wrong
+    before = sums.kept()
+    with pytest.raises(ValueError, match=name):
+        sums.resume(saved)
+    for key, value in sums.kept().items():
+        np.testing.assert_array_equal(value, before[key])
 
 
 def test_beyond_its_reach_the_encoder_loses_whole_steps():
