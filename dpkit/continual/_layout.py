@@ -44,8 +44,9 @@ class Layout:
 
     def flatten(self, x: ArrayLike) -> NDArray[Any]:
         """One input as a flat vector (possibly a view of it); an error if its shape, type or values are wrong."""
-        if self._scalar and isinstance(x, float) and abs(x) < self._most and abs(x) < _LARGEST:
-            return np.array([x / self._step])
+        number: Any = x
+        if self._scalar and isinstance(number, float) and abs(number) < self._most and abs(number) < _LARGEST:
+            return np.array([number / self._step])
         array = x if type(x) is np.ndarray else np.asarray(x)
         if array.shape != self.shape:
             raise ValueError(f"x must have shape {self.shape}, got x.shape={array.shape}")

@@ -58,9 +58,9 @@ def law(noise: str, z: float, s: float, q: float, dimension: int, factorization:
 def _excess(factorization: Factorization, dimension: int, order: int) -> float:
     """The factorization's own excess, and that of the one input that differs, in both worlds.
 
-    v = x/γ is rounded within u·V, and an entry of a half-vector, √2·x with √2 rounded, within 2u·V before.
+    v = x/γ is rounded within u·V, and an entry √2·(x + x′)/2 of a half-vector, √2 rounded as well, within 3u·V before.
     """
-    moved = 6 * UNIT_ROUNDOFF * factorization.reach * factorization.column_norm
+    moved = 8 * UNIT_ROUNDOFF * factorization.reach * factorization.column_norm
     return factorization.excess(dimension, order) + moved * norm_of_ones(dimension, order)
 
 

@@ -24,6 +24,7 @@ Guarantee
 * It holds for the program as it runs, in floating point: noise is added to integers (``dpkit.continual.sums``).
 
 Cost per step: (8 × buffers + 12) × dimension multiplications and additions, with 20 buffers, and one draw.
+Memory: four vectors per buffer, two of them for the time of a call, and six more; 64 KiB of noise drawn ahead.
 """
 
 from __future__ import annotations

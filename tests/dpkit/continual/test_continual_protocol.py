@@ -608,6 +608,42 @@ def test_a_million_steps_need_less_than_four_megabytes(case):
     assert after - before < 1e5
 
 
+# vectors of 8 bytes per coordinate, as the modules state them: buffers b = 13 of a horizon of 2**20, 20 without one
+VECTORS = {"buffered": 4 * 13 + 6, "unbounded": 4 * 20 + 6, "tree": 2 * 20 + 6, "honaker": 3 * 20 + 4}
+
+
+@pytest.mark.parametrize("case", VECTORS)
+def test_live_memory_is_what_the_documentation_says(case):
+    d = 5000
+    x = np.zeros(d)
+    make(case, horizon=2**20, shape=d, rng=None).add(x)  # what all streams share: tables, random words
+    tracemalloc.start()
+    try:
+        sums = make(case, horizon=2**20, shape=d, rng=None)
+        for _ in range(3):
+            sums.add(x)
+        live, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    ahead = 2**16 // (8 * d)  # in whole vectors
+    assert VECTORS[case] - 3 <= live / (8 * d) - ahead <= VECTORS[case] + 0.5
+    assert sums.steps == 3
+
+
+def test_live_memory_of_the_square_root_is_two_vectors_for_each_input():
+    d, horizon = 500, 1000
+    make("toeplitz", horizon=horizon, shape=d, rng=None).add_many(np.zeros((100, d)))
+    tracemalloc.start()
+    try:
+        sums = make("toeplitz", horizon=horizon, shape=d, rng=None)
+        sums.add_many(np.zeros((100, d)))
+        live, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 2 * horizon <= live / (8 * d) <= 2 * horizon + 160  # blocks of 64 rows of both factors, and noise ahead
+    assert sums.steps == 100
+
+
 # ------------------------------------------------------------------- streams that live inside another object
 
 
