@@ -102,8 +102,10 @@ __all__ = [
 Filter = AdditiveFilter | PlanFilter
 
 # The share of δ that "mixed" keeps for Gaussian DP, and the one of releases that may fail.
-_GAUSSIAN_SHARE = 0.4
+_GAUSSIAN_SHARE = 0.65
 _FAILURE_SHARE = 1 / 32
+# What releases that are not Gaussian may leave of μ²: small for small releases, large for large or skewed ones.
+_RESERVES = (0.01, 0.03, 0.08)
 
 
 def check_rule(
@@ -156,6 +158,7 @@ def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
         failure_delta,
         orders=tuple(map(float, orders)),
         shares=(_GAUSSIAN_SHARE, *map(float, shares)),
+        reserves=_RESERVES,
     )
 
 
