@@ -333,7 +333,7 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
         step = above.step
         near = (1 - _NARROW) * answer.value
         if above.doubt(near) > _NARROW * near * above.slope(near):
-            window = losses.window(above.tilt / 8, math.log(delta))
+            window = losses.window(above.tilt / 2, math.log(delta))
         else:
             step /= 4
         step = losses.step(window, step)
