@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def _of_pairs(release: Release, reserve: float, failing: float, most: float) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_pair(pair: LossPair, reserve: float, failing: float, most: float) -> float:
+def _of_pair(pair: Any, reserve: float, failing: float, most: float) -> float:
     root = math.sqrt(reserve)
     deviation = _deviation(pair)
     if not 0 < deviation**2 < most:
@@ -114,9 +114,9 @@ def _of_pair(pair: LossPair, reserve: float, failing: float, most: float) -> flo
         return math.inf
     p, above = _on_grid(pair, step, first, last)
     count = math.ceil(reach / step)
-    grid = step * np.arange(-last, count - first + 1)
+    grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
     left = np.convolve(p, _divergence(grid, reserve))[last - first : last - first + count + 1] + above
-    points = step * np.arange(count + 1)
+    points = step * np.arange(count + 1, dtype=np.float64)
     cost = 0.0
     for _ in range(60):
         short = left * (1 + 1e-12) - _divergence(points, reserve + cost) - failing * cost
@@ -145,7 +145,7 @@ def _deviation(pair: LossPair) -> float:
 
 def _on_grid(pair: LossPair, step: float, first: int, last: int) -> tuple[Array, float]:
     """P-masses at the multiples ``first`` … ``last`` of ``step``, and the mass above, of a law that is never better."""
-    edges = step * np.arange(first, last + 1)
+    edges = step * np.arange(first, last + 1, dtype=np.float64)
     p, q = pair.masses(edges)
     doubt = abs(float(q.sum()) - 1) + 1e-13
     lost = 1 - float(p.sum())
