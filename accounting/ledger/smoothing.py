@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ def _of_pairs(release: Release, reserve: float, failing: float, most: float) -> 
     # composed of several pairs if the description was priced by a weaker one
     return max(
         (
-            math.fsum(count * _of_pair(pair, reserve, failing, most) for pair, count in parts)
+            math.fsum(count * _of_pair(cast(Any, pair), reserve, failing, most) for pair, count in parts)
             for parts in pld.alternatives(release)
         ),
         default=0.0,
@@ -97,7 +97,7 @@ def _of_pairs(release: Release, reserve: float, failing: float, most: float) -> 
 
 
 @lru_cache(maxsize=4096)
-def _of_pair(pair: Any, reserve: float, failing: float, most: float) -> float:
+def _of_pair(pair: LossPair, reserve: float, failing: float, most: float) -> float:
     root = math.sqrt(reserve)
     deviation = _deviation(pair)
     if not 0 < deviation**2 < most:
