@@ -33,6 +33,7 @@ makes good while ∂D/∂r varies by less than 2 there: for h ≤ √r/20 it doe
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -89,11 +90,21 @@ def _of_pairs(release: Release, reserve: float, failing: float, most: float) -> 
     # composed of several pairs if the description was priced by a weaker one
     return max(
         (
-            math.fsum(count * _of_pair(cast(Any, pair), reserve, failing, most) for pair, count in parts)
+            math.fsum(
+                count * max(_of_pair(cast(Any, one), reserve, failing, most) for one in _directions(pair))
+                for pair, count in parts
+            )
             for parts in pld.alternatives(release)
         ),
         default=0.0,
     )
+
+
+def _directions(pair: LossPair) -> list[LossPair]:
+    """The pair, and the one with P and Q exchanged if that is another one."""
+    from accounting.accountants.losses import SubsampledPair
+
+    return [pair, replace(pair, present=not pair.present)] if isinstance(pair, SubsampledPair) else [pair]
 
 
 @lru_cache(maxsize=4096)
