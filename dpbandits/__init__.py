@@ -1,11 +1,18 @@
 """Private and reference contextual bandits on one interface: ``select`` an arm, ``update`` with its reward."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import dpkit  # noqa: F401 (first: it refuses a foreign package in the place of accounting)
-from accounting import __version__
-from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
-from dpbandits.private_policy import PrivatePolicy
-from dpbandits.simulation.results import Results
-from dpbandits.simulation.simulate import simulate
+
+if TYPE_CHECKING:
+    from accounting import __version__
+    from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
+    from dpbandits.private_policy import PrivatePolicy
+    from dpbandits.simulation.results import Results
+    from dpbandits.simulation.simulate import simulate
 
 __all__ = [
     "Decision",
@@ -17,3 +24,26 @@ __all__ = [
     "__version__",
     "simulate",
 ]
+
+# Loaded when they are first asked for, so that the command line's help does not wait for numpy.
+_HOMES = {
+    "Decision": "dpbandits.policy",
+    "Pending": "dpbandits.policy",
+    "Policy": "dpbandits.policy",
+    "PrivacyReport": "dpbandits.policy",
+    "PrivatePolicy": "dpbandits.private_policy",
+    "Results": "dpbandits.simulation.results",
+    "__version__": "accounting",
+    "simulate": "dpbandits.simulation.simulate",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

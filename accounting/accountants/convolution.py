@@ -86,8 +86,9 @@ class Sum:
     """The composed loss in its window: e^(K − tL) times ``mass`` on ``losses``.
 
     The rounding error of ``mass`` is at most ``error``: of every entry, and in the Euclidean norm (Parseval).
-    ``extra`` adds to every δ. Of the mass, at most ``from_below`` lies below the window and wraps around to its upper
-    end; and at most e^(a − sx) lies above x, by Chernoff's bound (a, s) in ``from_above``.
+    ``extra`` adds to every δ. By Chernoff's bounds (a, s) in ``from_below`` and ``from_above``, of the mass at most
+    e^(a − sy) lies more than y ≥ 0 below the window, and wraps around to its upper end; and at most e^(a − sx) lies
+    above x.
     """
 
     losses: Array
@@ -96,7 +97,7 @@ class Sum:
     tilt: float
     cumulant: float
     extra: float
-    from_below: float
+    from_below: tuple[float, float]
     from_above: tuple[float, float]
     step: float
     length: float
@@ -129,9 +130,19 @@ class Sum:
         return min(self.error[0] * float(weights.sum()), self.error[1] * float(np.linalg.norm(weights)))
 
     def _wrapped(self, epsilon: float) -> float:
-        """The mass that may count above ``epsilon`` and does not lie there, because the window is a circle."""
+        """The weighted mass that may count above ``epsilon`` and does not lie there, as the window is a circle.
+
+        What lies less than y below comes to lie less than y below the upper end, where the weight is below
+        e^(−tilt·(end − y − ε)); the weight of the rest is at most 1. Both are the same at the best y.
+        """
         log_mass, tilt = self.from_above
-        return self.from_below + math.exp(min(0.0, log_mass - tilt * (epsilon + self.length)))
+        above = math.exp(min(0.0, log_mass - tilt * (epsilon + self.length)))
+        log_mass, tilt = self.from_below
+        light = 0.0
+        if self.tilt > 0 and tilt > 0:
+            distance = float(self.losses[0]) + self.length - self.step - epsilon
+            light = max(0.0, self.tilt * tilt / (self.tilt + tilt) * distance - math.log(2.0))
+        return math.exp(min(0.0, log_mass - light)) + above
 
     def grid_error(self, epsilon: float) -> float:
         """About how much the grid adds to ε: ½ of the variance nΔ²/6 that it adds, times density over slope."""
@@ -191,7 +202,7 @@ class Sum:
             cost = np.exp(-above.tilt * apart) * np.abs(np.expm1(-apart))
         straddling = float(above.mass[near] @ cost) + above._lost(cost)
         if epsilon - reach < above.losses[0]:
-            straddling += above.from_below * math.exp(min(700.0, above.tilt * reach)) * math.expm1(reach)
+            straddling += math.exp(above.from_below[0]) * math.exp(min(700.0, above.tilt * reach)) * math.expm1(reach)
         return self._untilted(epsilon, kept, -1.0) - above._untilted(epsilon, straddling) - tails
 
 
@@ -343,7 +354,8 @@ class Convolution:
         error += image_error * np.abs(spectrum) + 2 * len(self.parts) * math.exp(-_FAINT)
         errors = float(error.sum()) * 2 / n, math.sqrt(float(error @ error) * 2 / n)
         measure = np.roll(np.maximum(composed, 0.0), -start % n)
-        from_below = math.exp(min(0.0, below - cumulant + (tilt - window.tilt_below) * step * start + 1e-9))
+        lift = tilt - window.tilt_below
+        from_below = min(0.0, below - cumulant + lift * step * start + 1e-9), lift
         from_above = above - cumulant + 1e-9, window.tilt_above - tilt
         if end < start + n:
             from_above = -math.inf, 0.0

@@ -57,7 +57,7 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["check", "delta", "epsilon", "is_quick", "lower_epsilon"]
+__all__ = ["alternatives", "check", "delta", "epsilon", "is_quick", "lower_epsilon"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
@@ -156,15 +156,15 @@ def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Relea
     return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
 
 
-def _alternatives(release: Release) -> list[Parts]:
-    """What a unit may meet: every branch, and both directions of an asymmetric pair."""
+def alternatives(release: Release) -> list[Parts]:
+    """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
     found = [_join([(pairs, 1)]) for present in (True, False) for pairs in _pairs(release, present)]
     return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))
 
 
 def check(release: Release) -> None:
     """Raise :class:`UnsupportedRelease` if a part of the description has no known pair."""
-    _alternatives(release)
+    alternatives(release)
 
 
 def is_quick(release: Release) -> bool:
@@ -173,17 +173,17 @@ def is_quick(release: Release) -> bool:
     if len(parts) > 4 * _QUICK_PARTS:
         return False
     try:
-        alternatives = _alternatives(release)
+        found = alternatives(release)
     except UnsupportedRelease:
         return False
-    return len(alternatives) <= 4 and all(len(parts) <= _QUICK_PARTS for parts in alternatives)
+    return len(found) <= 4 and all(len(parts) <= _QUICK_PARTS for parts in found)
 
 
 def epsilon(release: Release, delta: float) -> float:
     """ε at ``delta``, rounded up."""
     log_target(delta)
     found = 0.0
-    for parts in _alternatives(release):
+    for parts in alternatives(release):
         found = max(found, _epsilon(parts, delta, found))
     return found
 
@@ -191,12 +191,12 @@ def epsilon(release: Release, delta: float) -> float:
 def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon``, rounded up."""
     nonnegative("epsilon", epsilon)
-    return max((_delta(parts, epsilon) for parts in _alternatives(release)), default=0.0)
+    return max((_delta(parts, epsilon) for parts in alternatives(release)), default=0.0)
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε at ``delta`` of the dominating pairs of ``release``."""
-    return max((_lower_epsilon(parts, delta) for parts in _alternatives(release)), default=0.0)
+    return max((_lower_epsilon(parts, delta) for parts in alternatives(release)), default=0.0)
 
 
 # ------------------------------------------------------------------------------------------------- single releases
@@ -333,7 +333,7 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
         step = above.step
         near = (1 - _NARROW) * answer.value
         if above.doubt(near) > _NARROW * near * above.slope(near):
-            window = losses.window(above.tilt / 8, math.log(delta))
+            window = losses.window(above.tilt / 2, math.log(delta))
         else:
             step /= 4
         step = losses.step(window, step)

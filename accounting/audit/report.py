@@ -19,7 +19,7 @@ from accounting.totals import delta as total_delta
 
 __all__ = ["Report", "ScopeReport", "recompute"]
 
-_DEAREST = 10
+_MOST_LISTED = 10
 # With more scopes than this, each is priced by the accountants that take about a millisecond.
 _MANY_SCOPES = 8
 _CLOSED: tuple[Accountant, ...] = ("gdp", "pure", "rdp")
@@ -90,8 +90,8 @@ class Report:
         ε of the total at ``delta`` under every accountant that applies, smallest first.
     delta : float
         The budget's δ, or the one that was asked for.
-    dearest : list of (int, str, str, float)
-        Index, label, description and ε alone of the ten releases that cost most by themselves, dearest first;
+    largest_costs : list of (int, str, str, float)
+        Index, label, description and ε alone of the ten releases that cost most by themselves, largest first;
         ε is infinite where no accountant has a bound.
     within_budget : bool or None
         Whether the smallest total meets the budget; None without a budget.
@@ -108,7 +108,7 @@ class Report:
     simulation: bool
     epsilons: dict[str, float]
     delta: float
-    dearest: list[tuple[int, str, str, float]]
+    largest_costs: list[tuple[int, str, str, float]]
     within_budget: bool | None
     problems: list[str]
     scopes: list[ScopeReport] = field(default_factory=list)
@@ -147,7 +147,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
     >>> report = audit.recompute(ledger)
     >>> round(report.epsilons["gdp"], 3), round(report.epsilons["zcdp"], 3)
     (0.731, 0.789)
-    >>> report.within_budget, report.dearest[0][1], report.problems
+    >>> report.within_budget, report.largest_costs[0][1], report.problems
     (True, 'May', [])
     """
     budget = ledger.budget
@@ -200,14 +200,14 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         for one in scopes
         if one.quota is not None and not one.within_quota
     ]
-    dearest = sorted(rows, key=lambda row: (-alone[row.release], row.index))[:_DEAREST]
+    largest_costs = sorted(rows, key=lambda row: (-alone[row.release], row.index))[:_MOST_LISTED]
     return Report(
         budget=budget,
         rows=len(rows),
         simulation=ledger.simulation,
         epsilons=epsilons,
         delta=delta,
-        dearest=[(row.index, row.label, repr(row.release), alone[row.release]) for row in dearest],
+        largest_costs=[(row.index, row.label, repr(row.release), alone[row.release]) for row in largest_costs],
         within_budget=within,
         problems=problems,
         scopes=scopes,

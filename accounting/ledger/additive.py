@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.ledger.mixture import least_epsilon, meets
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.scopes import ScopedSums
+from accounting.ledger.smoothing import smoothed_cost
 from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, Accountant
 
@@ -163,7 +165,7 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
         case "rdp" if rule.order is not None and rule.limit is not None:
             yield _one_order(rule.order, rule.limit, delta)
         case "mixed" if rule.orders and rule.shares:
-            yield _gdp(epsilon, rule.shares[0] * delta)
+            yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves)
             yield _mixture(np.array(rule.orders), np.array(rule.shares[1:]) * delta, epsilon)
         case "pure":
             yield _single(
@@ -175,6 +177,10 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
     yield _single("pure", pure, pure_parameter(epsilon, 0.0), lambda m: pure_epsilon(m, 0.0), epsilon, 0.0)
 
 
+# The share of the δ of Gaussian DP for what smoothing leaves out.
+_MISSED = 0.05
+
+
 @lru_cache(maxsize=256)
 def _largest_mu(epsilon: float, delta: float) -> float:
     return gdp_mu(epsilon, delta)
@@ -183,6 +189,34 @@ def _largest_mu(epsilon: float, delta: float) -> float:
 def _gdp(epsilon: float, delta: float) -> _Measure:
     limit = _largest_mu(epsilon, delta) ** 2
     return _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
+
+
+def _smoothed(epsilon: float, delta: float, reserves: tuple[float, ...]) -> _Measure:
+    """Σ μ², or Σ c with a reserve, whichever holds; see :mod:`accounting.ledger.smoothing`."""
+    missed = _MISSED * delta if reserves else 0.0
+    delta = (delta - missed) * (1 - 4 * UNIT_ROUNDOFF)
+    limit = _largest_mu(epsilon, delta) ** 2
+    failing = missed / limit * (1 - 4 * UNIT_ROUNDOFF)
+    kept = np.array([0.0, *(share * limit for share in sorted(reserves))])
+
+    def cost(release: Release) -> list[float]:
+        costs = [price(lambda r: gdp(r) ** 2, release)]
+        for reserve in kept[1:].tolist():
+            costs.append(price(partial(smoothed_cost, reserve=reserve, failing=failing, most=limit), release))
+        # what holds with a small reserve holds with a larger one
+        return list(itertools.accumulate(costs, min))
+
+    def within(total: Array, slack: float) -> bool | None:
+        if np.any(total[1:] + kept[1:] <= limit * (1 - slack)):
+            return True
+        return _within(float(total[0]), limit, slack)
+
+    return _Measure(
+        cost,
+        within,
+        lambda total: gdp_epsilon(math.sqrt(float(np.min(total + np.where(total > 0, kept, 0.0)))), delta),
+        lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta,
+    )
 
 
 def _single(

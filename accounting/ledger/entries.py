@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _Any = TypeVar("_Any", bound="Entry")
+_MOST_RESERVES = 16
 
 Outcome = Literal["reserved", "released", "failed"]
 
@@ -311,7 +312,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     if rule.plan is not None:
         stored["plan"] = encode(rule.plan)
     if rule.orders:
-        stored |= {"orders": list(rule.orders), "shares": list(rule.shares)}
+        stored |= {"orders": list(rule.orders), "shares": list(rule.shares), "reserves": list(rule.reserves)}
     return stored
 
 
@@ -319,9 +320,11 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
     """The rule of a dictionary that :func:`rule_to_dict` made."""
     given = dict(stored)
     plan = given.pop("plan", None)
-    orders, shares = (tuple(map(float, given.pop(name, ()))) for name in ("orders", "shares"))
+    orders, shares, reserves = (tuple(map(float, given.pop(name, ()))) for name in ("orders", "shares", "reserves"))
     if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or sum(shares) > 1:
         raise ValueError(f"a rule's orders lie above 1 and its shares add up to at most 1, got {orders}, {shares}")
     if orders and len(shares) != len(orders) + 1:
         raise ValueError(f"a rule has one share more than orders, got {len(shares)} and {len(orders)}")
-    return Rule(**given, plan=None if plan is None else decode(plan), orders=orders, shares=shares)
+    if len(reserves) > _MOST_RESERVES or any(not 0 < reserve < 1 for reserve in reserves):
+        raise ValueError(f"a rule has at most {_MOST_RESERVES} reserves between 0 and 1, got {reserves}")
+    return Rule(**given, plan=None if plan is None else decode(plan), orders=orders, shares=shares, reserves=reserves)

@@ -29,6 +29,9 @@ class Rule:
         Everything that may be released (``"plan"`` only).
     orders, shares : tuple of float
         The Rényi orders, and the shares of what is left of δ: of Gaussian DP, then of every order (``"mixed"`` only).
+    reserves : tuple of float
+        What releases that are not Gaussian leave of μ² for smoothing, as shares of it; any of them may be left
+        (``"mixed"`` only).
     """
 
     accountant: Measure | Literal["plan"]
@@ -38,6 +41,7 @@ class Rule:
     plan: Release | None = None
     orders: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
+    reserves: tuple[float, ...] = ()
 
 
 def without_failures(delta: float, failure_delta: float) -> float:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from accounting import BudgetExceeded
 from dpbandits.cli.evaluate import evaluate
 from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.replay import replay
@@ -27,13 +26,15 @@ class _OneLineErrors(TyperGroup):
             sys.exit(super().main(*args, **kwargs))
         except (KeyboardInterrupt, typer.Abort):
             _fail("interrupted", 130)
-        except (BudgetExceeded, ImportError, OSError, ValueError) as error:
-            _fail("; ".join([str(error), *getattr(error, "__notes__", [])]), 2)
         except Exception as error:
             # typer's own complaints (an unknown option, a word for a number) know how to say themselves
-            if not hasattr(error, "format_message"):
+            if hasattr(error, "format_message"):
+                _fail(error.format_message(), 2)
+            from accounting import BudgetExceeded
+
+            if not isinstance(error, (BudgetExceeded, ImportError, OSError, ValueError)):
                 raise
-            _fail(error.format_message(), 2)
+            _fail("; ".join([str(error), *getattr(error, "__notes__", [])]), 2)
 
 
 def _fail(message: str, code: int) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from accounting import Budget
-from dpbandits.mathematics.links import Link
-from dpbandits.policy import Policy
+    from accounting import Budget
+    from dpbandits.mathematics.links import Link
+    from dpbandits.policy import Policy
 
 __all__ = ["POLICIES", "Job", "factories"]
 
@@ -149,6 +150,8 @@ def factories(
     ValueError
         For an unknown name or a budget out of range.
     """
+    from accounting import Budget
+
     low, high = environment.reward_range
     noise = getattr(environment, "noise_tail", 1.0), getattr(environment, "noise_scale", 0.5 * (high - low))
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate

@@ -106,10 +106,10 @@ def print_report(ledger: Ledger, report: Report) -> None:
         )
         if len(shown) < len(report.scopes):
             say(f"{len(report.scopes) - len(shown):,} other scopes have no quota and met less.")
-    if report.dearest:
+    if report.largest_costs:
         print_table(
-            [("row", "right"), ("dearest releases", "left"), ("description", "left"), ("ε alone", "right")],
-            [(str(index), label, release, f"{alone:.6g}") for index, label, release, alone in report.dearest],
+            [("row", "right"), ("largest costs", "left"), ("description", "left"), ("ε alone", "right")],
+            [(str(index), label, release, f"{alone:.6g}") for index, label, release, alone in report.largest_costs],
         )
     for problem in report.problems:
         say(f"problem: {problem}", style="red")

@@ -65,7 +65,7 @@ def page(ledger: Ledger, report: Report, *, name: str, made: datetime) -> str:
         sections += [_side_by_side(report), _curve(ledger.total, report), _over_time(ledger, report)]
     if report.scopes:
         sections.append(_scopes(report))
-    sections.append(_dearest(report))
+    sections.append(_largest_costs(report))
     sections.append(_READING)
     return _document(name, made, style, sentence, "".join(sections))
 
@@ -204,7 +204,7 @@ def _over_time(ledger: Ledger, report: Report) -> str:
 
 
 def most_spent(scopes: list[ScopeReport]) -> list[ScopeReport]:
-    """The scopes that a reader should see, by name: all that have a quota, and of the others the dearest."""
+    """The scopes that a reader should see, by name: all that have a quota, and of the others those that cost most."""
     others = sorted((one for one in scopes if one.quota is None), key=lambda one: -one.epsilon)[:_SCOPES]
     return sorted([*(one for one in scopes if one.quota is not None), *others], key=lambda one: one.scope)
 
@@ -237,16 +237,16 @@ def _scopes(report: Report) -> str:
     )
 
 
-def _dearest(report: Report) -> str:
-    if not report.dearest:
-        return "<section><h2>Dearest releases</h2><p>Nothing was recorded.</p></section>"
+def _largest_costs(report: Report) -> str:
+    if not report.largest_costs:
+        return "<section><h2>Largest costs</h2><p>Nothing was recorded.</p></section>"
     rows = "".join(
         f"<tr><td class='number'>{index}</td><td>{_text(label) or '<span class=quiet>no label</span>'}</td>"
         f"<td><code>{_text(release)}</code></td><td class='number'>{_number(alone)}</td></tr>"
-        for index, label, release, alone in report.dearest
+        for index, label, release, alone in report.largest_costs
     )
     return (
-        "<section><h2>Dearest releases</h2><p>By what each would cost alone; costs do not add up by plain addition.</p>"
+        "<section><h2>Largest costs</h2><p>By what each would cost alone; costs do not add up by plain addition.</p>"
         "<div class='scroll'><table class='wide'><thead><tr><th class='number'>row</th><th>label</th><th>release</th>"
         f"<th class='number'>ε alone</th></tr></thead><tbody>{rows}</tbody></table></div></section>"
     )

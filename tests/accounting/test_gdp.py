@@ -107,3 +107,16 @@ def test_pure_mechanisms_cost_at_most_the_mu_of_their_epsilon(log_epsilon, k):
     assert max(gdp(Laplace(1 / eps)), gdp(RandomizedResponse(eps, k)), gdp(NoisyMax(eps))) <= worst
     assert gdp(NoisyMax(eps, noise="laplace")) == gdp(NoisyMax(eps, noise="exponential")) == gdp(PureDP(eps))
     assert gdp(RandomizedResponse(eps, 2)) == pytest.approx(gdp(PureDP(eps)), rel=1e-9)
+
+
+def test_the_scaled_complementary_error_function_is_right_to_a_few_units():
+    from scipy.special import erfcx
+
+    from accounting.conversions import _erfcx
+
+    rng = np.random.default_rng(3)
+    points = np.concatenate(
+        [rng.uniform(-4, 27, 4000), [24.999999999, 25.0, 25.000000001], 10 ** rng.uniform(1, 300, 500)]
+    )
+    ours = np.array([_erfcx(x) for x in points.tolist()])
+    np.testing.assert_allclose(ours, erfcx(points), rtol=2e-15)

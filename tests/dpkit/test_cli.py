@@ -208,7 +208,7 @@ def test_audit_of_a_good_ledger(path, tmp_path):
     assert "The recorded releases are within the budget." in output
     assert "a <b>bold</b> & costly label" in output
     assert output.index("weekly 0") < output.index("weekly 8")
-    assert "weekly 9" not in output  # ten dearest
+    assert "weekly 9" not in output  # ten with the largest costs
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.loads == []

@@ -71,11 +71,11 @@ def test_scopes_compose_in_parallel():
     assert report.problems == []
 
 
-def test_ten_dearest_in_order():
+def test_the_ten_largest_costs_in_order():
     ledger = ledger_of(*[Gaussian(float(z)) for z in (9, 3, 5, 3, 20, 8, 7, 6, 4, 10, 11, 12)])
     report = audit.recompute(ledger, delta=1e-6)
-    assert [index for index, *_ in report.dearest] == [1, 3, 8, 2, 7, 6, 5, 0, 9, 10]
-    assert report.dearest[0] == (1, "release 1", "Gaussian(noise_multiplier=3.0)", epsilon(Gaussian(3.0), 1e-6))
+    assert [index for index, *_ in report.largest_costs] == [1, 3, 8, 2, 7, 6, 5, 0, 9, 10]
+    assert report.largest_costs[0] == (1, "release 1", "Gaussian(noise_multiplier=3.0)", epsilon(Gaussian(3.0), 1e-6))
 
 
 def test_within_and_beyond_the_budget():
@@ -112,7 +112,7 @@ def test_simulation_is_marked():
 
 def test_empty_ledger():
     report = audit.recompute(Ledger(Budget(1.0, 1e-6)))
-    assert (report.rows, report.dearest, report.within_budget, report.problems) == (0, [], True, [])
+    assert (report.rows, report.largest_costs, report.within_budget, report.problems) == (0, [], True, [])
     assert set(report.epsilons.values()) == {0.0}
 
 
@@ -122,8 +122,8 @@ def test_a_release_without_a_bound():
     first = ledger_of(Gaussian(1.0)).rows()[0]
     report = audit.recompute(Claims([first, replace(first, index=1, label="release 1", release=Unheard())]), delta=1e-6)
     assert report.epsilons == {}
-    assert report.dearest[0][0] == 1
-    assert math.isinf(report.dearest[0][3])
+    assert report.largest_costs[0][0] == 1
+    assert math.isinf(report.largest_costs[0][3])
     assert report.problems[0] == "row 1 'release 1' has no finite ε at δ=1e-06: Unheard()"
     assert report.problems[1].startswith("the rows have no total: ")
 

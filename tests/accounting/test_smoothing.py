@@ -1,0 +1,147 @@
+"""What releases cost next to a Gaussian reserve: the inequality off the grid, its sharpness, and adaptive choices."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.special import log_ndtr
+from scipy.stats import norm
+
+from accounting import (
+    ZCDP,
+    DiscreteGaussian,
+    Gaussian,
+    Laplace,
+    PoissonSubsampled,
+    PureDP,
+    RandomizedResponse,
+    UnsupportedRelease,
+    delta,
+    gdp,
+    parallel,
+)
+from accounting.conversions import gdp_delta, gdp_mu
+from accounting.ledger.smoothing import smoothed_cost
+
+MOST = gdp_mu(1.0, 1e-6) ** 2
+FAILING = 1e-7 / MOST
+
+
+def divergence(r, e):
+    """D_r(e), by another formula than the one under test."""
+    root, far = math.sqrt(r), np.abs(e)
+    found = np.exp(log_ndtr(-far / root + root / 2)) - np.exp(far + log_ndtr(-far / root - root / 2))
+    return np.where(e >= 0, found, -np.expm1(e) + np.exp(-far) * found)
+
+
+def right(cost, r, e):
+    return divergence(r + cost, e) + FAILING * cost
+
+
+@settings(max_examples=60, deadline=None)
+@given(eps=st.floats(1e-3, 0.15), share=st.floats(0.005, 0.3), seed=st.integers(0, 1000))
+def test_the_inequality_holds_for_coins_between_the_points_of_the_grid(eps, share, seed):
+    reserve = share * MOST
+    cost = smoothed_cost(PureDP(eps), reserve, FAILING, MOST)
+    assume(math.isfinite(cost))
+    e = np.random.default_rng(seed).uniform(0, 9 * math.sqrt(reserve + eps**2), 3000)
+    truth = 1 / (1 + math.exp(-eps))
+    left = truth * divergence(reserve, e - eps) + (1 - truth) * divergence(reserve, e + eps)
+    # the formula above loses digits to its difference
+    assert np.all(left <= right(cost, reserve, e) + 1e-15)
+
+
+@settings(max_examples=25, deadline=None)
+@given(z=st.floats(1.2, 6.0), log_q=st.floats(-3.5, -2), share=st.sampled_from([0.01, 0.05, 0.2]))
+def test_the_inequality_holds_for_samples_in_both_directions(z, log_q, share):
+    q, reserve = 10**log_q, share * MOST
+    cost = smoothed_cost(PoissonSubsampled(Gaussian(z), q), reserve, FAILING, MOST)
+    assume(math.isfinite(cost))
+    x = np.linspace(-9 * z, 9 * z + 1, 4001)
+    weight = np.diff(x, prepend=x[0] - (x[1] - x[0]))
+    without, with_unit = norm.pdf(x, 0, z) * weight, norm.pdf(x, 1, z) * weight
+    mixed = (1 - q) * without + q * with_unit
+    loss = np.log1p(q * np.expm1((2 * x - 1) / (2 * z * z)))
+    for e in np.linspace(0, 8 * math.sqrt(reserve), 57):
+        for p, sign in ((mixed, 1), (without, -1)):
+            left = float(p @ divergence(reserve, e - sign * loss))
+            assert left <= float(right(cost, reserve, e)) * (1 + 1e-9) + 1e-15
+
+
+@pytest.mark.parametrize(
+    ("release", "variance"),
+    [
+        (PureDP(0.01), 1e-4),
+        (Laplace(100.0), 1e-4),
+        (RandomizedResponse(0.01, 3), 2 / 3 * 1e-4),
+        (PoissonSubsampled(Gaussian(4.0), 0.001), 1e-6 * math.expm1(1 / 16)),
+    ],
+    ids=repr,
+)
+def test_small_releases_cost_little_more_than_the_variance_of_their_loss(release, variance):
+    cost = smoothed_cost(release, 0.03 * MOST, FAILING, MOST)
+    assert variance * 0.98 < cost < variance * 1.05
+    # so much less than without the reserve
+    if not isinstance(release, PoissonSubsampled):
+        assert gdp(release) ** 2 > 1.2 * cost
+
+
+def test_gaussians_cost_exactly_what_they_are():
+    for share in (0.01, 0.5):
+        assert smoothed_cost(Gaussian(7.0), share * MOST, FAILING, MOST) == gdp(Gaussian(7.0)) ** 2
+    found = smoothed_cost(DiscreteGaussian(50.0, shift=1), 0.03 * MOST, FAILING, MOST)
+    assert found == pytest.approx(1 / 2500, rel=0.02)
+
+
+def test_a_larger_reserve_costs_no_more_and_parts_add_up():
+    release = PoissonSubsampled(Gaussian(2.0), 0.005)
+    costs = [smoothed_cost(release, share * MOST, FAILING, MOST) for share in (0.01, 0.03, 0.1, 0.3)]
+    assert costs == sorted(costs, reverse=True)
+    both = [smoothed_cost(part, 0.1 * MOST, FAILING, MOST) for part in (release, PureDP(0.02))]
+    assert smoothed_cost(3 * release + PureDP(0.02), 0.1 * MOST, FAILING, MOST) == pytest.approx(3 * both[0] + both[1])
+    assert smoothed_cost(parallel(release, PureDP(0.02)), 0.1 * MOST, FAILING, MOST) == max(both)
+
+
+def test_what_has_no_pair_or_is_too_large_has_no_cost():
+    with pytest.raises(UnsupportedRelease):
+        smoothed_cost(ZCDP(0.01), 0.1 * MOST, FAILING, MOST)
+    assert smoothed_cost(PoissonSubsampled(Gaussian(0.3), 0.01), 0.01 * MOST, FAILING, MOST) == math.inf
+    assert smoothed_cost(PureDP(0.5), 0.1 * MOST, FAILING, MOST) == gdp(PureDP(0.5)) ** 2
+
+
+@pytest.mark.parametrize("share", [0.01, 0.08])
+def test_what_fits_meets_the_budget_by_the_loss_distribution(share):
+    kinds = [PureDP(0.02), Laplace(60.0), PoissonSubsampled(Gaussian(3.0), 0.004), Gaussian(40.0)]
+    for mix in ((1, 0, 0, 0), (0, 1, 2, 1), (0, 0, 1, 0), (1, 1, 50, 1)):
+        once = sum((count * kind for count, kind in zip(mix, kinds, strict=True)), start=0 * PureDP(0.1))
+        cost = smoothed_cost(once, share * MOST, FAILING, MOST)
+        total = math.floor((1 - share) * MOST / cost) * once
+        for eps in (0.0, 0.3, 1.0):
+            assert delta(total, eps, accountant="pld") <= gdp_delta(math.sqrt(MOST), eps) + FAILING * MOST
+
+
+def test_no_choice_among_coins_passes_the_limit():
+    """The best strategy with coins of two sizes, by dynamic programming over the loss and what was spent."""
+    small, share, eps = 0.035, 0.08, 1.0
+    costs = [smoothed_cost(PureDP(k * small), share * MOST, FAILING, MOST) for k in (1, 2)]
+    limit = (1 - share) * MOST
+
+    @cache
+    def best(loss, ones, twos):
+        value = max(0.0, -math.expm1(eps - loss * small))
+        for size, (more_ones, more_twos) in ((1, (1, 0)), (2, (0, 1))):
+            if (ones + more_ones) * costs[0] + (twos + more_twos) * costs[1] <= limit:
+                truth = 1 / (1 + math.exp(-size * small))
+                after = [best(loss + sign * size, ones + more_ones, twos + more_twos) for sign in (1, -1)]
+                value = max(value, truth * after[0] + (1 - truth) * after[1])
+        return value
+
+    found = best(0, 0, 0)
+    assert found <= gdp_delta(math.sqrt(MOST), eps) + FAILING * MOST
+    # the test could fail: with costs a third lower it would
+    costs = [cost / 1.5 for cost in costs]
+    best.cache_clear()
+    assert best(0, 0, 0) > gdp_delta(math.sqrt(MOST), eps) + FAILING * MOST
