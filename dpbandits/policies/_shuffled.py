@@ -8,7 +8,7 @@ and what a user pays is one release of its batch, so the batches compose in para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -21,7 +21,7 @@ from accounting.releases import Composed
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivatePolicy
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import taken
 
 __all__ = ["ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
 
@@ -131,9 +131,7 @@ class ShuffledBatches:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
         like = {"released": 0, "users": 0, "ones": np.zeros(self._coordinates, dtype=np.int64)}
-        if not isinstance(saved, Mapping) or set(saved) != set(like):
-            raise ValueError(f"sums must hold the entries {sorted(like)}, got {short(saved)}")
-        released, users, ones = (conform(name, saved[name], value) for name, value in like.items())
+        released, users, ones = taken("sums", saved, like).values()
         if released > len(self.protocols) or (users and released == len(self.protocols)):
             raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")
         self.released, self._waiting = released, []

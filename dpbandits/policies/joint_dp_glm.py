@@ -163,6 +163,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
+    _notes = 1
 
     def __init__(
         self,
