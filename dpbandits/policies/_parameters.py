@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, TypeVar
 
 from accounting.checks import positive
 
-__all__ = ["Parameters", "checked_parameters", "noise_level"]
+__all__ = ["Parameters", "checked_parameters", "choice", "noise_level"]
 
 Parameters = Literal["practical", "theory"]
+T = TypeVar("T")
+
+
+def choice(name: str, value: T, *among: T) -> T:
+    """``value``, which must be one of these."""
+    if value not in among:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {name}={value!r}")
+    return value
 
 
 def checked_parameters(parameters: Parameters) -> Parameters:
     """The name of a parameter set."""
-    if parameters not in ("practical", "theory"):
-        raise ValueError(f"parameters must be 'practical' or 'theory', got parameters={parameters!r}")
-    return parameters
+    return choice("parameters", parameters, "practical", "theory")
 
 
 def noise_level(

@@ -11,7 +11,7 @@ parameter, once, and the running Hessian H the curvature at the new one.
 from __future__ import annotations
 
 import math
-from typing import Literal, Unpack
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["GLBOMD"]
@@ -68,7 +69,7 @@ class GLBOMD(Policy):
         link: str | Link = "logistic",
         *,
         theta_bound: float = 3.0,
-        parameters: Literal["practical", "theory"] = "practical",
+        parameters: Parameters = "practical",
         exploration: float = 0.5,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
@@ -80,9 +81,7 @@ class GLBOMD(Policy):
         self.exploration = positive("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.dispersion = positive("dispersion", dispersion)
-        if parameters not in ("practical", "theory"):
-            raise ValueError(f"parameters must be 'practical' or 'theory', got parameters={parameters!r}")
-        self.parameters = parameters
+        self.parameters = checked_parameters(parameters)
 
         R = self.link.self_concordance(S)
         self._C = self.link.lipschitz(S) / self.dispersion  # C_μ/g(τ)

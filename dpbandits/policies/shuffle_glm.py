@@ -55,7 +55,7 @@ from dpbandits.mathematics.design import g_optimal_design
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
+from dpbandits.policies._parameters import Parameters, checked_parameters, choice
 from dpbandits.policies._records import link_objective
 from dpbandits.policies._shuffled import ShufflePolicy, batch_protocol, max_cost
 from dpbandits.policy import Array, Pending
@@ -158,9 +158,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         self.parameters = checked_parameters(parameters)
         self.exploration = positive("exploration", exploration)
         self.matrix_share = fraction("matrix_share", matrix_share)
-        if analysis not in ("numeric", "paper"):
-            raise ValueError(f"analysis must be 'numeric' or 'paper', got analysis={analysis!r}")
-        self.analysis = analysis
+        self.analysis = choice("analysis", analysis, "numeric", "paper")
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
