@@ -34,18 +34,7 @@ from dpkit import randomness
 from dpkit.states import files
 from dpkit.states.entries import conform, generator, generator_text, kept, resume, short, taken
 
-__all__ = [
-    "Array",
-    "CommonOptions",
-    "Decision",
-    "Loader",
-    "Options",
-    "Pending",
-    "Policy",
-    "PrivacyReport",
-    "Violation",
-    "real_array",
-]
+__all__ = ["Array", "CommonOptions", "Decision", "Options", "Pending", "Policy", "PrivacyReport"]
 
 Array = NDArray[np.float64]
 Violation = Literal["raise", "clip"]

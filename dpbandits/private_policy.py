@@ -25,7 +25,6 @@ checkpoint hold raw data, and are as confidential as it.
 from __future__ import annotations
 
 import math
-import os
 import secrets
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -43,6 +42,7 @@ from dpbandits.registry import Registry, kind_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import conform, kept, plain, resume, short
+from dpkit.states.run import Here
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
@@ -76,7 +76,7 @@ class Schedule:
     --------
     >>> Schedule.batches(100, first=10, growth=2.0).ends
     (10, 30, 70)
-    >>> Schedule.every_round(4).ends
+    >>> Schedule.of("every_round", 4, first=1, growth=1.0).ends
     range(1, 4)
     """
 
@@ -100,17 +100,12 @@ class Schedule:
         return cls(tuple(ends[:-1]))
 
     @classmethod
-    def every_round(cls, horizon: int) -> Schedule:
-        """After every decision but the last."""
-        return cls(range(1, horizon))
-
-    @classmethod
     def of(cls, release: str, horizon: int, first: int, growth: float) -> Schedule:
-        """The one that ``release`` names: ``"scheduled"`` or ``"every_round"``."""
+        """The one that ``release`` names: ``"scheduled"``, or ``"every_round"``, after all decisions but the last."""
         if release not in ("scheduled", "every_round"):
             raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
         batches = cls.batches(horizon, first, growth)
-        return cls.every_round(horizon) if release == "every_round" else batches
+        return cls(range(1, horizon)) if release == "every_round" else batches
 
     def due(self, releases: int, decisions: int) -> bool:
         """Whether the next release is to be made before the next decision."""
@@ -342,7 +337,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self.public, self._unseen = self._unseen, None
 
     def _check(self) -> None:
-        if self._run.process != os.getpid():
+        if self._run.process != Here.process:
             self._run.check_process()
 
     def _check_open(self) -> None:
