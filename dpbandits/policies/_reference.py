@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima
-from dpbandits.mathematics.links import Link
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policy import Array, CommonOptions, Options, Policy
 
@@ -92,7 +91,6 @@ class EllipsoidSet(Policy):
 class LevelSet(ReferencePolicy):
     """Optimism over {‖θ‖ ≤ S : the loss of θ is at most width() above that of θ_t, the least}."""
 
-    link: Link
     theta: Array
     rows: Rows
     dispersion = 1.0
