@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
-from accounting.checks import fraction, integer
+from accounting.checks import choice, fraction, integer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
 from dpkit import randomness
@@ -219,9 +219,7 @@ class Policy(ABC):
         self.reward_range = (low, high)
         self.base_rate = _checked_base_rate(base_rate, self.link, low, high)
         self.link = self.link.at(self.base_rate)
-        if on_violation not in ("raise", "clip"):
-            raise ValueError(f"on_violation must be 'raise' or 'clip', got on_violation={on_violation!r}")
-        self.on_violation = on_violation
+        self.on_violation = choice("on_violation", on_violation, "raise", "clip")
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)
         if self.horizon is not None and self.horizon > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")

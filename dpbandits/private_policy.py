@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger, Release
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer, positive
 from dpbandits.journal import Journal
 from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy
 from dpbandits.registry import Registry, kind_of
@@ -102,8 +102,7 @@ class Schedule:
     @classmethod
     def of(cls, release: str, horizon: int, first: int, growth: float) -> Schedule:
         """The one that ``release`` names: ``"scheduled"``, or ``"every_round"``, after all decisions but the last."""
-        if release not in ("scheduled", "every_round"):
-            raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
+        choice("release", release, "scheduled", "every_round")
         batches = cls.batches(horizon, first, growth)
         return cls(range(1, horizon)) if release == "every_round" else batches
 

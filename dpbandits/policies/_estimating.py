@@ -22,10 +22,6 @@ E = TypeVar("E", bound=_Estimate)
 class EstimatingPolicy(PrivatePolicy[E]):
     """Base of the policies whose public half holds a ``theta``."""
 
-    release: str
-    growth: float
-    first_batch: int
-
     @property
     def theta(self) -> Array:
         """θ as released."""

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeVar
+from typing import Literal
 
-from accounting.checks import positive
+from accounting.checks import choice, positive
 
-__all__ = ["Parameters", "checked_parameters", "choice", "noise_level"]
+__all__ = ["Parameters", "checked_parameters", "noise_level"]
 
 Parameters = Literal["practical", "theory"]
-T = TypeVar("T")
-
-
-def choice(name: str, value: T, *among: T) -> T:
-    """``value``, which must be one of these."""
-    if value not in among:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {name}={value!r}")
-    return value
 
 
 def checked_parameters(parameters: Parameters) -> Parameters:

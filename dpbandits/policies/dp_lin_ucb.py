@@ -54,10 +54,10 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import choice, fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._estimating import EstimatingPolicy
-from dpbandits.policies._parameters import Parameters, checked_parameters, choice, noise_level
+from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards

@@ -64,12 +64,12 @@ import numpy as np
 
 from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._estimating import EstimatingPolicy
-from dpbandits.policies._parameters import Parameters, checked_parameters, choice
+from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._records import link_objective
 from dpbandits.policies._sums import whole_digits
 from dpbandits.policy import Array, Pending

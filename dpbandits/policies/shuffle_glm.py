@@ -49,13 +49,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
-from accounting.checks import fraction, integer, positive
+from accounting.checks import choice, fraction, integer, positive
 from accounting.conversions import gdp_epsilon
 from dpbandits.mathematics.design import g_optimal_design
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters, choice
+from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._records import link_objective
 from dpbandits.policies._shuffled import ShufflePolicy, batch_protocol, max_cost
 from dpbandits.policy import Array, Pending
