@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import SupportsFloat
+from typing import SupportsFloat, TypeVar
 
-__all__ = ["fraction", "integer", "nonnegative", "positive"]
+__all__ = ["choice", "fraction", "integer", "nonnegative", "positive"]
+
+T = TypeVar("T")
 
 
 def _number(name: str, value: SupportsFloat) -> float:
@@ -58,3 +60,10 @@ def integer(name: str, value: object, *, at_least: int) -> int:
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {name}={value!r}")
     return int(number)
+
+
+def choice(name: str, value: T, *among: T) -> T:
+    """``value``, which must be one of these."""
+    if value not in among:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {name}={value!r}")
+    return value

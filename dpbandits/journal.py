@@ -28,13 +28,13 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpbandits.policy import Array, Pending
+from dpbandits.policy import Pending
 from dpkit.states import files
 from dpkit.states.entries import short
 
@@ -120,9 +120,7 @@ class Journal:
             if path != self.path:
                 path.unlink(missing_ok=True)
 
-    def entries(
-        self, dim: int, length: Callable[[Array], Array]
-    ) -> Iterator[tuple[bool, Pending | tuple[int, float] | int | str]]:
+    def entries(self) -> Iterator[tuple[bool, Pending | tuple[int, float] | int | str]]:
         """The records: whether the checkpoint has seen each, and a decision, (id, reward), id to be forgotten, or type.
 
         A last line that is not whole is cut off.
@@ -143,7 +141,7 @@ class Journal:
                 return
             self.records += 1
             if start:
-                yield start < self._seen, _entry(record, dim, length)
+                yield start < self._seen, _entry(record)
             elif record != self._first:
                 raise ValueError(f"the journal {self.path} must be of this checkpoint's run, got that of another one")
             start += len(line)
@@ -181,13 +179,11 @@ def _record(line: bytes) -> list[Any] | None:
     return record if isinstance(record, list) else None
 
 
-def _entry(record: list[Any], dim: int, length: Callable[[Array], Array]) -> Pending | tuple[int, float] | int | str:
+def _entry(record: list[Any]) -> Pending | tuple[int, float] | int | str:
     match record:
         case ["d", int(round), int(index), str(text), list(note), int(person)] if all(type(n) is int for n in note):
             arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
-            fits = len(arm) in (0, dim) and -(2**63) <= person < 2**63
-            if fits and np.isfinite(arm).all() and (not len(arm) or float(length(arm)) <= 1.0):
-                arm.setflags(write=False)
+            if -(2**63) <= person < 2**63:
                 return Pending(arm, index, round, tuple(note), person)
         case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
             return id, float(reward)

@@ -33,6 +33,7 @@ class PerArm(Policy):
     """What differs where a policy takes one context per round; a policy derives from this and from its other base."""
 
     takes: ClassVar[Literal["arms", "context"]] = "context"
+    n_arms: int
 
     def select(self, context: ArrayLike, person: str | bytes | int | None = None) -> Decision:
         """Choose an arm for ``context``.

@@ -21,32 +21,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
-from accounting.checks import fraction, integer
+from accounting.checks import choice, fraction, integer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
 from dpkit import randomness
 from dpkit.states import files
-from dpkit.states.entries import conform, generator, generator_text, kept, resume, short
+from dpkit.states.entries import conform, generator, generator_text, kept, resume, short, taken
 
-__all__ = [
-    "Array",
-    "CommonOptions",
-    "Decision",
-    "Loader",
-    "Options",
-    "Pending",
-    "Policy",
-    "PrivacyReport",
-    "Violation",
-    "packed",
-    "real_array",
-]
+__all__ = ["Array", "CommonOptions", "Decision", "Options", "Pending", "Policy", "PrivacyReport"]
 
 Array = NDArray[np.float64]
 Violation = Literal["raise", "clip"]
@@ -194,6 +182,10 @@ class Policy(ABC):
     takes: ClassVar[Literal["arms", "context"]] = "arms"
     # the attributes that hold what was learned: arrays, numbers, and parts that keep and resume themselves
     _learned: ClassVar[tuple[str, ...]] = ()
+    # how many numbers ``_note`` gives
+    _notes: int = 0
+    # how many arms there are, where that is the same in all rounds
+    n_arms: int | None = None
     # every class there is, by module and name: so that ``load`` finds those of users, too
     _kinds: ClassVar[dict[str, type[Policy]]] = {}
 
@@ -227,9 +219,7 @@ class Policy(ABC):
         self.reward_range = (low, high)
         self.base_rate = _checked_base_rate(base_rate, self.link, low, high)
         self.link = self.link.at(self.base_rate)
-        if on_violation not in ("raise", "clip"):
-            raise ValueError(f"on_violation must be 'raise' or 'clip', got on_violation={on_violation!r}")
-        self.on_violation = on_violation
+        self.on_violation = choice("on_violation", on_violation, "raise", "clip")
         self.horizon = None if horizon is None else integer("horizon", horizon, at_least=1)
         if self.horizon is not None and self.horizon > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
@@ -476,7 +466,7 @@ class Policy(ABC):
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
         with self._lock:
-            files.write(path, {**self._tree(), "open": packed(self._open, self.dim)})
+            files.write(path, {**self._tree(), "open": self._packed()})
 
     @classmethod
     def load(
@@ -517,8 +507,8 @@ class Policy(ABC):
         kind = Policy._kinds.get(str(tree.get("policy")))
         if kind is None or not issubclass(kind, cls):
             raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
-        paths = [None if one is None else Path(one).absolute() for one in (path, checkpoint)]
-        loader = Loader(Path(path).absolute(), ledger, link, unattended, paths[1])
+        kept_in = None if checkpoint is None else Path(checkpoint).absolute()
+        loader = Loader(Path(path).absolute(), ledger, link, unattended, kept_in)
         try:
             with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
                 return kind._revived(tree, digest, loader)
@@ -533,7 +523,7 @@ class Policy(ABC):
         return policy
 
     @classmethod
-    def _built(cls, tree: dict[str, Any], link: Link | None) -> Policy:
+    def _built(cls, tree: dict[str, Any], link: Link | None) -> Self:
         """The policy of a file's tree, without its open decisions."""
         config = dict(tree["config"])
         if not cls._elements(config) <= 2 * _count(tree["learned"]) + 2**12:
@@ -559,32 +549,47 @@ class Policy(ABC):
         """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
         return int(conform("dim", config["dim"], 0)) ** 2
 
-    def _unpacked(self, saved: Any) -> dict[int, Pending]:
-        """The open decisions in a file, checked like arms that come in."""
-        like: dict[str, Any] = dict.fromkeys(("ids", "indices", "notes", "persons"), np.int64)
-        like |= {"arms": np.float64, "closed": np.bool_}
-        if not isinstance(saved, Mapping) or set(saved) != set(like):
-            raise ValueError(f"open must hold the entries {sorted(like)}, got {short(saved)}")
-        count = len(saved["ids"])
-        for name, dtype in like.items():
-            if saved[name].dtype != dtype or len(saved[name]) != count:
-                raise ValueError(f"open.{name} must hold {count} entries of type {dtype.__name__}")
-        ids = saved["ids"]
-        if count and not (ids[0] >= 0 and (np.diff(ids) > 0).all() and ids[-1] < self.decisions):
-            raise ValueError(f"open.ids must increase from 0 to less than decisions={self.decisions}, got others")
-        arms, closed = saved["arms"], saved["closed"]
-        if arms.shape[1:] != (self.dim,) or not np.isfinite(arms).all() or (self._length(arms) > 1.0).any():
-            raise ValueError(f"open.arms must be finite, of shape ({count}, {self.dim}) and of length at most 1")
+    def _packed(self) -> dict[str, Any]:
+        """The open decisions as arrays."""
+        waiting = list(self._open.values())
+        arms = np.zeros((len(waiting), self.dim))
+        for row, pending in zip(arms, waiting, strict=True):
+            row[: len(pending.arm)] = pending.arm
         return {
-            int(ids[i]): Pending(
-                _frozen(arms[i][: 0 if closed[i] else None]),
-                int(saved["indices"][i]),
-                int(ids[i]),
-                _ints(notes),
-                int(saved["persons"][i]),
-            )
-            for i, notes in enumerate(saved["notes"])
+            "ids": np.array(list(self._open), dtype=np.int64),
+            "indices": np.array([pending.index for pending in waiting], dtype=np.int64),
+            "arms": arms,
+            "closed": np.array([not len(pending.arm) for pending in waiting], dtype=np.bool_),
+            "notes": np.array([pending.note for pending in waiting], dtype=np.int64).reshape(len(waiting), self._notes),
+            "persons": np.array([pending.person for pending in waiting], dtype=np.int64),
         }
+
+    def _unpacked(self, saved: Any) -> dict[int, Pending]:
+        """The inverse of :meth:`_packed`, checked, for a policy that has no open decisions yet."""
+        like = {
+            name: np.broadcast_to(np.zeros((), none.dtype), (len(saved["ids"]), *none.shape[1:]))
+            for name, none in self._packed().items()
+        }
+        ids, indices, arms, closed, notes, persons = taken("open", saved, like).values()
+        if len(ids) and not (ids[0] >= 0 and (np.diff(ids) > 0).all() and ids[-1] < self.decisions):
+            raise ValueError(f"open.ids must increase from 0 to less than decisions={self.decisions}, got others")
+        numbers = (one.tolist() for one in (ids, indices, closed, notes, persons))
+        return {
+            id: self._checked_pending(Pending(arm[: 0 if shut else None].copy(), index, id, tuple(note), person))
+            for arm, id, index, shut, note, person in zip(arms, *numbers, strict=True)
+        }
+
+    def _checked_pending(self, pending: Pending) -> Pending:
+        """An open decision that was read from a file, checked like what comes in; the arm of a closed one is empty."""
+        arm = pending.arm
+        if len(arm) and not (len(arm) == self.dim and float(self._length(arm)) <= 1.0):  # also for NaN
+            raise ValueError(f"an open arm must be finite, of {self.dim} entries and length at most 1, got others")
+        if not 0 <= pending.index < (self.n_arms or math.inf):
+            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+        if len(pending.note) != self._notes:
+            raise ValueError(f"an open decision's note must have length {self._notes}, got {short(pending.note)}")
+        arm.setflags(write=False)
+        return pending
 
     @staticmethod
     def _length(arms: Array) -> Array:
@@ -630,32 +635,6 @@ def _number(name: str, value: Any) -> float:
     if found.ndim:
         raise ValueError(f"{name} must be one number, got an array of shape {found.shape}")
     return float(found)
-
-
-def packed(waiting: Mapping[int, Pending], dim: int) -> dict[str, Any]:
-    """Open decisions as arrays."""
-    arms = np.zeros((len(waiting), dim))
-    for row, pending in zip(arms, waiting.values(), strict=True):
-        row[: len(pending.arm)] = pending.arm
-    width = max((len(pending.note) for pending in waiting.values()), default=0)
-    return {
-        "ids": np.array(list(waiting), dtype=np.int64),
-        "indices": np.array([pending.index for pending in waiting.values()], dtype=np.int64),
-        "arms": arms,
-        "closed": np.array([not len(pending.arm) for pending in waiting.values()], dtype=np.bool_),
-        "notes": np.array([pending.note for pending in waiting.values()], dtype=np.int64).reshape(len(waiting), width),
-        "persons": np.array([pending.person for pending in waiting.values()], dtype=np.int64),
-    }
-
-
-def _frozen(arm: Array) -> Array:
-    copy = arm.copy()
-    copy.setflags(write=False)
-    return copy
-
-
-def _ints(row: NDArray[np.int64]) -> tuple[int, ...]:
-    return tuple(map(int, row))
 
 
 def _count(tree: Any) -> int:

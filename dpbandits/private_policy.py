@@ -25,24 +25,24 @@ checkpoint hold raw data, and are as confidential as it.
 from __future__ import annotations
 
 import math
-import os
 import secrets
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, Unpack
 
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger, Release
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer, positive
 from dpbandits.journal import Journal
-from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, Violation, packed
+from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy
 from dpbandits.registry import Registry, kind_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import conform, kept, plain, resume, short
+from dpkit.states.run import Here
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
@@ -76,7 +76,7 @@ class Schedule:
     --------
     >>> Schedule.batches(100, first=10, growth=2.0).ends
     (10, 30, 70)
-    >>> Schedule.every_round(4).ends
+    >>> Schedule.of("every_round", 4, first=1, growth=1.0).ends
     range(1, 4)
     """
 
@@ -100,17 +100,11 @@ class Schedule:
         return cls(tuple(ends[:-1]))
 
     @classmethod
-    def every_round(cls, horizon: int) -> Schedule:
-        """After every decision but the last."""
-        return cls(range(1, horizon))
-
-    @classmethod
     def of(cls, release: str, horizon: int, first: int, growth: float) -> Schedule:
-        """The one that ``release`` names: ``"scheduled"`` or ``"every_round"``."""
-        if release not in ("scheduled", "every_round"):
-            raise ValueError(f"release must be 'scheduled' or 'every_round', got release={release!r}")
+        """The one that ``release`` names: ``"scheduled"``, or ``"every_round"``, after all decisions but the last."""
+        choice("release", release, "scheduled", "every_round")
         batches = cls.batches(horizon, first, growth)
-        return cls.every_round(horizon) if release == "every_round" else batches
+        return cls(range(1, horizon)) if release == "every_round" else batches
 
     def due(self, releases: int, decisions: int) -> bool:
         """Whether the next release is to be made before the next decision."""
@@ -173,8 +167,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     rounds_per_person : int, optional
         m, the number of records that a person may teach, each in another batch; 1 by default. Only where the unit is a
         person.
-    reward_range, base_rate, on_violation, expire_after, rng
-        See :class:`dpbandits.policy.Policy`.
     ledger : Ledger, optional
         Charged once, when the policy is made; by default a ledger of the policy's own with the same budget.
     label : str, optional
@@ -182,7 +174,11 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     checkpoint : path, optional
         A new file, in which the state is saved at every release before anything that was released is used. After a
         crash, ``Policy.load(checkpoint, ledger=ledger)`` goes on without loss. It needs a ledger that survives, too, or
-        the word ``unattended=True``.
+        the word ``unattended=True``. A crash in the instant between the charge and the first checkpoint leaves no file
+        to load, and a charge for a run that never was: nothing was released, and it stays spent, as nobody can tell.
+    **options
+        ``reward_range``, ``base_rate``, ``on_violation``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
 
     Raises
     ------
@@ -219,26 +215,13 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         *,
         budget: Budget,
         horizon: int | None,
-        reward_range: tuple[float, float] | None = None,
-        base_rate: float | None = None,
-        on_violation: Violation = "raise",
-        expire_after: int | None = None,
-        rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
         label: str | None = None,
         checkpoint: str | Path | None = None,
         rounds_per_person: int | None = None,
+        **options: Unpack[CommonOptions],
     ) -> None:
-        super().__init__(
-            dim,
-            rewards,
-            reward_range=reward_range,
-            base_rate=base_rate,
-            on_violation=on_violation,
-            horizon=horizon,
-            expire_after=expire_after,
-            rng=rng,
-        )
+        super().__init__(dim, rewards, horizon=horizon, **options)
         self.budget = checked_budget(budget)
         self.rounds_per_person = self._checked_rounds(rounds_per_person)
         self._persons = None if self.rounds_per_person is None else Registry(self.rounds_per_person)
@@ -353,7 +336,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self.public, self._unseen = self._unseen, None
 
     def _check(self) -> None:
-        if self._run.process != os.getpid():
+        if self._run.process != Here.process:
             self._run.check_process()
 
     def _check_open(self) -> None:
@@ -433,13 +416,10 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     def _kept(self) -> dict[str, Any]:
         public = self.public if self._unseen is None else self._unseen
-        return {"public": plain(public), "secret": kept(self, self._secret)}
+        return {"public": plain(public), **kept(self, self._secret)}
 
     def _resume(self, saved: Any) -> None:
-        if not isinstance(saved, Mapping) or set(saved) != {"public", "secret"}:
-            raise ValueError(f"learned must hold the entries 'public' and 'secret', got {short(saved)}")
-        resume(self, ("public",), {"public": saved["public"]})
-        resume(self, self._secret, saved["secret"])
+        resume(self, ("public", *self._secret), saved)
 
     def _tree(self) -> dict[str, Any]:
         tree = super()._tree() | {"releases": self.releases}
@@ -459,7 +439,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             run = self._run.state()
             tree = self._tree()
             tree.pop("journal", None)
-            files.write(path, {**tree, "open": packed(self._open, self.dim), "run": run})
+            files.write(path, {**tree, "open": self._packed(), "run": run})
 
     @classmethod
     def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
@@ -478,8 +458,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     @classmethod
     def _continued(cls, tree: dict[str, Any], digest: str, loader: Loader, hold: files.Hold | None) -> Policy:
         policy = cls._built(tree, loader.link)
-        if not isinstance(policy, PrivatePolicy):
-            raise TypeError(f"{cls.__name__} must be a PrivatePolicy to release anything")
         policy.releases = conform("releases", tree["releases"], 0)
         policy._check_releases()
         if policy._persons is not None:
@@ -508,9 +486,10 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     def _replay(self, journal: Journal) -> None:
         """Do again what was done since the checkpoint was saved, but for the choices themselves."""
         decided = self.decisions
-        for known, entry in journal.entries(self.dim, self._length):
+        for known, entry in journal.entries():
             match entry:
                 case Pending():
+                    self._checked_pending(entry)
                     if entry.round >= (decided if known else self.decisions + 1):
                         raise ValueError(f"the journal must hold decision {self.decisions} next, got {entry.round}")
                     if entry.round == self.decisions:

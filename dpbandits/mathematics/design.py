@@ -60,6 +60,9 @@ def g_optimal_design(arms: ArrayLike, *, tolerance: float = 0.1) -> Array:
     if rank == 0:  # every arm is 0, and every design is optimal
         weights[0] = 1.0
         return weights
+    if rank == len(X):  # independent arms are played alike
+        weights[:] = 1.0 / rank
+        return np.asarray(weights / weights.sum())
     Z = np.ascontiguousarray(U[:, :rank])
 
     weights[_spanning_arms(Z)] = 1.0 / rank

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from accounting.checks import positive
+from accounting.checks import choice, positive
 
 __all__ = ["Parameters", "checked_parameters", "noise_level"]
 
@@ -14,9 +14,7 @@ Parameters = Literal["practical", "theory"]
 
 def checked_parameters(parameters: Parameters) -> Parameters:
     """The name of a parameter set."""
-    if parameters not in ("practical", "theory"):
-        raise ValueError(f"parameters must be 'practical' or 'theory', got parameters={parameters!r}")
-    return parameters
+    return choice("parameters", parameters, "practical", "theory")
 
 
 def noise_level(

@@ -8,7 +8,8 @@ and what a user pays is one release of its batch, so the batches compose in para
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -18,12 +19,14 @@ import numpy as np
 
 from accounting import Budget, Release, parallel
 from accounting.releases import Composed
+from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivatePolicy
+from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import taken
 
-__all__ = ["ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
+__all__ = ["PairBatches", "ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
 
 Public = TypeVar("Public")
 
@@ -131,13 +134,47 @@ class ShuffledBatches:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
         like = {"released": 0, "users": 0, "ones": np.zeros(self._coordinates, dtype=np.int64)}
-        if not isinstance(saved, Mapping) or set(saved) != set(like):
-            raise ValueError(f"sums must hold the entries {sorted(like)}, got {short(saved)}")
-        released, users, ones = (conform(name, saved[name], value) for name, value in like.items())
+        released, users, ones = taken("sums", saved, like).values()
         if released > len(self.protocols) or (users and released == len(self.protocols)):
             raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")
         self.released, self._waiting = released, []
         self._tally = Tally(self.protocols[released], users, ones) if users else None
+
+
+class PairBatches(ShuffledBatches):
+    """The sums H of w·x xᵀ and b of g·x, |w| ≤ W, |g| ≤ B, over batches of users, each with noise.
+
+    Users tell x, w and g in one row. Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared
+    sensitivity goes to the second part, were the two replaced independently; two records of one user differ by at most
+    ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[int],
+        dim: int,
+        W: float,
+        B: float,
+        share: float,
+        *,
+        budget: Budget,
+        rng: np.random.Generator,
+    ) -> None:
+        self.a, self.c = pair_scales(W, B, share)
+        self._half = dim * (dim + 1) // 2
+        bound = math.hypot(self.a * W, self.c * B)
+        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency)
+        super().__init__(ends, self._half + dim, self._records, bound=bound, distance=distance, budget=budget, rng=rng)
+
+    def _records(self, rows: Array) -> Array:
+        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
+        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
+        return np.concatenate([svec((self.a * w * X)[:, :, None] * X[:, None, :]), self.c * g * X], axis=1)
+
+    def release_pair(self, weight: float = 1.0) -> tuple[Array, Array]:
+        """Close the batch: H and b with noise, times ``weight``."""
+        scaled = self.release()
+        return weight * smat(scaled[: self._half] / self.a), weight * scaled[self._half :] / self.c
 
 
 class ShufflePolicy(PrivatePolicy[Public]):

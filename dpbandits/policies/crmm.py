@@ -25,21 +25,22 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from accounting.checks import fraction, integer, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, CommonOptions, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.policy import Array, Pending
 
 __all__ = ["CRMM"]
 
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class CRMM(Policy):
+class CRMM(EllipsoidSet, ReferencePolicy):
     """Optimism around an online Newton step on medians of repeated rewards.
 
     Parameters
@@ -96,18 +97,14 @@ class CRMM(Policy):
         noise_scale: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.1,
-        failure_probability: float = 0.01,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[TimedOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, horizon=horizon, **options)
+        S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
         nu = self.noise_scale = positive("noise_scale", noise_scale)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
 
         self._kappa = self.link.derivative_range(S)[0]  # the smallest slope
         self.ridge = 1.0
@@ -125,11 +122,7 @@ class CRMM(Policy):
         # β_t² = λS² + (4b²/(3κ)) ln(2/δ) + Σ g_s² ‖x_s‖²_{V_{s+1}⁻¹}
         noise = 4.0 * self._bound**2 / (3.0 * self._kappa) * math.log(2.0 / self.failure_probability)
         radius = math.sqrt(self.ridge * self.theta_bound**2 + noise + self.stability)
-        return radius if self.parameters == "theory" else self.radius_scale * radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
+        return self._scaled(radius)
 
     def _settle(self, arms: Array) -> None:
         """An epoch ends where its arm is not offered any more; the next one begins with another arm."""

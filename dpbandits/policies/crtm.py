@@ -22,18 +22,18 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, integer, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from dpbandits.mathematics.ellipsoid import RankOneInverse, project_on_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, CommonOptions, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.policy import Pending
 
 __all__ = ["CRTM"]
 
 
-class CRTM(Policy):
+class CRTM(EllipsoidSet, ReferencePolicy):
     """Optimism around an online Newton step on truncated rewards.
 
     Parameters
@@ -90,18 +90,14 @@ class CRTM(Policy):
         noise_scale: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.01,
-        failure_probability: float = 0.01,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[TimedOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, horizon=horizon, **options)
+        S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
         nu = self.noise_scale = positive("noise_scale", noise_scale)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
 
         self._kappa = self.link.derivative_range(S)[0]  # the smallest slope
         self.ridge = max(float(dim), 0.5 * self._kappa)
@@ -123,14 +119,6 @@ class CRTM(Policy):
     def width(self) -> float:
         """√γ, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ √γ}."""
         return self.radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.radius)
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + √γ ‖x‖_{V_t⁻¹}
-        return arms @ self.theta + self.radius * norms(arms, self.V.inverse)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -127,6 +127,7 @@ class Doubling(PrivatePolicy[None]):
         self.reward_range, self.base_rate = self.policy.reward_range, self.policy.base_rate
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
+        self.n_arms, self._notes = self.policy.n_arms, 2 + self.policy._notes
         self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
         self.public = None
         self._open_run(self.policy.ledger.total, self._scope(0))

@@ -54,12 +54,13 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import choice, fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["DPLinUCB"]
 
@@ -75,7 +76,7 @@ class Estimate:
     root: Array
 
 
-class DPLinUCB(PrivatePolicy[Estimate]):
+class DPLinUCB(EstimatingPolicy[Estimate]):
     """Optimism over noisy linear statistics.
 
     Parameters
@@ -160,16 +161,8 @@ class DPLinUCB(PrivatePolicy[Estimate]):
         self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         theory = parameters == "theory"
-        self.sums = sums or ("tree" if theory else "buffered")
-        if self.sums not in ("buffered", "tree"):
-            raise ValueError(f"sums must be 'buffered' or 'tree', got sums={sums!r}")
-        self.release = release or ("every_round" if theory else "scheduled")
-        T = integer("horizon", horizon, at_least=1)
-        self.growth = growth
-        self.first_batch = (
-            min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.schedule = Schedule.of(self.release, T, self.first_batch, growth)
+        self.sums = choice("sums", sums or ("tree" if theory else "buffered"), "buffered", "tree")
+        T = self._batches(first_batch, 4 * dim, growth, release or ("every_round" if theory else "scheduled"))
         self.reward_share = fraction("reward_share", reward_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -197,11 +190,6 @@ class DPLinUCB(PrivatePolicy[Estimate]):
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
         self._open_run(self._sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 

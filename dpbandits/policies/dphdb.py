@@ -58,8 +58,9 @@ from accounting.checks import integer, positive
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.per_arm import PerArm
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.private_policy import PrivateOptions
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import report_noisy_max
 from dpkit.states.entries import conform
@@ -81,7 +82,7 @@ class Estimates:
     steps: int
 
 
-class DPHDB(PerArm, PrivatePolicy[Estimates]):
+class DPHDB(PerArm, EstimatingPolicy[Estimates]):
     """Forced rounds, then the arm of the best sparse private estimate.
 
     Parameters
@@ -172,9 +173,7 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         self.n_arms = integer("n_arms", n_arms, at_least=1)
         T, K, d = integer("horizon", horizon, at_least=1), self.n_arms, self.dim
         self.theta_bound = positive("theta_bound", theta_bound)
-        self.release = release
         self.margin = positive("margin", margin, finite=False)
-        self.growth = growth
         low, high = self.reward_range
         if clip is None and math.isinf(high - low):
             raise ValueError(f"reward_range must be finite where clip is not given, got reward_range={(low, high)}")
@@ -186,7 +185,7 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         few = max(1, round(10.0 * rho ** (1 / 3)))
         self.steps = few if steps is None else integer("steps", steps, at_least=1)
 
-        self.schedule = Schedule.of(release, T, K * self.forced, growth)
+        self._batches(K * self.forced, 1, growth, release)
         self._per_release = 1 if release == "every_round" else self.steps
         # ε_i = first_epsilon·i^−power with Σε_i²/8 = ρ, rounded down
         self._power = 0.5 if release == "every_round" else 0.0
@@ -209,11 +208,6 @@ class DPHDB(PerArm, PrivatePolicy[Estimates]):
         zero = np.zeros((K, d))
         self.public = Estimates(zero, zero, zero, 0)
         self._open_run(ZCDP(rho, adjacency=budget.adjacency))
-
-    @property
-    def theta(self) -> Array:
-        """The all-sample estimates as released, one row per arm."""
-        return self.public.theta
 
     @property
     def forced_theta(self) -> Array:

@@ -25,18 +25,17 @@ from collections.abc import Callable
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
+from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.policy import Array, Pending
 
 __all__ = ["ECOLog"]
 
 
-class ECOLog(Policy):
+class ECOLog(EllipsoidSet, ReferencePolicy):
     """Optimism over an ellipsoid around an implicit online estimate.
 
     Parameters
@@ -75,7 +74,7 @@ class ECOLog(Policy):
     1
     """
 
-    _learned = ("theta", "lead", "moves", "W")
+    _learned = ("theta", "lead", "moves", "V")
 
     def __init__(
         self,
@@ -85,23 +84,19 @@ class ECOLog(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        S = self.theta_bound
         low, high = self.reward_range
-        self.parameters = checked_parameters(parameters)
         if math.isinf(high - low) or (parameters == "theory" and not 0.0 <= low < high <= 1.0):
             bound = "finite" if parameters == "practical" else "in [0, 1]"
             raise ValueError(f"reward_range must be {bound} for ECOLog, got reward_range={self.reward_range}")
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
         R = self.link.self_concordance(S)
         self.eta = 1.0 + R * S
         self.ridge = max(1.0, R * self.eta / math.log(2.0)) if parameters == "theory" else float(dim)
-        self.W = RankOneInverse(dim, self.ridge)
+        self.V = RankOneInverse(dim, self.ridge)
         self.theta = np.zeros(dim)
         self.lead = 0.0  # Σ ℓ_s(θ̄_s) − ℓ_s(θ_{s+1})
         self.moves = 0.0  # Σ ‖θ_{s+1} − θ_s‖²_{W_s}
@@ -111,20 +106,12 @@ class ECOLog(Policy):
         # β_t² = λS² + 2η (ln(1/δ) + Σ ℓ_s(θ̄_s) − ℓ_s(θ_{s+1})) − Σ ‖θ_{s+1} − θ_s‖²_{W_s}
         doubt = math.log(1.0 / self.failure_probability) + self.lead
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * self.eta * doubt - self.moves, 0.0))
-        return radius if self.parameters == "theory" else self.radius_scale * radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.W.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{W_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.W.inverse)
+        return self._scaled(radius)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         low, high = self.reward_range
-        solved = self.W.inverse.dot(arm)
+        solved = self.V.inverse.dot(arm)
         mean = self.link.mean
         # θ_{t+1} = argmin over ‖θ‖ ≤ S of ½‖θ − θ_t‖²_{W_t} + η ℓ(xᵀθ, r), and θ̄_t with ℓ(·, low) + ℓ(·, high)
         theta, z = self._proximal_point(arm, solved, lambda z: float(mean(z)) - reward)
@@ -132,10 +119,10 @@ class ECOLog(Policy):
         loss = self.link.integral
         self.lead += float(loss(z_bar) - loss(z)) - reward * (z_bar - z)
         move = theta - self.theta
-        self.moves += float(move @ self.W.matrix @ move)
+        self.moves += float(move @ self.V.matrix @ move)
         self.theta = theta
         # W_{t+1} = W_t + μ̇(xᵀθ_{t+1}) x xᵀ
-        self.W.add(arm, float(self.link.derivative(z)), solved)
+        self.V.add(arm, float(self.link.derivative(z)), solved)
 
     def _proximal_point(self, arm: Array, solved: Array, slope: Callable[[float], float]) -> tuple[Array, float]:
         """argmin of ½‖θ − θ_t‖²_W + ηf(xᵀθ) over the ball, f′ = ``slope`` increasing, and the value of xᵀθ there.
@@ -154,8 +141,8 @@ class ECOLog(Policy):
         theta = self.theta - a * solved
         if float(theta.dot(theta)) <= S2:
             return theta, float(arm.dot(theta))
-        eigenvalues, U = np.linalg.eigh(self.W.matrix)
-        pull = self.W.matrix.dot(self.theta)
+        eigenvalues, U = np.linalg.eigh(self.V.matrix)
+        pull = self.V.matrix.dot(self.theta)
 
         def projected(a: float) -> Array:
             return ball_constrained_minimizer(eigenvalues, U, pull - a * arm, self.theta_bound)

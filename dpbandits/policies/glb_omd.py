@@ -11,20 +11,21 @@ parameter, once, and the running Hessian H the curvature at the new one.
 from __future__ import annotations
 
 import math
-from typing import Literal, Unpack
+from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, within
+from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters, checked_parameters
+from dpbandits.policies._reference import EllipsoidSet
+from dpbandits.policy import Options, Pending
 
 __all__ = ["GLBOMD"]
 
 
-class GLBOMD(Policy):
+class GLBOMD(EllipsoidSet):
     """Optimism over an ellipsoid around a one-pass estimate.
 
     Parameters
@@ -60,7 +61,7 @@ class GLBOMD(Policy):
     1
     """
 
-    _learned = ("theta", "rounds", "H")
+    _learned = ("theta", "rounds", "V")
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class GLBOMD(Policy):
         link: str | Link = "logistic",
         *,
         theta_bound: float = 3.0,
-        parameters: Literal["practical", "theory"] = "practical",
+        parameters: Parameters = "practical",
         exploration: float = 0.5,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
@@ -80,9 +81,7 @@ class GLBOMD(Policy):
         self.exploration = positive("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.dispersion = positive("dispersion", dispersion)
-        if parameters not in ("practical", "theory"):
-            raise ValueError(f"parameters must be 'practical' or 'theory', got parameters={parameters!r}")
-        self.parameters = parameters
+        self.parameters = checked_parameters(parameters)
 
         R = self.link.self_concordance(S)
         self._C = self.link.lipschitz(S) / self.dispersion  # C_μ/g(τ)
@@ -92,7 +91,7 @@ class GLBOMD(Policy):
         else:
             self.eta = 1.0
             self.ridge = 0.25 * dim
-        self.H = RankOneInverse(dim, self.ridge)
+        self.V = RankOneInverse(dim, self.ridge)
         self.theta = np.zeros(dim)
         self.rounds = 0  # rewards taken in
 
@@ -104,28 +103,20 @@ class GLBOMD(Policy):
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
 
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.H.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{H_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.H.inverse)
-
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         g = self.dispersion
         e = float(arm @ self.theta)
         slope = (float(self.link.mean(e)) - reward) / g  # ∇ℓ_t(θ_t) = slope·x
         curvature = float(self.link.derivative(e)) / g  # ∇²ℓ_t(θ_t) = curvature·x xᵀ
-        solved = self.H.inverse @ arm
+        solved = self.V.inverse @ arm
         # ζ = θ_t − η H̃⁻¹∇ℓ_t(θ_t) with H̃ = H_t + η∇²ℓ_t(θ_t), whose inverse is needed along x only
         shrink = 1.0 + self.eta * curvature * float(arm @ solved)
         zeta = self.theta - (self.eta * slope / shrink) * solved
         if float(zeta @ zeta) > self.theta_bound**2:
-            H_step = self.H.matrix + (self.eta * curvature * arm)[:, None] * arm
+            H_step = self.V.matrix + (self.eta * curvature * arm)[:, None] * arm
             zeta = ball_constrained_minimizer(*np.linalg.eigh(H_step), H_step @ zeta, self.theta_bound)
         self.theta = zeta
         # H_{t+1} = H_t + ∇²ℓ_t(θ_{t+1})
-        self.H.add(arm, float(self.link.derivative(float(arm @ zeta))) / g, solved)
+        self.V.add(arm, float(self.link.derivative(float(arm @ zeta))) / g, solved)
         self.rounds += 1

@@ -20,19 +20,19 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
+from accounting.checks import positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, norms
 from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters, noise_level
+from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.policy import Array, Pending
 
 __all__ = ["GLMUCB"]
 
 
-class GLMUCB(Policy):
+class GLMUCB(EllipsoidSet, ReferencePolicy):
     """Optimism in the mean reward, with one bound on the link's slope for all arms.
 
     Parameters
@@ -85,17 +85,13 @@ class GLMUCB(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        S = self.theta_bound
         self._c, self._k = self.link.derivative_range(S)  # c_μ, k_μ
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=math.sqrt(self._k))
         self.ridge = float(dim) if ridge is None else positive("ridge", ridge)
@@ -108,11 +104,7 @@ class GLMUCB(Policy):
         # β_t = (R/c_μ) √(2 ln(1/δ) + ln(det V_t / λᵈ)) + √λ S
         deviation = math.sqrt(2.0 * math.log(1.0 / self.failure_probability) + self.V.log_det)
         radius = self.noise_bound / self._c * deviation + math.sqrt(self.ridge) * self.theta_bound
-        return radius if self.parameters == "theory" else self.radius_scale * radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
+        return self._scaled(radius)
 
     def _score(self, arms: Array) -> Array:
         # x_t = argmax μ(xᵀθ_t) + k_μ β_t ‖x‖_{V_t⁻¹}

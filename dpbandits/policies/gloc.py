@@ -14,18 +14,18 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
+from accounting.checks import positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse, project_on_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters, noise_level
+from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.policy import Pending
 
 __all__ = ["GLOC"]
 
 
-class GLOC(Policy):
+class GLOC(EllipsoidSet, ReferencePolicy):
     """Optimism over the ellipsoid that an online learner's regret implies.
 
     Parameters
@@ -78,17 +78,13 @@ class GLOC(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        S = self.theta_bound
         self._kappa, steepest = self.link.derivative_range(S)  # the paper's κ is the smallest slope
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=math.sqrt(steepest))
         self.ridge = float(dim) if ridge is None else positive("ridge", ridge)
@@ -109,15 +105,7 @@ class GLOC(Policy):
         beta = 1.0 + 4.0 * B / kappa + 8.0 * (R / kappa) ** 2 * math.log(2.0 / delta * inside)
         beta += self.ridge * S**2 - (self.zz - float(self.theta.dot(self.xz)))
         radius = math.sqrt(max(beta, 0.0))
-        return radius if self.parameters == "theory" else self.radius_scale * radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ̂_t + √β_t ‖x‖_{V_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
+        return self._scaled(radius)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

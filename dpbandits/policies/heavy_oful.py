@@ -14,18 +14,18 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, integer, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
+from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.mathematics.estimators import Rows, minimize_in_ball
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, CommonOptions, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.policy import Array, Pending
 
 __all__ = ["HeavyOFUL"]
 
 
-class HeavyOFUL(Policy):
+class HeavyOFUL(EllipsoidSet, ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive Huber regression.
 
     Parameters
@@ -68,7 +68,7 @@ class HeavyOFUL(Policy):
     1
     """
 
-    _learned = ("theta", "H", "rows")
+    _learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -80,17 +80,13 @@ class HeavyOFUL(Policy):
         noise_scale: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.02,
-        failure_probability: float = 0.01,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[TimedOptions],
     ) -> None:
-        super().__init__(dim, horizon=horizon, **options)
+        super().__init__(dim, (-math.inf, math.inf), theta_bound, parameters, radius_scale, horizon=horizon, **options)
+        S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
         self.noise_scale = positive("noise_scale", noise_scale)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
 
         theory = parameters == "theory"
         self.ridge = float(dim) if theory else 1.0
@@ -106,7 +102,7 @@ class HeavyOFUL(Policy):
         # β_t = steady + rising · t^{(1−ε)/(2(1+ε))}
         self._steady = (3.0 if theory else 1.0) * math.sqrt(self.ridge) * S
         self._rising = (24.0 if theory else self.radius_scale) * doubt * self._tau_0
-        self.H = RankOneInverse(dim, self.ridge)
+        self.V = RankOneInverse(dim, self.ridge)
         self.theta = np.zeros(dim)
         self.rows = Rows(dim + 2)  # (x/σ, r/σ, τ)
 
@@ -114,24 +110,16 @@ class HeavyOFUL(Policy):
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{H_t} ≤ β_t}."""
         return float(self._steady + self._rising * self.rows.count**self._power)
 
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.H.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{H_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.H.inverse)
-
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
-        solved = self.H.inverse.dot(arm)
+        solved = self.V.inverse.dot(arm)
         size = math.sqrt(max(float(arm.dot(solved)), 0.0))  # ‖x_t‖ in the norm of H_{t−1}⁻¹
         # σ_t = max{ν, σ_min, ‖x_t‖/c_0, √(S‖x_t‖)/(2c_1κ)^{1/4}}, w_t = ‖x_t‖/σ_t
         sigma = max(self.noise_scale, self._sigma_min, size / self._c0, self._floor * math.sqrt(size))
         w2 = (size / sigma) ** 2
         late = (self.rows.count + 1) ** self._power
         tau = self._tau_0 * math.sqrt((1.0 + w2) / w2) * late if w2 > 0.0 else math.inf
-        self.H.add(arm, 1.0 / sigma**2, solved)
+        self.V.add(arm, 1.0 / sigma**2, solved)
         self.rows.append([*(arm / sigma), (reward - self.base_rate) / sigma, tau])
         # θ_t = argmin over ‖θ‖ ≤ S of ½λ‖θ‖² + Σ f_{τ_s}((r_s − x_sᵀθ)/σ_s)
         self.theta, _ = minimize_in_ball(self._loss, self.theta, radius=self.theta_bound)

@@ -17,17 +17,17 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, integer, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball, within
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, CommonOptions, Pending, Policy
+from dpbandits.mathematics.ellipsoid import RankOneInverse, project_on_ball
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.policy import Pending
 
 __all__ = ["HvtUCB"]
 
 
-class HvtUCB(Policy):
+class HvtUCB(EllipsoidSet, ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a one-pass Huber regression.
 
     Parameters
@@ -84,17 +84,13 @@ class HvtUCB(Policy):
         noise_scale: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.02,
-        failure_probability: float = 0.01,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[TimedOptions],
     ) -> None:
-        super().__init__(dim, horizon=horizon, **options)
+        super().__init__(dim, (-math.inf, math.inf), theta_bound, parameters, radius_scale, horizon=horizon, **options)
+        S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
         eps = self.tail = fraction("tail", tail, include_one=True)
         self.noise_scale = positive("noise_scale", noise_scale)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
 
         theory = parameters == "theory"
         self.alpha = 4.0 if theory else 1.0
@@ -114,14 +110,6 @@ class HvtUCB(Policy):
     def width(self) -> float:
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_{t+1}‖_{V_t} ≤ β_t}, where t rewards have come."""
         return float(self._steady + self._rising * self.rounds**self._power)
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + β_{t−1} ‖x‖_{V_{t−1}⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

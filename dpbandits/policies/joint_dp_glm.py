@@ -64,15 +64,16 @@ import numpy as np
 
 from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._records import link_objective
 from dpbandits.policies._sums import whole_digits
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
 from dpkit.optimize import noisy_gradient_descent
@@ -100,7 +101,7 @@ class Estimates:
     calls: int
 
 
-class JointDPGLM(PrivatePolicy[Estimates]):
+class JointDPGLM(EstimatingPolicy[Estimates]):
     """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
 
     Parameters
@@ -163,6 +164,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
+    _notes = 1
 
     def __init__(
         self,
@@ -190,15 +192,8 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        if sums not in ("buffered", "tree"):
-            raise ValueError(f"sums must be 'buffered' or 'tree', got sums={sums!r}")
-        self.sums = sums
-        T = integer("horizon", horizon, at_least=1)
-        self.release, self.growth = release, growth
-        self.first_batch = (
-            min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.schedule = Schedule.of(release, T, self.first_batch, growth)
+        self.sums = choice("sums", sums, "buffered", "tree")
+        T = self._batches(first_batch, 4 * dim, growth, release)
         self.stream_share = fraction("stream_share", stream_share)
         centre = float(self.link.mean(0.0))
         default = 1.2 * max(abs(low - centre), abs(high - centre))
@@ -237,12 +232,10 @@ class JointDPGLM(PrivatePolicy[Estimates]):
             self._threshold = 0.5 / self._shift
             self.gamma, self.beta = 2.0 / math.sqrt(self._threshold), self.exploration
             default_calls = 4, math.ceil(2 * math.log2(T + 1))
-        self.exploration_calls, self.policy_calls = (
-            default if given is None else integer(name, given, at_least=1)
-            for name, given, default in zip(
-                ("exploration_calls", "policy_calls"), (exploration_calls, policy_calls), default_calls, strict=True
-            )
-        )
+        most_o = default_calls[0] if exploration_calls is None else exploration_calls
+        most = default_calls[1] if policy_calls is None else policy_calls
+        self.exploration_calls = integer("exploration_calls", most_o, at_least=1)
+        self.policy_calls = integer("policy_calls", most, at_least=1)
 
         self._objective = link_objective(self.link, S, self.clip)
         # of the open batch: whole numbers, in units of 2^−digits (H of its largest weight W)
@@ -255,11 +248,6 @@ class JointDPGLM(PrivatePolicy[Estimates]):
             *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
         )
         self._open_run(self._cost(z, steps))
-
-    @property
-    def theta(self) -> Array:
-        """θ_τ as released."""
-        return self.public.theta
 
     def _cost(self, z: float, steps: int) -> Release:
         """Of V and H together, and of all calls of the optimizer that costs most."""

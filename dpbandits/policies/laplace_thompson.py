@@ -18,16 +18,17 @@ from typing import Unpack
 
 import numpy as np
 
-from accounting.checks import fraction, positive
+from accounting.checks import positive
 from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters, noise_level
+from dpbandits.policies._reference import ReferenceOptions, ReferencePolicy
+from dpbandits.policy import Array, Pending
 
 __all__ = ["LaplaceThompson"]
 
 
-class LaplaceThompson(Policy):
+class LaplaceThompson(ReferencePolicy):
     """Approximate posterior sampling for E[r | x] = μ(xᵀθ).
 
     Parameters
@@ -81,18 +82,14 @@ class LaplaceThompson(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
         noise_bound: float | None = None,
         dispersion: float = 1.0,
         ridge: float = 1.0,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        S = self.theta_bound
         self.dispersion = positive("dispersion", dispersion)
         self.ridge = positive("ridge", ridge)
         low, high = self.link.derivative_range(S)

@@ -61,9 +61,10 @@ from accounting import Budget, Gaussian, PureDP, Release, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._records import GLMRecord, pair_scales
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 from dpkit.geometry import pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
 
@@ -78,7 +79,7 @@ class Estimate:
     uncertainty: Array
 
 
-class LDPGLM(PrivatePolicy[Estimate]):
+class LDPGLM(EstimatingPolicy[Estimate]):
     """Optimism over sums of locally randomized records.
 
     Parameters
@@ -156,13 +157,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
         if randomizer not in (None, "sphere", "gaussian"):
             raise ValueError(f"randomizer must be 'sphere' or 'gaussian', got randomizer={randomizer!r}")
         T = integer("horizon", horizon, at_least=1)
-        self.first_batch = (
-            min(max(4 * dim, T // 100), -(-T // 20))
-            if first_batch is None
-            else integer("first_batch", first_batch, at_least=1)
-        )
-        self.growth = growth
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self._batches(first_batch, max(4 * dim, T // 100), growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         centre = float(self.link.mean(0.0))
         default = max(abs(low - centre), abs(high - centre))
@@ -201,11 +196,6 @@ class LDPGLM(PrivatePolicy[Estimate]):
         self.messages = 0
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
         self._open_run(cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ of the last refit."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 

@@ -15,13 +15,13 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
+from accounting.checks import positive
+from dpbandits.mathematics.estimators import Rows, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import LevelSet, ReferenceOptions
+from dpbandits.policy import Pending
 
 __all__ = ["OFUGLB"]
 
@@ -29,7 +29,7 @@ __all__ = ["OFUGLB"]
 _RIDGE = 1e-6
 
 
-class OFUGLB(Policy):
+class OFUGLB(LevelSet):
     """Optimism over {‖θ‖ ≤ S : the log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -82,20 +82,18 @@ class OFUGLB(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
         dispersion: float = 1.0,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
-        self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
         self.dispersion = positive("dispersion", dispersion)
         self.theta = np.zeros(dim)
         self.lipschitz = 0.0  # L_t
         self.rows = Rows(dim + 1)  # (x, r)
+
+    def ridge(self) -> float:
+        return _RIDGE
 
     def width(self) -> float:
         """β_t²: how far the negative log-likelihood may lie above its minimum."""
@@ -106,26 +104,6 @@ class OFUGLB(Policy):
         squared += 0.5 * _RIDGE * self.theta_bound**2
         return squared if self.parameters == "theory" else self.radius_scale**2 * squared
 
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        point, loss = np.asarray(theta, dtype=np.float64), self._loss()
-        inside = float(point @ point) <= self.theta_bound**2 * (1 + 1e-12)
-        return inside and loss(point)[0] - loss(self.theta)[0] <= self.width()
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax over x of the largest xᵀθ in the set
-        return level_set_maxima(
-            self.link,
-            self.rows.array[:, :-1],
-            self.rows.array[:, -1],
-            arms,
-            center=self.theta,
-            depth=self.width(),
-            radius=self.theta_bound,
-            ridge=_RIDGE,
-            dispersion=self.dispersion,
-        )
-
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
@@ -134,7 +112,3 @@ class OFUGLB(Policy):
         steepest = max(abs(float(self.link.mean(z)) - reward) for z in (-reach, reach))
         self.lipschitz += length * steepest / self.dispersion
         self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)
-
-    def _loss(self) -> Smooth:
-        X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
-        return glm_loss(self.link, X, r, ridge=_RIDGE, dispersion=self.dispersion)

@@ -12,17 +12,17 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
-from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
-from dpbandits.policy import Array, Options, Pending, Policy
+from accounting.checks import positive
+from dpbandits.mathematics.ellipsoid import RankOneInverse
+from dpbandits.policies._parameters import Parameters, noise_level
+from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.policy import Pending
 
 __all__ = ["OFUL"]
 
 
-class OFUL(Policy):
+class OFUL(EllipsoidSet, ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ with R-sub-Gaussian noise.
 
     Parameters
@@ -71,16 +71,11 @@ class OFUL(Policy):
         theta_bound: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float = 1.0,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
-        super().__init__(dim, **options)
-        self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
+        super().__init__(dim, (-math.inf, math.inf), theta_bound, parameters, radius_scale, **options)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=1.0)
         self.ridge = positive("ridge", ridge)
         self.V = RankOneInverse(dim, self.ridge)
@@ -92,15 +87,7 @@ class OFUL(Policy):
         # β_t = R √(2 ln(1/δ) + ln(det V_t / λᵈ)) + √λ S
         deviation = 2.0 * math.log(1.0 / self.failure_probability) + self.V.log_det
         radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
-        return radius if self.parameters == "theory" else self.radius_scale * radius
-
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        return within(theta, self.theta, self.V.matrix, self.width())
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
+        return self._scaled(radius)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -23,18 +23,17 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, positive
-from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
+from dpbandits.mathematics.estimators import Rows, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, Options, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import LevelSet, ReferenceOptions
+from dpbandits.policy import Pending
 
 __all__ = ["OFULogR"]
 
 
-class OFULogR(Policy):
+class OFULogR(LevelSet):
     """Optimism over {‖θ‖ ≤ S : the regularised log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -85,20 +84,16 @@ class OFULogR(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 0.3,
-        failure_probability: float = 0.01,
-        **options: Unpack[Options],
+        **options: Unpack[ReferenceOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, **options)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, **options)
+        S = self.theta_bound
         low, high = self.reward_range
-        self.parameters = checked_parameters(parameters)
         if parameters == "theory" and not high - low <= 1.0:
             raise ValueError(
                 f"reward_range must have length at most 1 for the theory's parameters, got {self.reward_range}"
             )
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
         self._R, self._k = self.link.self_concordance(S), self.link.lipschitz(S)
         self.theta = np.zeros(dim)
         self.rows = Rows(dim + 1)  # (x, r)
@@ -122,30 +117,7 @@ class OFULogR(Policy):
         )
         return beta**2
 
-    def contains(self, theta: ArrayLike) -> bool:
-        """Whether the confidence set holds ``theta``."""
-        point, loss = np.asarray(theta, dtype=np.float64), self._loss()
-        inside = float(point @ point) <= self.theta_bound**2 * (1 + 1e-12)
-        return inside and loss(point)[0] - loss(self.theta)[0] <= self.width()
-
-    def _score(self, arms: Array) -> Array:
-        # x_t = argmax over x of the largest xᵀθ in the set
-        return level_set_maxima(
-            self.link,
-            self.rows.array[:, :-1],
-            self.rows.array[:, -1],
-            arms,
-            center=self.theta,
-            depth=self.width(),
-            radius=self.theta_bound,
-            ridge=self.ridge(),
-        )
-
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
         self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)
-
-    def _loss(self) -> Smooth:
-        X, r = self.rows.array[:, :-1], self.rows.array[:, -1]
-        return glm_loss(self.link, X, r, ridge=self.ridge())

@@ -41,13 +41,14 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._records import GLMRecord
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["OnePassPrivateGLM"]
 
@@ -60,7 +61,7 @@ class Estimate:
     inverse: Array
 
 
-class OnePassPrivateGLM(PrivatePolicy[Estimate]):
+class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     """Optimism over noisy one-pass statistics, released on a public schedule.
 
     Parameters
@@ -134,12 +135,7 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        T = integer("horizon", horizon, at_least=1)
-        self.release, self.growth = release, growth
-        self.first_batch = (
-            min(4 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.schedule = Schedule.of(release, T, self.first_batch, growth)
+        T = self._batches(first_batch, 4 * dim, growth, release)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -158,11 +154,6 @@ class OnePassPrivateGLM(PrivatePolicy[Estimate]):
         )
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
         self._open_run(self._sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 

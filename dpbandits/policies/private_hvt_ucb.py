@@ -47,12 +47,13 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.private_policy import PrivateOptions
 
 __all__ = ["PrivateHvtUCB"]
 
@@ -67,7 +68,7 @@ class Estimate:
     anchor: Array
 
 
-class PrivateHvtUCB(PrivatePolicy[Estimate]):
+class PrivateHvtUCB(EstimatingPolicy[Estimate]):
     """Randomised optimism around a private one-pass Huber regression, E[r | x] = base_rate + xᵀθ.
 
     Parameters
@@ -143,16 +144,11 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
         **options: Unpack[PrivateOptions],
     ) -> None:
         super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
-        T = integer("horizon", horizon, at_least=1)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.tail = fraction("tail", tail, include_one=True)
         self.noise_scale = positive("noise_scale", noise_scale)
         self.parameters = checked_parameters(parameters)
-        self.first_batch = (
-            min(16 * self.dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.growth = growth
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        T = self._batches(first_batch, 16 * dim, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -173,11 +169,6 @@ class PrivateHvtUCB(PrivatePolicy[Estimate]):
         square = np.zeros((self.dim, self.dim))
         self.public = Estimate(np.zeros(self.dim), square, square, np.zeros(self.dim))
         self._open_run(self._sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ̂ as released."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 

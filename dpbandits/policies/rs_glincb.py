@@ -16,17 +16,18 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting.checks import fraction, integer, positive
+from accounting.checks import integer
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policy import Array, CommonOptions, Pending, Policy
+from dpbandits.policies._parameters import Parameters
+from dpbandits.policies._reference import ReferencePolicy, TimedOptions
+from dpbandits.policy import Array, Pending
 
 __all__ = ["RSGLinCB"]
 
 
-class RSGLinCB(Policy):
+class RSGLinCB(ReferencePolicy):
     """Rarely switching optimism with an exploration phase that the data end.
 
     Parameters
@@ -80,16 +81,12 @@ class RSGLinCB(Policy):
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
-        failure_probability: float = 0.01,
-        **options: Unpack[CommonOptions],
+        **options: Unpack[TimedOptions],
     ) -> None:
         self.link = get_link(link)
-        super().__init__(dim, self.link.reward_range, horizon=horizon, **options)
+        super().__init__(dim, self.link.reward_range, theta_bound, parameters, radius_scale, horizon=horizon, **options)
+        S = self.theta_bound
         T = integer("horizon", horizon, at_least=1)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.parameters = checked_parameters(parameters)
-        self.radius_scale = positive("radius_scale", radius_scale)
-        self.failure_probability = fraction("failure_probability", failure_probability)
 
         # R bounds the rewards' range and the self-concordance together
         length = self.reward_range[1] - self.reward_range[0]

@@ -49,7 +49,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
-from accounting.checks import fraction, integer, positive
+from accounting.checks import choice, fraction, integer, positive
 from accounting.conversions import gdp_epsilon
 from dpbandits.mathematics.design import g_optimal_design
 from dpbandits.mathematics.ellipsoid import norms
@@ -158,9 +158,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         self.parameters = checked_parameters(parameters)
         self.exploration = positive("exploration", exploration)
         self.matrix_share = fraction("matrix_share", matrix_share)
-        if analysis not in ("numeric", "paper"):
-            raise ValueError(f"analysis must be 'numeric' or 'paper', got analysis={analysis!r}")
-        self.analysis = analysis
+        self.analysis = choice("analysis", analysis, "numeric", "paper")
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
@@ -238,13 +236,18 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         return scores
 
     def _alive(self, arms: Array) -> NDArray[np.int64]:
-        """The arms that no earlier batch eliminates."""
+        """Indices of the arms that no batch so far has ruled out, each batch among those that the earlier ones left."""
+        centre = self.thetas @ arms.T
+        half = np.sqrt(np.maximum(np.einsum("kij,ij->ki", arms @ self.shapes, arms), 0.0))
+        low, high = centre - half, centre + half
         alive = np.arange(len(arms))
-        for theta, shape in zip(self.thetas, self.shapes, strict=True):
-            X = arms[alive]
-            centre, half = X @ theta, norms(X, shape)
-            alive = alive[centre + half >= (centre - half).max()]
-        return alive
+        while True:  # all batches at once, and once more after those that rule out an arm
+            kept = high[:, alive] >= low[:, alive].max(axis=1, keepdims=True)
+            drops = np.flatnonzero(~kept.all(axis=1))
+            if not len(drops):
+                return alive
+            first = int(drops[0])
+            alive, low, high = alive[kept[first]], low[first + 1 :], high[first + 1 :]
 
     def _weights(self, X: Array) -> Array:
         """μ̇(xᵀθ_1)/β(x) of every row; 1 in the first batch."""
@@ -254,7 +257,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         if self.parameters == "theory":
             weights = weights * np.exp(-self._R * np.minimum(2.0 * self.theta_bound, norms(X, self.shapes[0])))
         # NaN, which a caller's link may give, counts for nothing
-        return np.asarray(np.nan_to_num(np.clip(weights, 0.0, self._W)))
+        return np.where(weights > 0.0, np.minimum(weights, self._W), 0.0)
 
     # ----------------------------------------------------------------------------------------------- learn
 

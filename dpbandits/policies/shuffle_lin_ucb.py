@@ -40,14 +40,13 @@ from typing import Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
+from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
-from dpbandits.policies._records import pair_scales
-from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
+from dpbandits.policies._shuffled import PairBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["ShuffleLinUCB"]
 
@@ -63,7 +62,7 @@ class Estimate:
     noise: float
 
 
-class ShuffleLinUCB(ShufflePolicy[Estimate]):
+class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     """LinUCB on shuffled sums over batches.
 
     Parameters
@@ -133,36 +132,17 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
         super().__init__(dim, (0.0, 1.0), budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         self.theta_bound = positive("theta_bound", theta_bound)
-        T = integer("horizon", horizon, at_least=1)
-        self.growth = growth
-        self.first_batch = (
-            min(8 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self._batches(first_batch, 8 * dim, growth)
         self.reward_share = fraction("reward_share", reward_share)
         self.parameters = checked_parameters(parameters)
         self.exploration = nonnegative("exploration", exploration)
         self.failure_probability = fraction("failure_probability", failure_probability)
 
-        bound = max(high - self.base_rate, self.base_rate - low)
-        self._a, self._c = pair_scales(1.0, bound, self.reward_share)
-        self._sums = ShuffledBatches(
-            self.schedule.ends,
-            dim * (dim + 1) // 2 + dim,
-            self._records,
-            bound=math.hypot(self._a, self._c * bound),
-            distance=pair_sensitivity(self._a, 1.0, self._c, bound, budget.adjacency),
-            budget=budget,
-            rng=self.rng,
-        )
+        bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
+        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -175,23 +155,17 @@ class ShuffleLinUCB(ShufflePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(np.concatenate([pending.arm, (reward - self.base_rate,)]))
-
-    def _records(self, rows: Array) -> Array:
-        """(a·svec(x xᵀ), c·r·x) of every row (x, r)."""
-        X, r = rows[:, :-1], rows[:, -1, None]
-        return np.concatenate([svec((self._a * X)[:, :, None] * X[:, None, :]), self._c * r * X], axis=1)
+        self._sums.add(np.concatenate([pending.arm, (1.0, reward - self.base_rate)]))
 
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        scaled, last = self._sums.release(), self.public
-        D = self.dim * (self.dim + 1) // 2
+        (H, b), last = self._sums.release_pair(), self.public
         noise = last.noise + self._sums.noise_std(self.releases) ** 2
-        H, b = last.H + smat(scaled[:D] / self._a), last.b + scaled[D:] / self._c
+        H, b = last.H + H, last.b + b
         d, m, spread = self.dim, self.releases + 1, 0.5 * (self.reward_range[1] - self.reward_range[0])
-        sigma, sigma_b = math.sqrt(noise) / self._a, math.sqrt(noise) / self._c
+        sigma, sigma_b = math.sqrt(noise) / self._sums.a, math.sqrt(noise) / self._sums.c
         eigenvalues, U = np.linalg.eigh(H)
         if self.parameters == "practical":
             eigenvalues = np.maximum(eigenvalues + 1.0 + sigma * math.sqrt(2 * d), 1.0)

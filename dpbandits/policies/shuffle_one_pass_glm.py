@@ -49,14 +49,14 @@ from typing import Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.policies._records import GLMRecord, pair_scales
-from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
+from dpbandits.policies._estimating import EstimatingPolicy
+from dpbandits.policies._records import GLMRecord
+from dpbandits.policies._shuffled import PairBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
-from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["ShuffleOnePassGLM"]
 
@@ -76,7 +76,7 @@ class Estimate:
     noise: float
 
 
-class ShuffleOnePassGLM(ShufflePolicy[Estimate]):
+class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     """Optimism over noise-weighted sums of one-pass statistics, each shuffled batch summed once.
 
     Parameters
@@ -147,36 +147,18 @@ class ShuffleOnePassGLM(ShufflePolicy[Estimate]):
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        T = integer("horizon", horizon, at_least=1)
-        self.growth = growth
-        self.first_batch = (
-            min(8 * dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self._batches(first_batch, 8 * dim, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
         self._record = GLMRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
 
-        self._a, self._c = pair_scales(self._record.W, self.clip, self.gradient_share)
-        self._sums = ShuffledBatches(
-            self.schedule.ends,
-            dim * (dim + 1) // 2 + dim,
-            self._records,
-            bound=math.hypot(self._a * self._record.W, self._c * self.clip),
-            distance=pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency),
-            budget=budget,
-            rng=self.rng,
-        )
+        ends, W = self.schedule.ends, self._record.W
+        self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -193,30 +175,23 @@ class ShuffleOnePassGLM(ShufflePolicy[Estimate]):
         arm = pending.arm
         self._sums.add(np.concatenate([arm, self._record.weigh(float(arm @ self.public.theta), reward)]))
 
-    def _records(self, rows: Array) -> Array:
-        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
-        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
-        return np.concatenate([svec((self._a * w * X)[:, :, None] * X[:, None, :]), self._c * g * X], axis=1)
-
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        noisy, last = self._sums.release(), self.public
-        D = self.dim * (self.dim + 1) // 2
-        std, users = self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
+        last, std, users = self.public, self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
         v = 0.25 * (self.reward_range[1] - self.reward_range[0]) ** 2
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
         # rewards of half the variance v
-        n_0 = (std / self._c) ** 2 * 2.0 * self.dim / v
+        n_0 = (std / self._sums.c) ** 2 * 2.0 * self.dim / v
         weight = 1.0 / (1.0 + n_0 / users)
-        H = last.H + weight * smat(noisy[:D] / self._a)
-        b = last.b + weight * noisy[D:] / self._c
+        H, b = self._sums.release_pair(weight)
+        H, b = last.H + H, last.b + b
         noise = last.noise + (weight * std) ** 2
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        ridge = self.ridge + math.sqrt(2 * self.dim * noise) / self._a
+        ridge = self.ridge + math.sqrt(2 * self.dim * noise) / self._sums.a
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = np.maximum(eigenvalues + ridge, self.ridge)
         theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        axes = self.exploration**2 * (v / eigenvalues + noise / (self._c * eigenvalues) ** 2)
+        axes = self.exploration**2 * (v / eigenvalues + noise / (self._sums.c * eigenvalues) ** 2)
         return Estimate(theta, (U * axes) @ U.T, U * (0.5 * np.sqrt(axes)), H, b, noise)

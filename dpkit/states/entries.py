@@ -26,6 +26,7 @@ __all__ = [
     "resume",
     "scalar",
     "short",
+    "taken",
 ]
 
 
@@ -79,12 +80,8 @@ def resume(owner: Any, names: Iterable[str], saved: Any) -> None:
     ValueError
         If one is missing, too many, or not of the type and shape that it has in ``owner``.
     """
-    names = list(names)
-    if not isinstance(saved, Mapping) or set(saved) != set(names):
-        found = short(sorted(saved) if isinstance(saved, Mapping) else saved)
-        raise ValueError(f"state must hold the entries {sorted(names)}, got {found}")
-    for name in names:
-        setattr(owner, name, _taken(name, saved[name], getattr(owner, name)))
+    for name, value in taken("state", saved, {name: getattr(owner, name) for name in names}).items():
+        setattr(owner, name, value)
 
 
 def plain(value: Any) -> Any:
@@ -98,20 +95,29 @@ def plain(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _taken(name: str, saved: Any, like: Any) -> Any:
+def taken(name: str, saved: Any, like: Any) -> Any:
+    """A value that :func:`plain` wrote, checked against one ``like`` it; parts of ``like`` take over their states.
+
+    Raises
+    ------
+    ValueError
+        If an entry is missing, too many, or not of the type and shape that it has in ``like``.
+    """
     if hasattr(like, "resume"):
         like.resume(saved)
         return like
     if is_dataclass(like):
-        names = [field.name for field in fields(like)]
-        if not isinstance(saved, Mapping) or set(saved) != set(names):
-            raise ValueError(f"{name} must hold the entries {names}, got {short(saved)}")
-        taken = {one: _taken(f"{name}.{one}", saved[one], getattr(like, one)) for one in names}
-        return replace(like, **taken)  # type: ignore[type-var]
+        entries = {field.name: getattr(like, field.name) for field in fields(like)}
+        return replace(like, **taken(name, saved, entries))  # type: ignore[type-var]
+    if isinstance(like, Mapping):
+        if not isinstance(saved, Mapping) or set(saved) != set(like):
+            found = short(sorted(map(str, saved)) if isinstance(saved, Mapping) else saved)
+            raise ValueError(f"{name} must hold the entries {sorted(like)}, got {found}")
+        return {one: taken(f"{name}.{one}", saved[one], value) for one, value in like.items()}
     if isinstance(like, (list, tuple)):
         if not isinstance(saved, list) or len(saved) != len(like):
             raise ValueError(f"{name} must hold {len(like)} entries, got {short(saved)}")
-        return type(like)(_taken(f"{name}[{i}]", *pair) for i, pair in enumerate(zip(saved, like, strict=True)))
+        return type(like)(taken(f"{name}[{i}]", *pair) for i, pair in enumerate(zip(saved, like, strict=True)))
     return conform(name, saved, like)
 
 

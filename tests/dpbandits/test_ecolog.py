@@ -56,7 +56,7 @@ def test_each_round_is_the_algorithms(name, parameters, S, seed):
         lead = link.integral(x @ average) - link.integral(x @ new) - r * (x @ average - x @ new)
         squared += 2 * policy.eta * float(lead) - float((new - theta) @ W @ (new - theta))
         W += float(link.derivative(x @ new)) * np.outer(x, x)
-        np.testing.assert_allclose(policy.W.matrix, W, atol=1e-3)
+        np.testing.assert_allclose(policy.V.matrix, W, atol=1e-3)
         if parameters == "theory":  # the condition for which the paper sets rounds aside
             assert link.derivative(x @ average) <= 2 * link.derivative(x @ new)
 

@@ -40,7 +40,7 @@ def literal_step(link, theta, H, x, r, eta, S):
 def test_each_round_is_the_algorithms(name, parameters, seed):
     rng, S, d = np.random.default_rng(seed), 0.8, 3
     policy = GLBOMD(d, name, theta_bound=S, parameters=parameters)
-    link, theta, H = get_link(name), np.zeros(d), policy.H.matrix.copy()
+    link, theta, H = get_link(name), np.zeros(d), policy.V.matrix.copy()
     for _ in range(12):
         arms = rng.standard_normal((4, d))
         arms /= 1.01 * np.linalg.norm(arms, axis=1, keepdims=True)
@@ -52,8 +52,8 @@ def test_each_round_is_the_algorithms(name, parameters, seed):
         policy.update(decision, r)
         theta, H = literal_step(link, policy.theta * 0 + theta, H, decision.arm, r, policy.eta, S)
         np.testing.assert_allclose(policy.theta, theta, atol=2e-4)
-        np.testing.assert_allclose(policy.H.matrix, H, atol=2e-4)
-        theta, H = policy.theta.copy(), policy.H.matrix.copy()  # the solver's error does not add up
+        np.testing.assert_allclose(policy.V.matrix, H, atol=2e-4)
+        theta, H = policy.theta.copy(), policy.V.matrix.copy()  # the solver's error does not add up
         assert np.linalg.norm(theta) <= S * (1 + 1e-12)
 
 
@@ -79,7 +79,7 @@ def test_the_theory_ellipsoid_holds_the_parameter():
             decision = policy.select(arms)
             policy.update(decision, float(rng.random() < get_link("logistic").mean(decision.arm @ theta)))
             gap = policy.theta - theta
-            assert gap @ policy.H.matrix @ gap <= policy.width() ** 2
+            assert gap @ policy.V.matrix @ gap <= policy.width() ** 2
 
 
 def test_regret_on_the_probit_workload():

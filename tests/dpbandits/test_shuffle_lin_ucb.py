@@ -66,7 +66,7 @@ def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters)
     assert policy.releases == 2
     X, r = np.array([x for x, _ in played]), np.array([r for _, r in played])
     std = math.hypot(*map(policy._sums.noise_std, (0, 1)))
-    sigma, sigma_b = std / policy._a, std / policy._c
+    sigma, sigma_b = std / policy._sums.a, std / policy._sums.c
     if parameters == "practical":
         inverse = np.linalg.inv(X.T @ X + (1 + sigma * math.sqrt(6)) * np.eye(3))
         shape = 1.5**2 * (0.25 * inverse + sigma_b**2 * inverse @ inverse)

@@ -54,7 +54,7 @@ def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.Lowe
 
     def record(first) -> np.ndarray:
         x, r = np.array(first[0]), first[1]
-        return np.concatenate([policy._a * svec(np.outer(x, x)), policy._c * r * x])
+        return np.concatenate([policy._sums.a * svec(np.outer(x, x)), policy._sums.c * r * x])
 
     def score(outputs: np.ndarray) -> np.ndarray:
         return log_likelihood(protocol, outputs, record(pair[0])) - log_likelihood(protocol, outputs, record(pair[1]))

@@ -72,7 +72,7 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
         w = np.clip(L.derivative(e), 0.2 * L.lipschitz(2.0), L.lipschitz(2.0))
         g = np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip)
         policy.update(decision, r)
-        expected = np.concatenate([policy._a * w * svec(np.outer(x, x)), policy._c * g * x])
+        expected = np.concatenate([policy._sums.a * w * svec(np.outer(x, x)), policy._sums.c * g * x])
         np.testing.assert_allclose(records[-1], expected, atol=1e-12)
     assert policy.releases >= 3
 
@@ -85,14 +85,14 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.random() < 0.5))
     H, b, noise = np.zeros((3, 3)), np.zeros(3), 0.0
     for n, rows, std in zip((30, 60), (records[:30], records[30:90]), map(policy._sums.noise_std, (0, 1)), strict=True):
-        omega = 1 / (1 + (std / policy._c) ** 2 * 2 * 3 / 0.25 / n)
-        H += omega * smat(np.sum(rows, axis=0)[:6] / policy._a)
-        b += omega * np.sum(rows, axis=0)[6:] / policy._c
+        omega = 1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n)
+        H += omega * smat(np.sum(rows, axis=0)[:6] / policy._sums.a)
+        b += omega * np.sum(rows, axis=0)[6:] / policy._sums.c
         noise += (omega * std) ** 2
-    H += (1 + math.sqrt(6 * noise) / policy._a) * np.eye(3)
+    H += (1 + math.sqrt(6 * noise) / policy._sums.a) * np.eye(3)
     inverse = np.linalg.inv(H)
     np.testing.assert_allclose(policy.theta, inverse @ b, rtol=1e-9)
-    covariance = 0.25 * inverse + noise / policy._c**2 * inverse @ inverse
+    covariance = 0.25 * inverse + noise / policy._sums.c**2 * inverse @ inverse
     np.testing.assert_allclose(policy.public.shape, covariance, rtol=1e-9)
     np.testing.assert_allclose(4 * policy.public.root @ policy.public.root.T, covariance, rtol=1e-9)
 

@@ -59,7 +59,7 @@ def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.Lowe
 
     def record(first) -> np.ndarray:
         x, r = np.array(first[0]), first[1]
-        return np.concatenate([policy._a * 0.25 * svec(np.outer(x, x)), policy._c * (r - 0.5) * x])
+        return np.concatenate([policy._sums.a * 0.25 * svec(np.outer(x, x)), policy._sums.c * (r - 0.5) * x])
 
     def score(outputs: np.ndarray) -> np.ndarray:
         return log_likelihood(protocol, outputs, record(pair[0])) - log_likelihood(protocol, outputs, record(pair[1]))

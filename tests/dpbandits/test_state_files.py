@@ -260,6 +260,41 @@ def test_counts_that_cannot_be(key, value, tmp_path):
     reader.take(files.encode(tree))
 
 
+@pytest.mark.parametrize(
+    ("name", "entry", "value", "message"),
+    [
+        ("DPHDB", "indices", [2, 0], "index must be that of an arm, got index=2"),
+        ("OnePassPrivateGLM", "indices", [-1, 0], "index must be that of an arm, got index=-1"),
+        ("JointDPGLM", "notes", np.zeros((2, 2), np.int64), "open.notes must be finite, int64 and of shape"),
+        ("Doubling", "notes", np.zeros((2, 0), np.int64), "open.notes must be finite, int64 and of shape"),
+        ("DPLinUCB", "arms", np.full((2, 2), 0.8), "open arm must be finite, of 2 entries and length at most 1"),
+        ("DPLinUCB", "ids", [1, 0], "open.ids must increase"),
+    ],
+)
+def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, message, tmp_path):
+    """Not only when their rewards come."""
+    honest_policy(name).save(tmp_path / "state")
+    tree, _ = files.read(tmp_path / "state")
+    tree["open"][entry] = np.asarray(value, dtype=tree["open"][entry].dtype)
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match=message):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
+@pytest.mark.parametrize(("name", "place", "value"), [("DPHDB", 2, 2), ("JointDPGLM", 4, []), ("DPLinUCB", 2, -1)])
+def test_a_journal_with_decisions_that_cannot_be_is_refused_at_once(name, place, value, tmp_path):
+    policy = honest_policy(name, checkpoint=tmp_path / "c")
+    del policy
+    gc.collect()
+    (journal,) = tmp_path.glob(".c.*.journal")
+    records = [json.loads(line[9:]) for line in journal.read_bytes().splitlines()]
+    next(record for record in records if record[0] == "d")[place] = value
+    texts = [json.dumps(record, separators=(",", ":")).encode() for record in records]
+    journal.write_bytes(b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts))
+    with pytest.raises(ValueError, match=r"an open decision's (index|note) must"):
+        Policy.load(tmp_path / "c", unattended=True)
+
+
 # ------------------------------------------------------------------------------------------------ journals
 
 
