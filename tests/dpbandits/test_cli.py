@@ -239,7 +239,7 @@ def test_a_budget_that_a_policy_refuses_ends_with_one_line_naming_the_run(call):
     assert "in the run of policy 'one-pass private, ε = 1' on seed 0" in result.output
 
 
-def interrupt(*_):
+def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 

@@ -65,7 +65,10 @@ class Observed:
     def score(self, one, two):
         """The log-likelihood ratio, up to a constant and a positive factor."""
         sums, m = self.policy._sums, ROUNDS - 1
-        records = [np.concatenate([sums._a * svec(np.outer(x, x)), sums._c * r * np.array(x)]) for x, r in (one, two)]
+        records = [
+            np.concatenate([sums._a * svec(np.outer(x, x)), sums._c * (r - self.policy.base_rate) * np.array(x)])
+            for x, r in (one, two)
+        ]
         C = toeplitz_factor(sums.sums.coefficients)
         decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
         direction = C[:, 0][:, None] * (records[0] - records[1])
