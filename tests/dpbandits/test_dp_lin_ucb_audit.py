@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from again import rewinder
-from factors import toeplitz_factor
+from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit
 from dpbandits.policies import DPLinUCB
@@ -47,8 +47,7 @@ class Observed:
             reward_range=(0.0, 1.0),
             rng=np.random.default_rng(20),
         )
-        self.policy._sums.sums._law.step *= noise
-        self.policy._sums.sums._law.std *= noise
+        scale_noise(self.policy._sums.sums, noise)
         self.start_again = rewinder(self.policy)
 
     def runs(self, first, trials: int) -> np.ndarray:

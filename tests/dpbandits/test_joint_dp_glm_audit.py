@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from again import rewinder
-from factors import toeplitz_factor
+from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit, calibrate
 from dpbandits.policies import JointDPGLM, joint_dp_glm
@@ -95,8 +95,7 @@ class Observed:
             policy_calls=1,
             rng=np.random.default_rng(20),
         )
-        policy._sums._law.step *= stream_noise
-        policy._sums._law.std *= stream_noise
+        scale_noise(policy._sums, stream_noise)
         after_a_batch(policy, decisions=1)
         if not self.estimates:
             policy.public = replace(policy.public, calls_o=1, calls=1)

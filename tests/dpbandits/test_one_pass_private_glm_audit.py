@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 from again import rewinder
-from factors import toeplitz_factor
+from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit
 from dpbandits.policies import OnePassPrivateGLM
@@ -40,8 +40,7 @@ def released_sums(monkeypatch, noise: float):
         gradient_share=0.75,
         rng=np.random.default_rng(20),
     )
-    policy._sums.sums._law.step *= noise
-    policy._sums.sums._law.std *= noise
+    scale_noise(policy._sums.sums, noise)
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = BufferedToeplitz.add

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 from again import rewinder
-from factors import toeplitz_factor
+from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit
 from dpbandits.policies import PrivateHvtUCB
@@ -51,8 +51,7 @@ def lower_bound(
     monkeypatch, trials: int, noise: float = 1.0, kind: type[PrivateHvtUCB] = PrivateHvtUCB
 ) -> tuple[float, audit.LowerBound]:
     policy = made(kind=kind)
-    policy._sums.sums._law.step *= noise
-    policy._sums.sums._law.std *= noise
+    scale_noise(policy._sums.sums, noise)
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = BufferedToeplitz.add

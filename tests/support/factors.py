@@ -12,6 +12,13 @@ def toeplitz_factor(c: np.ndarray) -> np.ndarray:
     return C / np.linalg.norm(C, axis=0)
 
 
+def scale_noise(sums, factor: float) -> None:
+    """Break a continual sum: its noise is ``factor`` times what it claims."""
+    law, draw = sums._law, sums._law.draw
+    law.draw = lambda *arguments: np.rint(factor * draw(*arguments)).astype(law.dtype)
+    law.std *= factor
+
+
 class Given:
     """In place of a stream's noise: these rows of integers, in order."""
 
