@@ -136,6 +136,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -179,6 +180,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            records=self.rounds_per_person,
             mechanism=self.sums,
         )
         if theory:

@@ -150,6 +150,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("sums", "rows")
+    _prices_persons = True
 
     def __init__(
         self,
@@ -201,7 +202,8 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         if rounding > 1e-3:
             raise ValueError(f"horizon must be such that rounding is no thousandth of a round, got horizon={horizon!r}")
         apart = 2.0 if budget.adjacency == "replace" else 1.0
-        self._sensitivity = (apart + rounding) * self.clip * self.theta_bound
+        # m rows of a person move it m times as far
+        self._sensitivity = (self.rounds_per_person or 1) * (apart + rounding) * self.clip * self.theta_bound
 
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled

@@ -114,6 +114,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -151,6 +152,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            records=self.rounds_per_person,
         )
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
         self._open_run(self._sums.cost)

@@ -124,6 +124,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -158,7 +159,17 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
         share = self.gradient_share
-        self._sums = PairSums(self.dim, 1.0, 1.0, share, budget=budget, releases=releases, horizon=T, rng=self.rng)
+        self._sums = PairSums(
+            self.dim,
+            1.0,
+            1.0,
+            share,
+            budget=budget,
+            releases=releases,
+            horizon=T,
+            rng=self.rng,
+            records=self.rounds_per_person,
+        )
         if clip is not None:
             self.clip = float(clip)
         elif parameters == "practical":

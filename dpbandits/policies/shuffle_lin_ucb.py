@@ -139,7 +139,8 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
-        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng)
+        records = self.rounds_per_person
+        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, records=records)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)

@@ -155,7 +155,10 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.clip = self._record.B
 
         ends, W = self.schedule.ends, self._record.W
-        self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng)
+        records = self.rounds_per_person
+        self._sums = PairBatches(
+            ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, records=records
+        )
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)
