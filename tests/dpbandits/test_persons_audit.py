@@ -1,4 +1,4 @@
-"""A person's whole part in a run, audited: arms, rewards, delays and missing rewards of all that person's rounds differ.
+"""A person's whole part in a run, audited: arms, rewards, delays and missing rewards of all its rounds differ.
 
 The score is the exact log-likelihood ratio of all that was released. With a linear link a record is (x xᵀ, r·x),
 whatever was released before; so the two runs are Gaussian around two known streams.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def worst(C, m, b):
     largest = 0.0
     for count in range(1, m + 1):
         for S in combinations(range(T), count):
-            if all(q - p >= b for p, q in zip(S, S[1:], strict=False)):
+            if all(q - p >= b for p, q in pairwise(S)):
                 for u in product(directions, repeat=count):
                     largest = max(largest, float(np.linalg.norm(C[:, list(S)] @ np.array(u))))
     return largest
