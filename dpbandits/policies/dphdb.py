@@ -94,7 +94,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
     link : str or Link
         μ in E[r | X, k] = μ(Xᵀθ_k).
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -116,7 +116,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
     **options
         ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``base_rate``,
-        ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Attributes

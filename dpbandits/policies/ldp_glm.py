@@ -89,7 +89,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What each user's message may cost; δ > 0.
+        What each user's message may cost, or all messages of a person; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -110,7 +110,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples

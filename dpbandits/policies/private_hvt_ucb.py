@@ -76,7 +76,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -105,7 +105,8 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default every number), ``base_rate``, ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------

@@ -92,7 +92,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+        What the whole run may cost one user (or person), replaced or zeroed out; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -114,7 +114,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         ζ of the theory's parameters.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples

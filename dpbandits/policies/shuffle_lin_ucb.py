@@ -70,7 +70,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     budget : Budget
-        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+        What the whole run may cost one user (or person), replaced or zeroed out; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -94,7 +94,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         ζ of the theory's.
     **options
         ``reward_range`` (by default [0, 1]; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
