@@ -20,6 +20,8 @@ __all__ = [
     "PolicyNames",
     "Resume",
     "Seeds",
+    "Unit",
+    "unit_note",
 ]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
@@ -45,6 +47,13 @@ PolicyNames = Annotated[
         rich_help_panel=_POLICIES,
     ),
 ]
+Unit = Annotated[
+    str,
+    typer.Option(
+        help="What a private policy protects: one round, or one person in all rounds of that person.",
+        rich_help_panel=_POLICIES,
+    ),
+]
 BaseRate = Annotated[
     float | None,
     typer.Option(
@@ -67,3 +76,16 @@ Resume = Annotated[
         rich_help_panel=_OUTPUT,
     ),
 ]
+
+
+def unit_note(unit: str) -> str:
+    """What a table says of the unit."""
+    if unit == "person":
+        return (
+            "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
+            "served every time, and one round of each is learned from."
+        )
+    return (
+        "The unit of privacy is one round, its arms and its reward, not one person: who takes part in several rounds "
+        "is protected less."
+    )

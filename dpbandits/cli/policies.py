@@ -140,10 +140,12 @@ def factories(
     environment: Any,
     rounds: int,
     base_rate: float | None = None,
+    unit: str = "round",
 ) -> dict[str, Callable[[np.random.Generator], Policy]]:
     """Policies for ``simulate``, under readable names; a private one once per ε.
 
-    They are told ``base_rate``, or the environment's if it has one.
+    They are told ``base_rate``, or the environment's if it has one. ``unit`` is what the private ones protect, a
+    "round" or a "person".
 
     Raises
     ------
@@ -156,7 +158,10 @@ def factories(
     noise = getattr(environment, "noise_tail", 1.0), getattr(environment, "noise_scale", 0.5 * (high - low))
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     known = (environment.dim, environment.link, environment.theta_bound, (low, high), rate, *noise, rounds)
-    budgets = [Budget(epsilon, delta, unit="round") for epsilon in epsilons]
+    if unit not in ("round", "person"):
+        raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
+    budgets = [Budget(epsilon, delta, unit=unit) for epsilon in epsilons]
+    whose = ", person" if unit == "person" else ""
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:
         if name not in POLICIES:
@@ -164,7 +169,7 @@ def factories(
         title = POLICIES[name].title
         if POLICIES[name].private:
             for budget in budgets:
-                made[f"{title}, ε = {budget.epsilon:g}"] = _Factory(name, Job(*known, budget))
+                made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget))
         else:
             made[title] = _Factory(name, Job(*known))
     return made

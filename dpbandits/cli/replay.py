@@ -18,13 +18,11 @@ from dpbandits.cli.options import (
     PolicyNames,
     Resume,
     Seeds,
+    Unit,
+    unit_note,
 )
 
 __all__ = ["replay"]
-
-_UNIT = (
-    "The unit of privacy is one round of the log, not one person: who takes part in several rounds is protected less."
-)
 
 
 def replay(
@@ -51,6 +49,7 @@ def replay(
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
+    unit: Unit = "round",
     base_rate: BaseRate = None,
     seeds: Seeds = 5,
     jobs: Jobs = None,
@@ -70,6 +69,9 @@ def replay(
     reveal the largest one, and no ε covers that. Rewards are mapped from --reward-range to [0, 1]. The columns, the
     labels and the number of rounds count as public.
 
+    **Persons.** --person COLUMN --unit person protects everyone in all rounds together. Whose a round is counts as
+    public.
+
     The seed shuffles the rounds. Prints a table with standard errors over seeds, and writes replay.png and
     replay.json. A bad value is named by its row (the header is row 1) and column. Ctrl-C keeps what is done.
     """
@@ -77,6 +79,8 @@ def replay(
     from dpbandits.cli.report import play
     from dpbandits.environments import LogReplay
 
+    if unit == "person" and person is None:
+        raise ValueError("person must be given for --unit person: the column that says whose round it is, got none")
     environment = LogReplay(
         file,
         layout=layout,  # type: ignore[arg-type]
@@ -92,7 +96,7 @@ def replay(
         theta_bound=theta_bound,
         base_rate=base_rate,
     )
-    policies = factories(policy, epsilon, delta, environment, environment.rounds)
+    policies = factories(policy, epsilon, delta, environment, environment.rounds, unit=unit)
     size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
     typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
     play(
@@ -104,5 +108,5 @@ def replay(
         jobs=jobs,
         out=out,
         resume=resume,
-        unit_note=_UNIT,
+        unit_note=unit_note(unit),
     )

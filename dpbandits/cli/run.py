@@ -18,11 +18,12 @@ from dpbandits.cli.options import (
     PolicyNames,
     Resume,
     Seeds,
+    Unit,
+    unit_note,
 )
 
 __all__ = ["run"]
 
-_UNIT = "The unit of privacy is one round: its arms and its reward."
 _WORLD = "World"
 
 
@@ -73,6 +74,7 @@ def run(
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
     policy: PolicyNames = DEFAULT_POLICIES,
+    unit: Unit = "round",
     base_rate: BaseRate = None,
     seeds: Seeds = 5,
     jobs: Jobs = None,
@@ -89,6 +91,8 @@ def run(
     --world takes the place of all options that describe the model: logit-shift, advertising, unit-linear, one-hot,
     sphere, digits, diamonds, disjoint, disjoint-50, counts, flip, still, late, overtaking, sorted, quadratic, people,
     regulars or films. Their laws are in the documentation of dpbandits.environments.
+
+    --unit person protects persons, in a world that has some: people, regulars or films.
 
     Prints a table with standard errors over seeds, and writes run.png and run.json. Ctrl-C keeps what is done.
     """
@@ -109,7 +113,7 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    policies = factories(policy, epsilon, delta, environment, rounds, base_rate)
+    policies = factories(policy, epsilon, delta, environment, rounds, base_rate, unit)
     play(
         policies,
         environment,
@@ -119,5 +123,5 @@ def run(
         jobs=jobs,
         out=out,
         resume=resume,
-        unit_note=_UNIT,
+        unit_note=unit_note(unit),
     )

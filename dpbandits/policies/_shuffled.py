@@ -4,6 +4,11 @@ The rounds of a batch are its users: their number is public, and each of them is
 whose reward comes before the batch ends sends one randomized record, every other user the randomized null vector. Two
 things follow. A change of one round, of its arms, its reward or the reward's arrival, changes one input of one sum;
 and what a user pays is one release of its batch, so the batches compose in parallel.
+
+A person is a user of the first m batches in which it has rounds, by the first of these; its other rounds send null
+vectors. That is decided as decisions are made: which rounds are whose is public, while rewards' arrivals are not, and a
+person whose records stood in other batches in the neighbouring run would change 2m sums. So it changes one input of
+each of m sums, and pays for m releases (``accounting.amplification.participation.at_most``).
 """
 
 from __future__ import annotations
@@ -36,9 +41,11 @@ _TOGETHER = 64
 
 # the same batches come again in every run of a simulation, and calibration is far slower than a lookup
 @lru_cache(maxsize=512)
-def batch_protocol(dimension: int, users: int, bound: float, distance: float, budget: Budget) -> SumProtocol:
-    """The constants of a vector sum over ``users``, calibrated to ``budget``."""
-    return VectorSum(dimension, users, bound, budget=budget, distance=distance).protocol
+def batch_protocol(
+    dimension: int, users: int, bound: float, distance: float, budget: Budget, batches: int = 1
+) -> SumProtocol:
+    """The constants of a vector sum over ``users``, of which so many together meet ``budget``."""
+    return VectorSum(dimension, users, bound, budget=budget, distance=distance, rounds=batches).protocol
 
 
 def max_cost(costs: Iterable[Release]) -> Release:
@@ -61,9 +68,11 @@ class ShuffledBatches:
     bound, distance : float
         ‖x‖₂ ≤ bound, and ‖x − x′‖₂ ≤ distance for any two records of one user, the null vector among them.
     budget : Budget
-        What the sum of a batch may cost a user.
+        What the sums of the batches may cost a user, who is in one of them.
     rng : numpy.random.Generator
         The policy's.
+    records : int, optional
+        m, where the unit is a person, who is a user of m batches at most.
     """
 
     def __init__(
@@ -76,9 +85,12 @@ class ShuffledBatches:
         distance: float,
         budget: Budget,
         rng: np.random.Generator,
+        records: int | None = None,
     ) -> None:
+        self._most = min(records or 1, max(1, len(ends)))
         self.protocols = [
-            batch_protocol(dimension, end - start, bound, distance, budget) for start, end in pairwise([0, *ends])
+            batch_protocol(dimension, end - start, bound, distance, budget, self._most)
+            for start, end in pairwise([0, *ends])
         ]
         self.form = form
         self._coordinates = dimension
@@ -89,8 +101,8 @@ class ShuffledBatches:
 
     @property
     def cost(self) -> Release:
-        """What all batches together cost one user: that of the one that costs most."""
-        return max_cost(protocol.cost for protocol in self.protocols)
+        """What all batches together cost one user: that of the one that costs most, for a person m times."""
+        return self._most * max_cost(protocol.cost for protocol in self.protocols)
 
     def noise_std(self, batch: int) -> float:
         """The standard deviation of the noise in each coordinate of the sum of a batch."""
@@ -159,12 +171,14 @@ class PairBatches(ShuffledBatches):
         *,
         budget: Budget,
         rng: np.random.Generator,
+        records: int | None = None,
     ) -> None:
         self.a, self.c = pair_scales(W, B, share)
         self._half = dim * (dim + 1) // 2
         bound = math.hypot(self.a * W, self.c * B)
         distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency)
-        super().__init__(ends, self._half + dim, self._records, bound=bound, distance=distance, budget=budget, rng=rng)
+        known = {"bound": bound, "distance": distance}
+        super().__init__(ends, self._half + dim, self._records, **known, budget=budget, rng=rng, records=records)
 
     def _records(self, rows: Array) -> Array:
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
@@ -183,6 +197,7 @@ class ShufflePolicy(PrivatePolicy[Public]):
     trust: ClassVar[Literal["shuffle"]] = "shuffle"
     # a person is a user of the same batches whether or not, and whenever, rewards come
     _counts_decisions = True
+    _prices_persons = True
 
     def _enters(self, pending: Pending) -> bool:
         """Whether its batch is open. After the last release nobody would ever see a record."""

@@ -11,7 +11,7 @@ from accounting import Budget, Release
 from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array
 from dpkit.continual import BinaryTree, BufferedToeplitz
-from dpkit.geometry import pair_sensitivity, smat, svec
+from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
 
 __all__ = ["PairSums", "whole_digits"]
@@ -31,7 +31,10 @@ class PairSums:
 
     Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
     part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
-    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, also where it comes into another batch.
+    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, also where it comes into another batch. The same holds for
+    a person with one record in all. A person with up to m records, one at most in each of m batches, which may be other
+    ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any m columns of the
+    mechanism's factor add up to (``participations=m``); for that it must be nonnegative, and it is.
 
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
     no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
@@ -55,6 +58,8 @@ class PairSums:
     rng : numpy.random.Generator
         The policy's.
     mechanism : {"buffered", "tree"}
+    records : int, optional
+        m, where the unit is a person; see above.
     """
 
     _KEPT = ("sums", "batch")
@@ -71,6 +76,7 @@ class PairSums:
         horizon: int,
         rng: np.random.Generator,
         mechanism: str = "buffered",
+        records: int | None = None,
     ) -> None:
         self.dim = dim
         self._a, self._c = pair_scales(W, B, share)
@@ -79,12 +85,15 @@ class PairSums:
         # a record as a column times x: what is multiplied with is kept, since making arrays is half the cost of a round
         self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
         self._weighted = self._column[:dim, 0]
+        records = 1 if records is None else records
+        apart = pair_sensitivity if records == 1 else several_pairs_sensitivity
         kind = BufferedToeplitz if mechanism == "buffered" else BinaryTree
         self.sums = kind.calibrated(
             budget=budget,
             horizon=max(1, releases),
             shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=pair_sensitivity(self._a, W, self._c, B, budget.adjacency) + slack,
+            sensitivity=apart(self._a, W, self._c, B, budget.adjacency) + slack,
+            participations=records,
             rng=rng,
         )
         self._empty()
@@ -95,7 +104,7 @@ class PairSums:
 
     @property
     def cost(self) -> Release:
-        """What all releases together cost a round."""
+        """What all releases together cost a round, or a person."""
         return self.sums.cost
 
     def add(self, x: Array, w: float, g: float) -> None:

@@ -10,6 +10,8 @@ Guarantee
   that comes in a later epoch is taken off the list of open decisions and dropped. So the epochs are disjoint parts of
   the data, and all of them together cost what the dearest one does (parallel composition), which is the budget. In
   the ledger every epoch is a scope of its own, charged before its first round.
+* Where the unit is a person, it teaches once, in the epoch of its first round, which is public; the registry of who has
+  taught goes from epoch to epoch. So a person, too, belongs to one epoch.
 * What an epoch knows from earlier ones is what they have released: post-processing. With ``OnePassPrivateGLM`` and
   ``PrivateHvtUCB`` an epoch's policy starts from the parameter last released, and in the first half of the epoch, in
   which it has seen fewer rounds, the last epoch's policy chooses in its place. (With its horizon used up, it

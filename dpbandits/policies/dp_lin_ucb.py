@@ -84,7 +84,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -114,7 +114,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         σ, the sub-Gaussian constant of the rewards; by default half the length of their range.
     **options
         ``reward_range`` (by default [−1, 1]; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -136,6 +136,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -179,6 +180,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            records=self.rounds_per_person,
             mechanism=self.sums,
         )
         if theory:

@@ -94,7 +94,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
     link : str or Link
         μ in E[r | X, k] = μ(Xᵀθ_k).
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -116,7 +116,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         deviation is far better (Huber's gradient); with two-valued rewards that would fit something else than a mean.
     **options
         ``reward_range`` (by default that of the link; finite, unless ``clip`` is given), ``base_rate``,
-        ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Attributes
@@ -150,6 +150,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("sums", "rows")
+    _prices_persons = True
 
     def __init__(
         self,
@@ -201,7 +202,8 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         if rounding > 1e-3:
             raise ValueError(f"horizon must be such that rounding is no thousandth of a round, got horizon={horizon!r}")
         apart = 2.0 if budget.adjacency == "replace" else 1.0
-        self._sensitivity = (apart + rounding) * self.clip * self.theta_bound
+        # m rows of a person move it m times as far
+        self._sensitivity = (self.rounds_per_person or 1) * (apart + rounding) * self.clip * self.theta_bound
 
         self.sums = np.zeros((K, d))  # Σ of the recursive gradients
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled

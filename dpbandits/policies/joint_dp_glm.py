@@ -64,6 +64,7 @@ import numpy as np
 
 from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
+from accounting.amplification.participation import group
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
@@ -111,7 +112,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -142,7 +143,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         ζ of the theory's parameters.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -165,6 +166,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
     _notes = 1
+    _prices_persons = True
 
     def __init__(
         self,
@@ -217,6 +219,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
             sensitivity=outer_product_sensitivity(1.0, budget.adjacency) + slack,
             noise_multiplier=z / math.sqrt(self.stream_share),
             adjacency=budget.adjacency,
+            participations=self.rounds_per_person or 1,
             rng=self.rng,
         )
 
@@ -253,9 +256,12 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         """Of V and H together, and of all calls of the optimizer that costs most."""
         streams, calls = z / math.sqrt(self.stream_share), z / math.sqrt(1.0 - self.stream_share)
         adjacency = self.budget.adjacency
+        m = self.rounds_per_person or 1
+        optimizers = group(Gaussian(calls, adjacency=adjacency), m)
         if self.sums == "tree":
-            return TreeAggregation(streams, steps, adjacency=adjacency) + Gaussian(calls, adjacency=adjacency)
-        return Gaussian(streams, adjacency=adjacency) + Gaussian(calls, adjacency=adjacency)
+            tree = TreeAggregation(streams, steps, adjacency=adjacency)
+            return (tree if m == 1 else group(tree, m)) + optimizers
+        return Gaussian(streams, adjacency=adjacency) + optimizers
 
     def _theory(self) -> tuple[float, float, float, float]:
         """λ, 1/(γ²κR²), γ√κ and β of section J.1 with C = 1; R bounds rewards and self-concordance together."""

@@ -89,7 +89,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What each user's message may cost; δ > 0.
+        What each user's message may cost, or all messages of a person; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -110,7 +110,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -132,6 +132,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["local"]] = "local"
     _secret = ("sums", "messages")
+    _prices_persons = True
 
     def __init__(
         self,
@@ -177,10 +178,11 @@ class LDPGLM(EstimatingPolicy[Estimate]):
 
         # either randomizer at this budget, and the standard deviation of its noise in one coordinate (the sphere's is
         # at most its root mean square)
-        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        m = self.rounds_per_person or 1  # messages of one person
+        z = calibrate(lambda z: m * Gaussian(z, adjacency=budget.adjacency), budget)
         gaussian = z * pair_sensitivity(self._a, self._record.W, self._c, self.clip, budget.adjacency)
         # beyond e^−30 the chance of the other half sphere nears the resolution of a random number, and would be lost
-        pure = min(30.0, 1.0 / calibrate(lambda z: PureDP(1.0 / z, adjacency=budget.adjacency), budget))
+        pure = min(30.0, 1.0 / calibrate(lambda z: m * PureDP(1.0 / z, adjacency=budget.adjacency), budget))
         self._radius = self._longest * _sphere_radius(size, pure)
         sphere = self._radius / math.sqrt(size)
         self.randomizer = randomizer or ("sphere" if sphere < gaussian else "gaussian")
@@ -192,6 +194,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
         cost: Release = PureDP(pure, adjacency=budget.adjacency)
         if self.randomizer == "gaussian":
             cost = Gaussian(z, adjacency=budget.adjacency)
+        cost = m * cost
         self.sums = np.zeros(size)  # of messages
         self.messages = 0
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)

@@ -71,7 +71,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -92,7 +92,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -114,6 +114,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -151,6 +152,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            records=self.rounds_per_person,
         )
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
         self._open_run(self._sums.cost)

@@ -76,7 +76,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     budget : Budget
-        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -105,7 +105,8 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default every number), ``base_rate``, ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -124,6 +125,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_persons = True
 
     def __init__(
         self,
@@ -158,7 +160,17 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
         share = self.gradient_share
-        self._sums = PairSums(self.dim, 1.0, 1.0, share, budget=budget, releases=releases, horizon=T, rng=self.rng)
+        self._sums = PairSums(
+            self.dim,
+            1.0,
+            1.0,
+            share,
+            budget=budget,
+            releases=releases,
+            horizon=T,
+            rng=self.rng,
+            records=self.rounds_per_person,
+        )
         if clip is not None:
             self.clip = float(clip)
         elif parameters == "practical":

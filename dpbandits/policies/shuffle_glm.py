@@ -92,7 +92,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+        What the whole run may cost one user (or person), replaced or zeroed out; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -114,7 +114,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         ζ of the theory's parameters.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -159,6 +159,8 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         self.exploration = positive("exploration", exploration)
         self.matrix_share = fraction("matrix_share", matrix_share)
         self.analysis = choice("analysis", analysis, "numeric", "paper")
+        if analysis == "paper" and (self.rounds_per_person or 1) > 1:
+            raise ValueError(f"rounds_per_person must be 1 with analysis='paper', got {self.rounds_per_person}")
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         # R: of self-concordance, and of rewards, as the paper uses one letter for both
@@ -179,7 +181,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         self._objective = link_objective(self.link, S, self._L)
         self.rows = Rows(dim + 1, bound=1.0)  # x and r of the open batch, which users hold until it ends
         self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
-        self._open_run(max_cost(total for _, _, total in plans))
+        self._open_run((self.rounds_per_person or 1) * max_cost(total for _, _, total in plans))
 
     @property
     def thetas(self) -> Array:
@@ -219,7 +221,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
             matrix = VectorSum(d * (d + 1) // 2, users, weight, budget=half, analysis="paper").protocol
             part = ApproxDP(half.epsilon, half.delta, adjacency=budget.adjacency)
             return matrix, (half, 4 * _ITERATIONS, None), 2 * part
-        return _numeric_plan(d, users, weight, self._L, budget, self.matrix_share)
+        return _numeric_plan(d, users, weight, self._L, budget, self.matrix_share, self.rounds_per_person or 1)
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -330,9 +332,11 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
 
 
 @lru_cache(maxsize=256)  # the same batches come again in every run of a simulation
-def _numeric_plan(d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float) -> _Plan:
-    """Matrix and descent, composed, at a cost just within the budget."""
-    mu = 1.0 / calibrate(Gaussian, budget)
+def _numeric_plan(
+    d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int
+) -> _Plan:
+    """Matrix and descent, composed, at a cost of which so many are just within the budget."""
+    mu = 1.0 / calibrate(lambda z: batches * Gaussian(z), budget)
     while True:
         for_matrix, for_fit = (
             Budget(gdp_epsilon(mu * math.sqrt(share), _PART_DELTA), _PART_DELTA, adjacency=budget.adjacency)
@@ -346,6 +350,6 @@ def _numeric_plan(d: int, users: int, weight: float, L: float, budget: Budget, m
         descent = rounds * VectorSum(d, users, L, budget=for_fit, rounds=rounds).cost
         total = matrix.cost + descent
         # binomial noise costs a little more than the Gaussian noise of this μ
-        if delta(total, budget.epsilon) <= budget.delta:
+        if delta(batches * total, budget.epsilon) <= budget.delta:
             return matrix, (for_fit, rounds, descent), total
         mu *= 0.998

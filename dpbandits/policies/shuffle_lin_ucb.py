@@ -70,7 +70,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     dim : int
         Dimension d of an arm.
     budget : Budget
-        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+        What the whole run may cost one user (or person), replaced or zeroed out; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -94,7 +94,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         ζ of the theory's.
     **options
         ``reward_range`` (by default [0, 1]; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -139,7 +139,8 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.failure_probability = fraction("failure_probability", failure_probability)
 
         bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
-        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng)
+        records = self.rounds_per_person
+        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, records=records)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)

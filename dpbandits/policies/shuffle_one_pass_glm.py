@@ -86,7 +86,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     link : str or Link
         μ in E[r | x] = μ(xᵀθ).
     budget : Budget
-        What the whole run may cost one user, replaced (or zeroed out); δ > 0.
+        What the whole run may cost one user (or person), replaced or zeroed out; δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
     theta_bound : float
@@ -105,7 +105,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         Added to H besides a bound on the operator norm of its noise.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
-        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
         :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
@@ -155,7 +155,10 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.clip = self._record.B
 
         ends, W = self.schedule.ends, self._record.W
-        self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng)
+        records = self.rounds_per_person
+        self._sums = PairBatches(
+            ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, records=records
+        )
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)

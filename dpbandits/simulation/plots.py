@@ -118,7 +118,7 @@ def _time(results: Results, ax: Any, metric: Metric, band: str) -> None:
 def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    families: dict[str, list[tuple[float, float, float, str]]] = {}
+    families: dict[tuple[str, str], list[tuple[float, float, float, str]]] = {}  # by algorithm and unit
     lines, deltas, units = [], set(), set()
     for colour, policy in _coloured(results):
         run = results.runs_of(policy)[0]
@@ -127,21 +127,21 @@ def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
             deltas.add(run.privacy.delta)
             units.add(run.privacy.unit)
             point = (run.privacy.epsilon, float(middle[0]), float(half[0]), colour)
-            families.setdefault(run.algorithm, []).append(point)
+            families.setdefault((run.algorithm, run.privacy.unit), []).append(point)
         else:
             lines.append((float(middle[0]), colour, policy))
             ax.axhline(middle[0], color=colour, linewidth=1.5, linestyle=(0, (5, 2)))
             ax.axhspan(middle[0] - half[0], middle[0] + half[0], color=colour, alpha=0.1, linewidth=0)
     if not families:
         raise ValueError("results must hold a private policy to be drawn against ε, got none")
-    for algorithm, points in families.items():
+    for (algorithm, unit), points in families.items():
         points.sort()
         # one algorithm: the colours of its runs elsewhere; several: a colour for each
         own = points[0][3] if len(families) > 1 else None
         ax.plot([p[0] for p in points], [p[1] for p in points], color=own or _GREY, linewidth=1.2, zorder=2)
         for epsilon, middle_, half_, colour in points:
             ax.errorbar(epsilon, middle_, half_, color=own or colour, marker="o", markersize=7, capsize=3, zorder=3)
-        lines.append((points[-1][1], own or _GREY, algorithm))
+        lines.append((points[-1][1], own or _GREY, algorithm if len(units) == 1 else f"{algorithm}, per {unit}"))
     budgets: list[float] = []
     for epsilon in sorted(point[0] for points in families.values() for point in points):
         if not budgets or epsilon > 1.02 * budgets[-1]:  # marks that would overlap

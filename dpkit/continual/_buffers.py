@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkit.continual.coefficients import ColumnScales, Geometric, prefix_sum_errors
-from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization
+from dpkit.continual.coefficients import ROUNDING, ColumnScales, Geometric, prefix_sum_errors
+from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization, joint_norm_of, most_participations
 
 __all__ = ["Buffered", "accumulate"]
 
@@ -69,6 +69,10 @@ class Buffered(Factorization):
         # takes (H; L; fraction of q) to what is rounded to the row and to what the buffers grow by
         ones, eye = np.ones((b, 1)), np.eye(b)
         self._step = np.block([[self._feedback, np.zeros(b), 1.0], [-np.diag(c.gaps), eye, ones]])
+
+    def joint_norm(self, participations: int, min_separation: int = 1) -> float:
+        most = most_participations(self.horizon, participations, min_separation)
+        return joint_norm_of(self._scales.inner, most, min_separation) * ROUNDING
 
     def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
         b = self._feedback.size

@@ -1,7 +1,7 @@
 """The noise of encoded rows: four laws, each with its step γ, its standard deviation and its exact sampler.
 
 γ is chosen such that rounding adds at most 2⁻¹⁰ (0.1 %) to the sensitivity, if the encoder has room for that. With the
-factorization's column norm N and E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart,
+factorization's joint norm N and E = :func:`_excess`, encoded rows of neighbouring streams are at most N·s/γ + E apart,
 s the sensitivity of an input.
 """
 
@@ -42,8 +42,8 @@ class Law(Protocol):
         """Fresh noise, shape (rows, dimension)."""
 
 
-def law(noise: str, z: float, s: float, q: float, dimension: int, factorization: Factorization) -> Law:
-    """The law of ``noise`` with noise multiplier z for inputs of sensitivity s."""
+def law(noise: str, z: float, s: float, q: float, dimension: int, factorization: Factorization, norm: float) -> Law:
+    """The law of ``noise`` with noise multiplier z for inputs of sensitivity s, of which C makes norm·s at most."""
     match noise:
         case "laplace":
             return _Laplace(z, s, dimension, factorization)
@@ -52,15 +52,15 @@ def law(noise: str, z: float, s: float, q: float, dimension: int, factorization:
         case "discrete_gaussian":
             return _Discrete(z * s)
         case _:
-            return _Gaussian(z, s, dimension, factorization)
+            return _Gaussian(z, s, dimension, factorization, norm)
 
 
-def _excess(factorization: Factorization, dimension: int, order: int) -> float:
-    """The factorization's own excess, and that of the one input that differs, in both worlds.
+def _excess(factorization: Factorization, dimension: int, order: int, norm: float = 1.0) -> float:
+    """The factorization's own excess, and that of the inputs that differ, in both worlds.
 
     v = x/γ is rounded within u·V, and an entry √2·(x + x′)/2 of a half-vector, √2 rounded as well, within 3u·V before.
     """
-    moved = 8 * UNIT_ROUNDOFF * factorization.reach * factorization.column_norm
+    moved = 8 * UNIT_ROUNDOFF * factorization.reach * norm
     return factorization.excess(dimension, order) + moved * norm_of_ones(dimension, order)
 
 
@@ -69,9 +69,9 @@ class _Gaussian:
 
     dtype = np.dtype(np.int64)
 
-    def __init__(self, z: float, s: float, dimension: int, factorization: Factorization) -> None:
-        excess = _excess(factorization, dimension, 2)
-        fine = factorization.fineness * factorization.column_norm
+    def __init__(self, z: float, s: float, dimension: int, factorization: Factorization, norm: float) -> None:
+        excess = _excess(factorization, dimension, 2, norm)
+        fine = factorization.fineness * norm
         least = max(1024.0 * excess, fine) + excess
         most = min(MOST_BITS, math.floor(math.log2(min(factorization.largest_noise, 2.0**MOST_BITS))))
         self.bits = max(0, min(math.ceil(math.log2(z) + math.log2(least)), most))
@@ -84,7 +84,7 @@ class _Gaussian:
             )
         steps = math.ldexp(1.0, self.bits) / z - excess  # N·s/γ
         # eight roundings of 2⁻⁵³ or less are paid for by 2⁻⁴⁹ more
-        self.step = s * factorization.column_norm / steps * (1 + 2.0**-49)
+        self.step = s * norm / steps * (1 + 2.0**-49)
         # rounding adds 1/12 to the variance, within 10⁻⁷
         self.std = self.step * math.sqrt(math.ldexp(1.0, 2 * self.bits) + 1 / 12)
 

@@ -47,6 +47,10 @@ class Tree(Factorization):
         for h in range(1, self._levels if honaker else 0):
             self._variances[h] = 1.0 / (1.0 + 0.5 / self._variances[h - 1])
 
+    def joint_norm(self, participations: int, min_separation: int = 1) -> float:
+        # of one node, per contribution under it: the cost counts these, too
+        return self.column_norm
+
     def excess(self, dimension: int, order: int) -> float:
         return norm_of_ones(dimension, order)
 

@@ -19,6 +19,9 @@ Guarantee
   Gaussian.
 * One input sits in at most L nodes, L = ⌊log₂ T⌋ + 1 (Honaker: ⌈log₂ T⌉, at least 1), each released once. So the whole
   stream costs L adaptively composed node releases: ``TreeAggregation`` for Gaussian noise, else L times the node's.
+* A unit that contributes to several inputs moves a node once for each of them that lies under it: the stream then costs
+  ``Gaussian(noise_multiplier/s)``, s from :func:`accounting.amplification.participation.tree_sensitivity`; for other
+  noise L times the node's as for that many changes.
 * Inputs may depend on earlier outputs, since composition is adaptive.
 * It holds for the program as it runs, in floating point. Inputs are rounded to integers, of which nodes are exact sums,
   and the noise is an exactly sampled rounded Gaussian or Laplace variable (``dpkit.continual.sums``). Discrete Gaussian
@@ -31,6 +34,7 @@ Cost per step: one draw (Honaker: two on average) and four additions of the dime
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -39,16 +43,19 @@ import numpy as np
 from accounting import (
     Adjacency,
     DiscreteGaussian,
+    Gaussian,
     GeneralizedGaussian,
     Laplace,
     Ledger,
     Release,
     TreeAggregation,
 )
+from accounting.amplification.participation import group, tree_sensitivity
 from accounting.checks import positive
 from dpkit.continual._noise import KINDS
 from dpkit.continual._tree import Tree, levels_of
-from dpkit.continual.factorization import checked_horizon
+from dpkit.continual.coefficients import ROUNDING
+from dpkit.continual.factorization import checked_horizon, most_participations
 from dpkit.continual.sums import ContinualSum, one_of
 
 __all__ = ["BinaryTree"]
@@ -72,7 +79,7 @@ class BinaryTree(ContinualSum):
         For the generalized Gaussian: the norm ℓ_q, 1 ≤ q ≤ ∞, of the sensitivity.
     estimator : {"standard", "honaker"}
         How the nodes are combined. Honaker's has about 0.75 of the worst error and draws twice as much noise.
-    shape, sensitivity, adjacency, symmetric, rng, ledger, label
+    shape, sensitivity, adjacency, participations, min_separation, symmetric, rng, ledger, label
         As for :class:`dpkit.continual.ContinualSum`; so are the attributes and what is raised. The sensitivity is in
         the norm of the noise, and for matrices that of the half-vector.
 
@@ -105,6 +112,8 @@ class BinaryTree(ContinualSum):
         q: float = 2.0,
         estimator: Literal["standard", "honaker"] = "standard",
         adjacency: Adjacency = "replace",
+        participations: int = 1,
+        min_separation: int = 1,
         symmetric: bool = False,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
@@ -128,6 +137,8 @@ class BinaryTree(ContinualSum):
             noise_multiplier=noise_multiplier,
             noise=noise,
             adjacency=adjacency,
+            participations=participations,
+            min_separation=min_separation,
             symmetric=symmetric,
             rng=rng,
             ledger=ledger,
@@ -140,8 +151,16 @@ class BinaryTree(ContinualSum):
         noise = one_of("noise", parameters.get("noise", "gaussian"), KINDS)
         horizon = checked_horizon(parameters.get("horizon"))
         levels = levels_of(horizon, parameters.get("estimator", "standard") == "honaker")
+        separation = parameters.get("min_separation", 1)
+        most = most_participations(horizon, parameters.get("participations", 1), separation)
+        if most > 1 and noise == "gaussian":
+            square = tree_sensitivity(horizon, most, separation) ** 2
+            if levels < horizon.bit_length():  # no root, under which all of them lie
+                square -= most**2
+            return Gaussian(noise_multiplier / math.sqrt(square) / ROUNDING, adjacency=parameters["adjacency"])
         if noise == "gaussian":
             # the longest stream of which an input sits in that many nodes; the horizon, except without its root
             return TreeAggregation(noise_multiplier, min(horizon, 2**levels - 1), adjacency=adjacency)
         node: Release = _COSTS[noise](noise_multiplier, adjacency=adjacency)
-        return levels * node
+        # with more contributions, as if all of them lay in the same nodes
+        return levels * (node if most == 1 else group(node, most))

@@ -55,7 +55,7 @@ class BufferedToeplitz(ContinualSum):
         T, the largest number of inputs; what is calibrated for.
     noise_multiplier : float
         The whole stream costs ``Gaussian(noise_multiplier)``.
-    shape, sensitivity, noise, adjacency, symmetric, rng, ledger, label
+    shape, sensitivity, noise, adjacency, participations, min_separation, symmetric, rng, ledger, label
         As for :class:`dpkit.continual.ContinualSum`; so are the attributes and what is raised.
 
     Examples
@@ -87,6 +87,8 @@ class BufferedToeplitz(ContinualSum):
         noise_multiplier: float,
         noise: Literal["gaussian"] = "gaussian",
         adjacency: Adjacency = "replace",
+        participations: int = 1,
+        min_separation: int = 1,
         symmetric: bool = False,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
@@ -102,6 +104,8 @@ class BufferedToeplitz(ContinualSum):
             noise_multiplier=noise_multiplier,
             noise=noise,
             adjacency=adjacency,
+            participations=participations,
+            min_separation=min_separation,
             symmetric=symmetric,
             rng=rng,
             ledger=ledger,

@@ -151,6 +151,7 @@ class ColumnScales:
 
     def __init__(self, c: Geometric, horizon: int, *, constant: bool = False) -> None:
         self._errors = prefix_sum_errors(c)
+        self._c, self._horizon = c, horizon
         lengths = [horizon]
         while lengths[-1] > 1 and not constant:
             lengths.append(min(lengths[-1] - 1, int(lengths[-1] / 1.02)))
@@ -168,6 +169,24 @@ class ColumnScales:
         """The bounds for the columns start, …, stop − 1."""
         runs = np.searchsorted(self.starts, np.arange(start, stop), side="right") - 1
         return self.norms[runs]
+
+    def inner(self, gap: int) -> float:
+        """The largest inner product of two of the scaled columns, ``gap`` or more steps apart.
+
+        For columns i < j it is a/(d_id_j) with a = Σ_{k<T−j} c_k c_{k+j−i}. For a given j, c and d fall, so that it is
+        largest for the nearest i = j − gap. While d_i and d_j keep their values, it falls with j, as a loses terms. So
+        one of the first columns j of a stretch on which both are constant has the largest one.
+        """
+        firsts = np.array(self.starts)
+        firsts = np.unique(np.concatenate([firsts, firsts + gap]))
+        j = firsts[(firsts >= gap) & (firsts < self._horizon)]
+        if not j.size:
+            return 0.0
+        c, n = self._c, (self._horizon - j).astype(np.float64)
+        products = (c.gram(n) @ c.weights) @ (c.weights * c.powers(gap))
+        runs = (np.searchsorted(self.starts, column, side="right") - 1 for column in (j, j - gap))
+        d_j, d_i = (self.norms[run] for run in runs)
+        return float((products / (d_i * d_j)).max())
 
     def error(self, t: int) -> float:
         """The standard deviation of the t-th prefix sum's noise, t ≥ 1, for standard Gaussian ζ."""

@@ -60,6 +60,9 @@ class ContinualSum(Unrepeatable):
         The distribution of the noise; ``BinaryTree`` has more.
     adjacency : {"replace", "add_remove", "zero_out"}
         The neighbouring relation that ``sensitivity`` was measured under.
+    participations, min_separation : int
+        One unit contributes to at most so many inputs, any two of them so many steps apart; both count for the price.
+        Neighbouring streams then differ in all of these inputs, by ``sensitivity`` each.
     symmetric : bool
         Inputs are symmetric (d, d) matrices; noise is added to their isometric half-vector, estimates are symmetric.
     rng : numpy.random.Generator, optional
@@ -88,8 +91,17 @@ class ContinualSum(Unrepeatable):
 
     # what a state keeps, besides what every stream has; and of what a state means: an older one is refused
     _PARAMETERS: ClassVar[tuple[str, ...]] = ()
-    _COMMON: ClassVar[tuple[str, ...]] = ("sensitivity", "noise_multiplier", "noise", "adjacency", "symmetric", "label")
-    _VERSION: ClassVar[int] = 3
+    _COMMON: ClassVar[tuple[str, ...]] = (
+        "sensitivity",
+        "noise_multiplier",
+        "noise",
+        "adjacency",
+        "symmetric",
+        "label",
+        "participations",
+        "min_separation",
+    )
+    _VERSION: ClassVar[int] = 4
     _KINDS: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     def __init__(
@@ -101,6 +113,8 @@ class ContinualSum(Unrepeatable):
         noise_multiplier: float,
         noise: str = "gaussian",
         adjacency: Adjacency = "replace",
+        participations: int = 1,
+        min_separation: int = 1,
         symmetric: bool = False,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
@@ -117,6 +131,8 @@ class ContinualSum(Unrepeatable):
         positive("noise_multiplier * sensitivity", self.noise_multiplier * self.sensitivity)
         one_of("adjacency", adjacency, get_args(Adjacency))
         self.adjacency: Adjacency = adjacency
+        self.participations = integer("participations", participations, at_least=1)
+        self.min_separation = integer("min_separation", min_separation, at_least=1)
         self.label = label
         self.steps = 0
 
@@ -125,7 +141,10 @@ class ContinualSum(Unrepeatable):
         self._cut = noise in ("gaussian", "laplace")
         if self._cut and not _SMALLEST <= self.sensitivity <= 1 / _SMALLEST:
             raise ValueError(f"sensitivity must lie in [2**-800, 2**800], got sensitivity={sensitivity!r}")
-        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization)
+        norm = factorization.column_norm
+        if self.participations > 1:
+            norm = factorization.joint_norm(self.participations, self.min_separation)
+        self._law = law(self.noise, self.noise_multiplier, self.sensitivity, q, dimension, factorization, norm)
         if self._law.step < _SMALLEST**1.25:
             raise ValueError(
                 f"noise_multiplier must leave steps of at least 2**-1000, got noise_multiplier={noise_multiplier!r} "

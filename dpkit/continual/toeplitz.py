@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Adjacency, Ledger
+from accounting.amplification.participation import toeplitz_sensitivity
 from dpkit.continual.coefficients import ROUNDING
 from dpkit.continual.factorization import Factorization, checked_horizon, reach_of
 from dpkit.continual.sums import ContinualSum
@@ -53,7 +54,7 @@ class Toeplitz(ContinualSum):
         T, the largest number of inputs; what is calibrated for.
     noise_multiplier : float
         The whole stream costs ``Gaussian(noise_multiplier)``.
-    shape, sensitivity, noise, adjacency, symmetric, rng, ledger, label
+    shape, sensitivity, noise, adjacency, participations, min_separation, symmetric, rng, ledger, label
         As for :class:`dpkit.continual.ContinualSum`; so are the attributes and what is raised.
 
     Examples
@@ -77,6 +78,8 @@ class Toeplitz(ContinualSum):
         noise_multiplier: float,
         noise: Literal["gaussian"] = "gaussian",
         adjacency: Adjacency = "replace",
+        participations: int = 1,
+        min_separation: int = 1,
         symmetric: bool = False,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
@@ -91,6 +94,8 @@ class Toeplitz(ContinualSum):
             noise_multiplier=noise_multiplier,
             noise=noise,
             adjacency=adjacency,
+            participations=participations,
+            min_separation=min_separation,
             symmetric=symmetric,
             rng=rng,
             ledger=ledger,
@@ -114,6 +119,10 @@ class _SquareRoot(Factorization):
         self.column_norm = float(norms[-1]) * ROUNDING
         # a dot product of up to T terms, in two sums
         self.reach = reach_of(float(c.sum()), len(c) + 2)
+
+    def joint_norm(self, participations: int, min_separation: int = 1) -> float:
+        # exact: the earliest and closest columns
+        return toeplitz_sensitivity(self._c, participations, min_separation) * ROUNDING
 
     def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
         self._inputs, self._noisy = (_Product(self._c, dimension) for _ in range(2))

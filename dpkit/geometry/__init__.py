@@ -9,6 +9,7 @@ from dpkit.geometry.sensitivity import (
     one_hot_sensitivity,
     outer_product_sensitivity,
     pair_sensitivity,
+    several_pairs_sensitivity,
     vector_sensitivity,
 )
 from dpkit.geometry.sets import ConvexSet, PolyhedralSet
@@ -28,6 +29,7 @@ __all__ = [
     "one_hot_sensitivity",
     "outer_product_sensitivity",
     "pair_sensitivity",
+    "several_pairs_sensitivity",
     "ridge_shift",
     "smat",
     "svec",

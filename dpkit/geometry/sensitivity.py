@@ -21,7 +21,13 @@ from typing import SupportsFloat, get_args
 from accounting import Adjacency
 from accounting.checks import nonnegative, positive
 
-__all__ = ["one_hot_sensitivity", "outer_product_sensitivity", "pair_sensitivity", "vector_sensitivity"]
+__all__ = [
+    "one_hot_sensitivity",
+    "outer_product_sensitivity",
+    "pair_sensitivity",
+    "several_pairs_sensitivity",
+    "vector_sensitivity",
+]
 
 
 def _replaces(adjacency: Adjacency) -> bool:
@@ -122,6 +128,57 @@ def pair_sensitivity(
     if vector < 2.0 * matrix * s:
         s = vector / (2.0 * matrix)
     return math.sqrt(max(matrix + 4.0 * vector, 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)))
+
+
+def several_pairs_sensitivity(
+    matrix_scale: SupportsFloat,
+    weight: SupportsFloat,
+    vector_scale: SupportsFloat,
+    bound: SupportsFloat,
+    adjacency: Adjacency,
+) -> float:
+    """The joint sensitivity of a unit with several pairs (a·w·x xᵀ, c·g·x) in a stream, over that of its columns.
+
+    The stream is encoded by a C ≥ 0. The unit has pairs u_j at the steps j ∈ S, at most one at each, and in a
+    neighbouring stream others, v_j, at the steps j ∈ S′, where ‖Σ_{j∈S} Ce_j‖² ≤ Q, and so for S′. Then the encoded
+    streams are at most √Q times this number apart. (With one pair, :func:`pair_sensitivity` is a little less.)
+
+    Parameters
+    ----------
+    matrix_scale, weight, vector_scale, bound, adjacency
+        As for :func:`pair_sensitivity`.
+
+    Returns
+    -------
+    float
+        √(A + G) for add_remove and zero_out, A = a²W² and G = c²B²; for replace the root of the larger of
+        A + 2G + √(A² + 4G²) and 2A + 2G + max over 0 ≤ s ≤ 1 of (2Gs − 2As²).
+
+    Notes
+    -----
+    Row t of the difference is Σ_S C_tj u_j − Σ_S′ C_tj v_j = αu − βv with α = Σ_S C_tj, β = Σ_S′ C_tj, and u and v
+    in the convex hull of pairs (of which 0 is one). Its square is convex in u and in v, hence at most what it is at two
+    pairs. As in the proof of :func:`pair_sensitivity`, it is convex in each of the weights, too, so that one of two
+    corners bounds it, with s = |xᵀx′| of unit vectors:
+
+        A(α² + β² − 2αβs²) + G(α² + β² + 2αβs)    and, at s = 1,    A·max(α, β)² + G(α + β)².
+
+    Let n = α² + β² and 2αβ = n·cos φ, so that max(α, β)² = n(1 + sin φ)/2. The first is at most n(A + G) + n·max(Gs −
+    As²); the second is n(A/2 + G + (A/2) sin φ + G cos φ) ≤ n(A/2 + G + √(A²/4 + G²)). The sum of n over all rows is at
+    most 2Q. For zero_out, β = 0, and the rows' α²(A + G) add up to Q(A + G).
+
+    Examples
+    --------
+    >>> round(several_pairs_sensitivity(1.0, 1.0, 1.0, 1.0, "replace") ** 2, 12)
+    5.2360679775
+    """
+    matrix = (nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)) ** 2
+    vector = (nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)) ** 2
+    if not _replaces(adjacency):
+        return math.sqrt(matrix + vector)
+    s = min(1.0, vector / (2.0 * matrix)) if matrix else 1.0
+    apart = 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)
+    return math.sqrt(max(matrix + 2.0 * vector + math.hypot(matrix, 2.0 * vector), apart))
 
 
 def one_hot_sensitivity(norm: SupportsFloat, adjacency: Adjacency) -> float:

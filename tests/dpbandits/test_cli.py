@@ -68,6 +68,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
         "4, 1e-05 joint",
         "not private",
         "not one person",
+        "one-pass private, ε = 1, person",
         "This was a simulation",
         str(tmp_path / "made" / "quickstart.png"),
     ):
@@ -79,6 +80,8 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     assert 0.48 < reward["uniform"] < 0.52
     assert reward["GLB-OMD"] > 0.58
     assert reward["one-pass private, ε = 4"] > 0.57
+    assert reward["one-pass private, ε = 4, person"] > 0.52
+    assert {run.privacy.unit for run in results.runs if "person" in run.policy} == {"person"}
     assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -279,3 +282,27 @@ def test_a_missing_typer_is_named():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.strip() == 'error: the command line needs typer: python -m pip install "dpkit[cli]"'
+
+
+def test_persons_are_protected_where_there_are_some(call, tmp_path):
+    known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-p", "one-pass-private", "-e", 4)
+    result = call("run", "--world", "people", "--unit", "person", *known)
+    assert result.exit_code == 0, result.output
+    (run,) = Results.load(tmp_path / "run.json").runs
+    assert (run.policy, run.privacy.unit) == ("one-pass private, ε = 4, person", "person")
+    assert "The unit of privacy is one person" in " ".join(result.output.split())
+    rows = [f"{t},{t % 3},{k},{int(k == t % 2)},{0.1 * k}" for t in range(20) for k in range(2)]
+    (tmp_path / "log.csv").write_text("\n".join(["round,customer,arm,reward,x", *rows]))
+    known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "one-pass-private", "-e", 4, "--unit", "person")
+    result = call("replay", *known, "--person", "customer")
+    assert result.exit_code == 0, result.output
+    (run,) = Results.load(tmp_path / "replay.json").runs
+    assert run.privacy.unit == "person"
+    for command, complaint in (
+        (("replay", *known), "person must be given"),
+        (("run", "--unit", "person", *QUICK), "person must be given"),
+        (("run", "--unit", "row", *QUICK), "unit must be 'round' or 'person'"),
+    ):
+        result = call(*command)
+        assert result.exit_code == 2
+        assert complaint in " ".join(result.output.replace("│", " ").split())

@@ -153,21 +153,60 @@ def test_persons_of_an_earlier_epoch_do_not_teach_in_a_later_one():
     assert len(learned) == 30
 
 
-def test_a_changed_cap_or_a_person_of_another_hash_is_caught():
-    """The tests above see a policy that forgets the cap, and one that counts a person twice."""
-    policy = small("OnePassPrivateGLM", budget=PERSON)
-    policy._persons.admit = lambda key, batch: True
+@pytest.mark.parametrize("name", sorted(set(SMALL) - {"Doubling"}))
+@pytest.mark.parametrize("m", [2, 3])
+def test_everyone_teaches_m_times_in_m_batches(name, m):
+    """Rewards come at once, late, or never; the price is the same, and more of them are noisier."""
+    policy = small(name, budget=PERSON, rounds_per_person=m)
     learned = watched(policy)
-    for _ in range(4):
-        one_round(policy, "ann")
-    assert len(learned) == 4
+    waiting = []
+    for t in range(40):
+        decision = policy.select(offered(policy), person=t % 5)
+        if t % 3 == 0:
+            policy.update(decision, 1.0)
+        elif t % 3 == 1:
+            waiting.append(decision)
+        if t % 9 == 8:
+            for late in waiting:
+                policy.update(late, 1.0)
+            waiting.clear()
+    assert len(set(learned)) == len(learned) > 1
+    for person in {person for person, _ in learned}:
+        assert sum(one == person for one, _ in learned) <= m
+    assert policy.privacy().epsilon <= PERSON.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateHvtUCB", "DPLinUCB"])
+@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+def test_more_records_of_a_person_cost_more_noise_each_and_one_costs_what_a_round_does(name, adjacency):
+    def noise(unit, m=None):
+        budget = Budget(4.0, 1e-5, adjacency=adjacency, unit=unit)
+        return small(name, budget=budget, rounds_per_person=m)._sums.noise(3)[0]
+
+    assert noise("person") == noise("round")
+    assert 1.7 * noise("round") < noise("person", 2) < 2.3 * noise("round")
+    assert 1.2 * noise("person", 2) < noise("person", 3) < 1.6 * noise("person", 2)
+
+
+def test_several_records_are_refused_where_nobody_has_priced_them():
+    class Own(policies.OnePassPrivateGLM):
+        _prices_persons = False
+
+    assert Own(2, budget=PERSON, horizon=9).rounds_per_person == 1
+    for make in (Own, policies.Doubling):
+        with pytest.raises(ValueError, match=f"rounds_per_person must be 1 for {make.__name__}, got"):
+            make(2, budget=PERSON, horizon=9, rounds_per_person=2)
+    with pytest.raises(ValueError, match="rounds_per_person must be 1 with analysis='paper'"):
+        policies.ShuffleGLM(2, budget=PERSON, horizon=90, rounds_per_person=2, analysis="paper")
 
 
 # ------------------------------------------------------------------------------------------------- states
 
 
-@names
-@pytest.mark.parametrize("how", ["saved", "checkpoint"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [*((name, "checkpoint") for name in sorted(SMALL)), ("ShuffleLinUCB", "saved"), ("Doubling", "saved")],
+)
 def test_the_registry_survives_with_the_state(name, how, tmp_path):
     """At every round in turn the process is gone; one that never stops learns from the same persons."""
     rounds = [(t * 5) % 11 for t in range(24)]
@@ -213,7 +252,7 @@ def test_a_state_whose_registry_is_missing_or_of_later_batches_is_refused(tmp_pa
     tree, _ = files.read(tmp_path / "a")
     lacking = {name: value for name, value in tree.items() if name != "persons"}
     later = tree | {"persons": tree["persons"] | {"marks": tree["persons"]["marks"] + 5}}
-    greedy = tree | {"config": tree["config"] | {"rounds_per_person": None, "budget": tree["config"]["budget"]}}
+    greedy = tree | {"config": tree["config"] | {"rounds_per_person": None}}
     twice = tree | {"persons": tree["persons"] | {"marks": tree["persons"]["marks"] + (1 << 32)}}
     for bad in (lacking, later, twice):
         files.write(tmp_path / "b", bad)

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -184,6 +185,17 @@ def test_epsilon_plot_orders_budgets_and_draws_the_rest_as_lines(axes):
     assert curve.get_ydata() == pytest.approx([15.5 / 20, 17.5 / 20])
     assert "δ = 1e-05" in axes.get_xlabel()
     assert "one round" in axes.get_title(loc="left") + axes.get_title()
+
+
+def test_one_algorithm_for_rounds_and_for_persons_is_two_curves(axes):
+    runs = [
+        run(f"{unit} {epsilon}", 0, [9.0, 10.0 + epsilon], [1.0, 2.0], replace(private(epsilon), unit=unit), "OnePass")
+        for unit in ("round", "person")
+        for epsilon in (1.0, 4.0)
+    ]
+    Results("a world", tuple(runs), 4).plot_epsilon(axes, "reward")
+    assert {"OnePass, per round", "OnePass, per person"} <= set(texts(axes))
+    assert sum(line.get_xdata().tolist() == [1.0, 4.0] for line in axes.lines if len(line.get_xdata()) == 2) == 2
 
 
 def test_regret_is_drawn_on_a_logarithmic_axis_where_one_policy_would_flatten_the_rest(axes):

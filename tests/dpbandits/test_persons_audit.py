@@ -1,0 +1,189 @@
+"""A person's whole part in a run, audited: arms, rewards, delays and missing rewards of all its rounds differ.
+
+The score is the exact log-likelihood ratio of all that was released. With a linear link a record is (x xᵀ, r·x),
+whatever was released before; so the two runs are Gaussian around two known streams.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from again import rewinder
+
+from accounting import Budget, Gaussian, audit, epsilon
+from dpbandits.policies import OnePassPrivateGLM
+from dpbandits.registry import Registry
+from dpkit.continual import BufferedToeplitz
+
+BUDGET = Budget(8.0, 1e-2, unit="person")
+TRIALS = 800
+# A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE = 1 - 1e-9
+
+EAST, WEST, NORTH = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
+ROUNDS = 12
+# in which of the rounds the person comes; another one comes in the rest
+THEIRS = [0, 1, 2, 3, 4, 5, 8, 9]
+NEVER = ROUNDS + 1
+
+# what a person may do: the arm and the reward in its rounds, and after how many further rounds it is told
+WORLDS = {
+    "east": [(EAST, 1.0, 0)] * 8,
+    "west": [(WEST, 1.0, 0)] * 8,
+    "east, told together": [(EAST, 1.0, 5 - t) if t < 5 else (EAST, 1.0, 0) for t in range(8)],
+    "west, late": [(WEST, 1.0, 3)] * 8,
+    "east, first rewards missing": [(EAST, 1.0, NEVER if t < 4 else 0) for t in range(8)],
+    "to and fro": [(EAST if t % 2 else WEST, 1.0, 0) for t in range(8)],
+    "north": [(NORTH, -1.0, 0)] * 8,
+    "silent": [(EAST, 1.0, NEVER)] * 8,
+    "little": [([1e-3, 0.0], 0.0, 0)] * 8,
+}
+
+
+class Forgetful(Registry):
+    """A broken one: it forgets the cap."""
+
+    def _may(self, mark, batch):
+        return True
+
+
+class Twice(Registry):
+    """A broken one: a person may teach several times in a batch."""
+
+    def _may(self, mark, batch):
+        return mark >> 32 < self.most
+
+
+class Runs:
+    """Runs of one policy in which a person lives in one of the worlds; sums go in and come out of its stream."""
+
+    def __init__(self, monkeypatch, m, registry=Registry, first_batch=1, share=0.9):
+        self.policy = OnePassPrivateGLM(
+            2,
+            "linear",
+            budget=BUDGET,
+            horizon=ROUNDS,
+            rounds_per_person=m,
+            reward_range=(-1.0, 1.0),
+            first_batch=first_batch,
+            growth=1.0,
+            clip=1.0,
+            gradient_share=share,
+            rng=np.random.default_rng(21),
+        )
+        self.registry, self.again = registry, rewinder(self.policy)
+        self.batches, self.outputs = [], []
+        original = BufferedToeplitz.add
+
+        def add(sums, x):
+            self.batches.append(np.array(x))
+            self.outputs.append(original(sums, x))
+            return self.outputs[-1]
+
+        monkeypatch.setattr(BufferedToeplitz, "add", add)
+
+    def play(self, world):
+        self.again()
+        policy, due = self.policy, {}
+        policy._persons = self.registry(policy.rounds_per_person)
+        theirs = iter(WORLDS[world])
+        for t in range(ROUNDS):
+            mine = t in THEIRS
+            arm, reward, delay = next(theirs) if mine else (NORTH, 0.5, 0)
+            decision = policy.select([arm], person="ann" if mine else f"other {t}")
+            due.setdefault(t + delay, []).append((decision, reward))
+            for told, value in due.pop(t, []):
+                policy.update(told, value)
+
+    def stream(self, world):
+        """The batches' sums, which the noise does not touch."""
+        self.batches.clear()
+        self.play(world)
+        return np.array(self.batches)
+
+    def factor(self):
+        sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
+        c, t = sums.coefficients, np.arange(n)
+        return np.where(t[:, None] >= t, c[np.abs(t[:, None] - t)], 0.0) / sums._factorization._scales.bounds(0, n)
+
+    def shift(self, one, other):
+        """How far apart the encoded streams of two worlds are, in standard deviations of the noise."""
+        return self.factor() @ (self.stream(one) - self.stream(other)) / self.policy._sums.sums._law.std
+
+    def farthest(self):
+        pairs = [(one, other) for one in WORLDS for other in WORLDS if one < other]
+        return max((float(np.linalg.norm(self.shift(*pair))), pair) for pair in pairs)
+
+    def told(self, world, trials):
+        """All sums as released."""
+        self.outputs.clear()
+        for _ in range(trials):
+            self.play(world)
+        return np.array(self.outputs).reshape(trials, -1)
+
+    def lower_bound(self, one, other):
+        shift = self.shift(one, other)
+        n = len(shift)
+        decode = self.factor() @ np.linalg.inv(np.tril(np.ones((n, n))))
+
+        def score(outputs):
+            return np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), n, -1), shift)
+
+        return audit.lower_bound(
+            self.told,
+            one,
+            other,
+            trials=TRIALS,
+            delta=BUDGET.delta,
+            confidence=CONFIDENCE,
+            score=score,
+            batched=True,
+            gaussian=True,
+        )
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("first_batch", [1, 2])
+def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(monkeypatch, m, first_batch):
+    runs = Runs(monkeypatch, m, first_batch=first_batch)
+    claim = 1.0 / runs.policy._sums.cost.noise_multiplier
+    distance, _ = runs.farthest()
+    assert 0.9 * claim < distance <= claim
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_person_shows_no_more_than_the_budget(monkeypatch, m):
+    runs = Runs(monkeypatch, m)
+    _, worst = runs.farthest()
+    bound = runs.lower_bound(*worst)
+    claim = float(runs.policy.privacy().epsilon)
+    bound.check(claim)
+    assert bound.epsilon >= 0.5 * claim
+
+
+@pytest.mark.parametrize(("m", "registry", "first_batch"), [(1, Forgetful, 1), (3, Forgetful, 1), (3, Twice, 4)])
+def test_policies_that_count_persons_wrongly_are_caught(monkeypatch, m, registry, first_batch):
+    runs = Runs(monkeypatch, m, registry, first_batch, share=0.99)
+    claim = 1.0 / runs.policy._sums.cost.noise_multiplier
+    distance, _ = runs.farthest()
+    assert distance > 1.05 * claim
+    assert epsilon(Gaussian(1.0 / distance), BUDGET.delta) > 1.05 * BUDGET.epsilon
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [1, 3])
+def test_the_audit_finds_a_forgotten_cap(monkeypatch, m):
+    runs = Runs(monkeypatch, m, Forgetful)
+    _, worst = runs.farthest()
+    with pytest.raises(audit.PrivacyViolation):
+        runs.lower_bound(*worst).check(float(runs.policy.privacy().epsilon))
+
+
+def test_the_price_of_three_records_is_that_of_three_columns(monkeypatch):
+    one, three = (Runs(monkeypatch, m).policy._sums.sums for m in (1, 3))
+    columns = three._factorization.joint_norm(3)
+    assert 2.5 < columns < 3.0
+    assert columns <= three._law.std / one._law.std <= 1.08 * columns
+    assert math.isclose(three.noise_multiplier, one.noise_multiplier)
