@@ -28,7 +28,7 @@ import math
 import os
 import secrets
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -329,6 +329,13 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self._keep()
             self._expose()
             self._run.end()
+
+    def _publicly(self, change: Callable[[], None]) -> None:
+        # like a release: durable before a decision depends on it
+        self._run.begin()
+        change()
+        self._keep()
+        self._run.end()
 
     def _advance(self) -> None:
         """Release; nobody sees it yet."""
