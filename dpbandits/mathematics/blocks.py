@@ -30,6 +30,8 @@ __all__ = ["contexts", "corrected", "features", "posteriors", "prior_variance", 
 # a radius that varies more than a normal vector's is not believed
 _LARGEST_KURTOSIS = 3.0
 _SMALLEST_VARIANCE = 1e-4
+# ρ² from which a model is corrected
+_SMALLEST_SHARE = 0.25
 
 
 def features(z: Array) -> Array:
@@ -54,7 +56,7 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
 
     Notes
     -----
-    z = μ + R·C^{1/2}·√m·u for a uniform direction u and an independent R with E R² = 1 and E R⁴ = κ, R² gamma. Then
+    z = μ + R·C^{1/2}·√m·u for a uniform direction u and an independent lognormal R with E R² = 1 and E R⁴ = κ. Then
     E‖z‖⁴ = ‖μ‖⁴ + 2‖μ‖² tr C + 4μᵀCμ + κ·m/(m + 2)·((tr C)² + 2 tr C²), from which κ is found, in [1, 3].
     """
     M = smat(total)
@@ -70,9 +72,8 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
     kurtosis = (fourth / weight - known) * (m + 2) / (m * (trace**2 + 2.0 * float(variances @ variances)))
     direction = rng.standard_normal((count, m))
     direction *= math.sqrt(m) / np.linalg.norm(direction, axis=1, keepdims=True)
-    spread = min(kurtosis, _LARGEST_KURTOSIS) - 1.0
-    if spread > 0.01:
-        direction *= np.sqrt(rng.gamma(1.0 / spread, spread, count))[:, None]
+    spread = math.log(min(max(kurtosis, 1.0), _LARGEST_KURTOSIS))
+    direction *= np.exp(0.5 * math.sqrt(spread) * rng.standard_normal(count) - 0.25 * spread)[:, None]
     z = mean + (direction * np.sqrt(variances)) @ U.T
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=1, keepdims=True)))
 
@@ -147,11 +148,13 @@ def corrected(model: Array, released: Array, noise: Array) -> tuple[Array, Array
     -----
     ρ² = 1 − (noise expected in the misfit)/(misfit) is the share of the misfit that is not noise. H_k is
     model + ρ²·(released − model), Wiener's weight if misfits of all arms are alike; and in no direction less than a
-    quarter or more than four times what the model says.
+    quarter or more than four times what the model says. Where ρ² ≤ ¼ the model is left as it is: a correction that is
+    mostly noise costs more than the misfit.
     """
     misfit = released - model
     square = float((misfit**2).sum())
-    share = max(0.0, 1.0 - model.shape[1] * float((noise**2).sum()) / square) if square > 0 else 0.0
+    share = 1.0 - model.shape[1] * float((noise**2).sum()) / square if square > 0 else 0.0
+    share = share if share > _SMALLEST_SHARE else 0.0
     H = smat(model)
     d = H.shape[-1]
     # where the model has nothing, a trace of the average stands for it: the whitening below divides by it

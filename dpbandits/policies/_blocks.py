@@ -217,18 +217,23 @@ class BlockSums:
         streams, left = saved["streams"], len(self.open)
         if released > self._most or not isinstance(streams, list) or not streams:
             raise ValueError(f"streams must be some, and released at most {self._most}, got released={released}")
-        self._streams, before = [], -1
-        for stream in streams:
+        there, before = self._streams, 0
+        self._streams = []
+        for n, stream in enumerate(streams):
             if not isinstance(stream, Mapping) or set(stream) != {"blocks", "start", "sums"}:
                 raise ValueError(f"a stream must hold the entries ['blocks', 'start', 'sums'], got {short(stream)}")
-            blocks, self.released = conform("blocks", stream["blocks"], 0), conform("start", stream["start"], 0)
+            blocks, start = conform("blocks", stream["blocks"], 0), conform("start", stream["start"], 0)
             left -= blocks
-            if not blocks or left < 0 or not before < self.released <= released or not isinstance(stream["sums"], Mapping):
-                raise ValueError(f"streams must start one after another and hold the arms' blocks, got {short(streams)}")
-            before = self.released
-            self._start_stream(blocks)
+            if not (0 < blocks and left >= 0 and before <= start <= released and isinstance(stream["sums"], Mapping)):
+                raise ValueError(f"streams must start one after another and hold the arms' blocks, got {short(stream)}")
+            if n < len(there) and there[n][:2] == (blocks, start):
+                self._streams.append(there[n])
+            else:
+                self.released = start
+                self._start_stream(blocks)
             sums = self._streams[-1][2]
             sums.resume(stream["sums"])
-            if sums.steps != released - self.released:
+            if sums.steps != released - start:
                 raise ValueError(f"steps must be those since the stream's start, got steps={sums.steps}")
+            before = start
         self.open, self.released = opened, released
