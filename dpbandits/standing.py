@@ -161,20 +161,17 @@ class StandingArms(PerArm):
         with self._lock:
             return [name for name, active in zip(self._catalogue.names, self._catalogue.active, strict=True) if active]
 
-    def select(self, context: ArrayLike) -> NamedDecision:
+    def select(self, context: ArrayLike, person: str | bytes | int | None = None) -> NamedDecision:
         """Choose one of the arms that stand, for ``context``.
 
         Parameters
         ----------
         context : array_like of shape (d,)
             Finite; how long it may be, the policy says.
-
-        Raises
-        ------
-        ValueError
-            If the context is not such a vector, or the horizon is used up. The policy's state is as it was.
+        person : str, bytes or int, optional
+            Whose round it is; see :meth:`dpbandits.policy.Policy.select`, also for errors.
         """
-        made = super().select(context)
+        made = super().select(context, person)
         # a slot never changes its name
         return NamedDecision(made.id, made.index, made.arm, made.scores, made.run, self._catalogue.names[made.index])
 

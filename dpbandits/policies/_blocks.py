@@ -46,9 +46,9 @@ def record_sensitivity(adjacency: Adjacency) -> float:
       largest at a corner; γ = −γ′ = ±½ makes the middle ½(1 + |s|). What is left is concave in s = |s| ≥ 0, and largest
       at s = min(1, ½/(4Aωω′)): the code takes the four corners.
     * A change may also move the record to another batch, where its reward comes at another time. With ϱ ∈ [0, 1] the
-      inner product of the two columns of the mechanism's factor (the same factor for all entries of a record: they are in
-      one stream) the mixed terms are multiplied by ϱ, and the whole is linear in ϱ: at ϱ = 1 it is the case above, at
-      ϱ = 0 at most 2A + ½ + 2a_q². Another block may be in another stream, with a total of its own: the same.
+      inner product of the two columns of the mechanism's factor (one factor for all entries of a record: they are
+      in one stream) the mixed terms are multiplied by ϱ, and the whole is linear in ϱ: at ϱ = 1 it is the case above,
+      at ϱ = 0 at most 2A + ½ + 2a_q². Another block may be in another stream, with a total of its own: the same.
 
     Examples
     --------
@@ -82,8 +82,8 @@ class Released:
     b: Array
     total: Array
     fourth: float
-    noise_H: Array
-    noise_b: Array
+    matrix_noise: Array
+    vector_noise: Array
 
     @classmethod
     def of(cls, sums: Array, blocks: int, d: int, c: float, std: float | Array) -> Released:
@@ -104,9 +104,9 @@ class Released:
     def joined(cls, parts: list[Released]) -> Released:
         """Those of several streams, one after the other."""
         total, fourth = sum(part.total for part in parts), sum(part.fourth for part in parts)
-        names = ("H", "b", "noise_H", "noise_b")
-        H, b, noise_H, noise_b = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(H, b, np.asarray(total), fourth, noise_H, noise_b)
+        names = ("H", "b", "matrix_noise", "vector_noise")
+        H, b, matrix_noise, vector_noise = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls(H, b, np.asarray(total), fourth, matrix_noise, vector_noise)
 
 
 class BlockSums:
@@ -224,7 +224,7 @@ class BlockSums:
                 raise ValueError(f"a stream must hold the entries ['blocks', 'start', 'sums'], got {short(stream)}")
             blocks, start = conform("blocks", stream["blocks"], 0), conform("start", stream["start"], 0)
             left -= blocks
-            if not (0 < blocks and left >= 0 and before <= start <= released and isinstance(stream["sums"], Mapping)):
+            if not (blocks > 0 and left >= 0 and before <= start <= released and isinstance(stream["sums"], Mapping)):
                 raise ValueError(f"streams must start one after another and hold the arms' blocks, got {short(stream)}")
             if n < len(there) and there[n][:2] == (blocks, start):
                 self._streams.append(there[n])

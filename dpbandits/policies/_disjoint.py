@@ -53,13 +53,11 @@ class BallContexts(StandingArms):
         return Policy._length(arms)
 
 
-def middle(reward_range: tuple[float, float], base_rate: float | None) -> tuple[float, float, float]:
+def middle(reward_range: tuple[float, float], base_rate: float) -> tuple[float, float, float]:
     """c₀ and B with |r − c₀| ≤ B, and the base rate less c₀."""
     low, high = reward_range
-    centre, base = 0.5 * (low + high), base_rate
-    if base is not None and not low <= base <= high:
-        raise ValueError(f"base_rate must be in reward_range=({low:g}, {high:g}), got base_rate={base_rate!r}")
-    return centre, 0.5 * (high - low), 0.0 if base is None else float(base) - centre
+    centre = 0.5 * low + 0.5 * high
+    return centre, 0.5 * (high - low), base_rate - centre
 
 
 @dataclass(frozen=True)
@@ -152,11 +150,9 @@ class PlayedBlocks:
             model = known.collected + max(2.0 * (sums.total[0] - known.total[0]), 1.0) * found
         else:
             model = proportional(sums.H, sums.total)
-        values, U = corrected(model, sums.H, sums.noise_H)
+        values, U = corrected(model, sums.H, sums.matrix_noise)
         inside = np.einsum("kij,ki->kj", U, sums.b) - values * np.einsum("kij,i->kj", U, self.prior)
-        error = sums.noise_b[:, None] ** 2 + self.noise * values
+        error = sums.vector_noise[:, None] ** 2 + self.noise * values
         variance = prior_variance(values, inside, error, self.most, _MARGIN)
         theta, covariance = posteriors(values, U, inside, error, variance)
         return Estimate(self.prior + theta, covariance, model, sums.total, variance)
-
-

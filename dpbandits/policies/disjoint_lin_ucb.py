@@ -2,8 +2,8 @@
 
 Source: Li, Chu, Langford & Schapire, "A Contextual-Bandit Approach to Personalized News Article Recommendation" (WWW
 2010), Algorithm 1 (disjoint linear models): A_k = I + Σx xᵀ, b_k = Σr·x, argmax xᵀA_k⁻¹b_k + α√(xᵀA_k⁻¹x). Here the
-features are x = (1, z)/√2 for the context z, as in :class:`~dpbandits.policies.DisjointPrivateGLM`, whose reference this
-is; rewards are counted from ``base_rate``, which is what an arm is thought to give before anything is known of it.
+features are x = (1, z)/√2 for the context z, as in :class:`~dpbandits.policies.DisjointPrivateGLM`, whose reference
+this is; rewards are counted from ``base_rate``, which is what an arm is thought to give before anything is known of it.
 
 A round costs O(Kd²) to select and O(d³) to update, memory O(Kd²).
 """
@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Unpack
-
-import numpy as np
 
 from accounting.checks import nonnegative, positive
 from dpbandits.mathematics.blocks import features
@@ -35,11 +33,10 @@ class DisjointLinUCB(BallContexts):
         The names of the arms at the start; a number K stands for "0", …, str(K − 1).
     exploration : float
         α ≥ 0.
-    base_rate : float
     ridge : float
         λ > 0, the paper's 1.
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises
@@ -50,7 +47,7 @@ class DisjointLinUCB(BallContexts):
     Examples
     --------
     >>> import numpy as np
-    >>> policy = DisjointLinUCB(1, ["left", "right"], rng=np.random.default_rng(0))
+    >>> policy = DisjointLinUCB(1, ["left", "right"], reward_range=(0, 1), rng=np.random.default_rng(0))
     >>> for t in range(100):
     ...     decision = policy.select([(-1) ** t])
     ...     policy.update(decision, float((decision.name == "left") == (t % 2 == 1)))
@@ -66,14 +63,12 @@ class DisjointLinUCB(BallContexts):
         arms: int | Sequence[str],
         *,
         exploration: float = 0.5,
-        base_rate: float = 0.5,
         ridge: float = 1.0,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
         self._open_slots(arms)
         self.exploration = nonnegative("exploration", exploration)
-        self.base_rate = float(base_rate)
         self.ridge = positive("ridge", ridge)
         self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
 

@@ -7,7 +7,7 @@ of the best arm the slopes of means are enough.
 
 A round in which arm k was played leaves one small record in the sums of arm k, and nothing in those of others. With
 ψ = 1/‖x‖ and g = r − c₀, c₀ the middle of the range of rewards, it is (ψ·x xᵀ, ψ·g·x), and a total over all arms takes
-ψ·x xᵀ and ψ‖z‖⁴. Sums are taken over batches of growing, public length, and continual mechanisms release the running ones.
+ψ·x xᵀ and ψ‖z‖⁴. Sums are taken over batches of growing, public length, and continual mechanisms release running ones.
 Until the next release every round plays
 
     argmax_k xᵀθ_k + α‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh,
@@ -21,9 +21,9 @@ Guarantee
 ---------
 * Unit: one round, that is its context, its reward, and when that came. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.024 in
-  units in which b alone has 1, whatever K is; another context may have led to another arm, whose block is another, and
-  then the squared distance is the sum of two records' and smaller. Proof: ``policies._blocks.record_sensitivity``.
+* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.024
+  in units in which b alone has 1, whatever K is; another context may have led to another arm, whose block is another,
+  and then the squared distance is the sum of two records' and smaller. Proof: ``policies._blocks.record_sensitivity``.
 * All releases together are one Gaussian mechanism under adaptive inputs, so the whole run costs one ``Gaussian(z)``,
   calibrated to the budget exactly and recorded when the policy is made. Arms that come later bring streams of their
   own, on other coordinates, with the same z: they cost nothing more (``policies._blocks.BlockSums``).
@@ -36,8 +36,8 @@ Guarantee
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Cost per round: O(Kd²) to select, O(d²) to update; O(Kd³) and K(d(d + 3)/2) exact draws at each of about
-ln(T)/ln(growth) releases, with 100K contexts replayed for up to 200 arms. Memory O(Kd²), some fifty numbers for each of a
-block's. Arms that were retired keep their blocks.
+ln(T)/ln(growth) releases, with 100K contexts replayed for up to 200 arms. Memory O(Kd²), some fifty numbers for each
+of a block's. Arms that were retired keep their blocks.
 
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
 Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the noise.
@@ -47,8 +47,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
-
-import numpy as np
 
 from accounting import Budget, Gaussian, calibrate
 from accounting.checks import integer, nonnegative, positive
@@ -78,8 +76,6 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         T, the number of rounds that the policy will take part in.
     theta_bound : float
         S: entries of θ_k have a prior standard deviation of at most S times the largest slope of μ.
-    base_rate : float, optional
-        A public guess of the mean reward of an arm of which nothing is known; by default the middle of ``reward_range``.
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
@@ -88,8 +84,9 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     exploration : float
         α ≥ 0.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
+        nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -128,7 +125,6 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         budget: Budget,
         horizon: int,
         theta_bound: float = 3.0,
-        base_rate: float | None = None,
         growth: float = 1.2,
         first_batch: int | None = None,
         exploration: float = 0.3,
@@ -139,8 +135,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         self._open_slots(arms)
         K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._centre, spread, base = middle(finite_rewards(self.reward_range), base_rate)
-        self.base_rate = base_rate
+        self._centre, spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
         self.growth = growth
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         # so long that uniform choices add about as much to an arm's sums as the noise

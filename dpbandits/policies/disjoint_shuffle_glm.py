@@ -58,14 +58,13 @@ __all__ = ["DisjointShuffleGLM"]
 class Weighted:
     """The public half: what choices follow from, and the weighted sums Σω_j·(released sums of batch j).
 
-    ``noise`` (K,) is Σ(ω_j·σ_j)² over the batches that had the arm, ``shared`` that of the total.
+    ``noise`` (K,) is Σ(ω_j·σ_j)² over the batches that had the arm.
     """
 
     estimate: Estimate
     blocks: Array
     total: Array
     noise: Array
-    shared: float
 
 
 class BlockBatches:
@@ -89,24 +88,25 @@ class BlockBatches:
         self._ends, self._dim, self._c, self._budget, self._rng = ends, dim, c, budget, rng
         d = dim + 1
         self._own, self._shared = d * (d + 3) // 2, d * (d + 1) // 2 + 1
-        self._blocks(blocks)
-        self.arms = blocks
+        self._sums = self._batches(blocks)
+        self.blocks = self.arms = blocks
 
-    def _blocks(self, blocks: int) -> None:
-        """Sums of so many blocks, for the batches from the one that is open."""
-        done = self._sums.released if hasattr(self, "_sums") else 0
-        A = MATRIX**2 + TOTAL**2
-        self._sums = ShuffledBatches(
+    def _batches(self, blocks: int) -> ShuffledBatches:
+        """Sums of so many blocks."""
+        return ShuffledBatches(
             self._ends,
             blocks * self._own + self._shared,
             self._records,
-            bound=math.sqrt(A + 0.25 + FOURTH**2) * (1 + 2.0**-40),
+            bound=math.sqrt(MATRIX**2 + TOTAL**2 + 0.25 + FOURTH**2) * (1 + 2.0**-40),
             distance=record_sensitivity(self._budget.adjacency),
             budget=self._budget,
             rng=self._rng,
         )
+
+    def _resize(self, blocks: int, done: int) -> None:
+        """From the batch that is open now, after those that are ``done``."""
+        self._sums, self.blocks = self._batches(blocks), blocks
         self._sums.released = done
-        self.blocks = blocks
 
     def grow(self) -> None:
         """One more arm, whose block is there from the next batch on."""
@@ -133,7 +133,7 @@ class BlockBatches:
         split = self.blocks * self._own
         blocks = noisy[:split].reshape(self.blocks, self._own)
         if self.arms > self.blocks:
-            self._blocks(self.arms)
+            self._resize(self.arms, batch + 1)
         return blocks, noisy[split:], std, users
 
     def kept(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class BlockBatches:
         if not 0 < blocks <= self.arms:
             raise ValueError(f"blocks must be at most the number of arms {self.arms}, got blocks={blocks}")
         if blocks != self.blocks:
-            self._blocks(blocks)
+            self._resize(blocks, 0)
         self._sums.resume(saved["sums"])
 
 
@@ -167,15 +167,16 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         What the whole run may cost one user, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
-    theta_bound, base_rate, exploration
+    theta_bound, exploration
         See :class:`~dpbandits.policies.DisjointPrivateGLM`.
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default 20K, at most T/20.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
+        nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
@@ -208,7 +209,6 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         budget: Budget,
         horizon: int,
         theta_bound: float = 3.0,
-        base_rate: float | None = None,
         growth: float = 1.7,
         first_batch: int | None = None,
         exploration: float = 0.3,
@@ -219,20 +219,17 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         self._open_slots(arms)
         K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._centre, self._spread, base = middle(finite_rewards(self.reward_range), base_rate)
-        self.base_rate = base_rate
+        self._centre, self._spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
         self.growth = growth
         enough = max(1, min(20 * K, -(-T // 20)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.exploration = nonnegative("exploration", exploration)
         self._play = PlayedBlocks(self.dim + 1, base, self._spread, S * self.link.lipschitz(S), self.exploration)
-        self._sums = BlockBatches(
-            self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng
-        )
+        self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)
         zeros = np.zeros((K, self._sums._own))
-        self.public = Weighted(known, zeros, np.zeros(self._sums._shared), np.zeros(K), 0.0)
+        self.public = Weighted(known, zeros, np.zeros(self._sums._shared), np.zeros(K))
         self._open_run(ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency))
 
     @property
@@ -254,8 +251,7 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         return self._of_standing(self._play.scores(self.public.estimate, context, self.rng))
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        if not self._is_late(pending):
-            self._sums.add(pending.index, pending.arm, reward - self._centre)
+        self._sums.add(pending.index, pending.arm, reward - self._centre)
 
     def _release(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
@@ -268,8 +264,8 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         blocks, noise = last.blocks.copy(), last.noise.copy()
         blocks[:had] += weight * noisy
         noise[:had] += (weight * std) ** 2
-        total, total_noise = last.total + weight * shared, last.shared + (weight * std) ** 2
+        total = last.total + weight * shared
         c = 0.5 / self._spread
         sums = Released.of(np.concatenate([blocks.ravel(), total]), K, d, c, np.sqrt(noise))
         estimate = self._play.refit(last.estimate, sums, self._catalogue, rounds, self.rng)
-        return Weighted(estimate, blocks, total, noise, total_noise)
+        return Weighted(estimate, blocks, total, noise)

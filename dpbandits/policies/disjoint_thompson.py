@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Unpack
 
-import numpy as np
-
 from accounting.checks import positive
 from dpbandits.mathematics.blocks import features
 from dpbandits.policies._disjoint import BallContexts
@@ -35,11 +33,10 @@ class DisjointThompson(BallContexts):
         The names of the arms at the start; a number K stands for "0", …, str(K − 1).
     width : float
         v > 0, the standard deviation of the noise in a reward for the exact posterior.
-    base_rate : float
     ridge : float
         λ > 0: the prior is N(0, (v²/λ)I).
     **options
-        ``reward_range``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
 
     Raises
@@ -50,7 +47,7 @@ class DisjointThompson(BallContexts):
     Examples
     --------
     >>> import numpy as np
-    >>> policy = DisjointThompson(1, 2, rng=np.random.default_rng(0))
+    >>> policy = DisjointThompson(1, 2, reward_range=(0, 1), rng=np.random.default_rng(0))
     >>> for t in range(200):
     ...     decision = policy.select([(-1) ** t])
     ...     policy.update(decision, float((decision.index == 0) == (t % 2 == 1)))
@@ -66,14 +63,12 @@ class DisjointThompson(BallContexts):
         arms: int | Sequence[str],
         *,
         width: float = 0.3,
-        base_rate: float = 0.5,
         ridge: float = 0.3,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
         self._open_slots(arms)
         self.width = positive("width", width)
-        self.base_rate = float(base_rate)
         self.ridge = positive("ridge", ridge)
         self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
 

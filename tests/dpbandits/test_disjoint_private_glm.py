@@ -81,6 +81,24 @@ def test_the_whole_run_costs_one_gaussian_that_meets_the_budget():
 # --------------------------------------------------------------------------------------------- sensitivity
 
 
+def watched(sums: BlockSums) -> dict[int, list[np.ndarray]]:
+    """The inputs of every stream from here on, also of those that start later."""
+    inputs: dict[int, list[np.ndarray]] = {}
+
+    def watch() -> None:
+        n, stream = len(sums.streams) - 1, sums.streams[-1]
+        inputs[n] = []
+        stream.add = lambda x: (inputs[n].append(x.copy()), BufferedToeplitz.add(stream, x))[1]
+
+    def started(blocks: int) -> None:
+        BlockSums._start_stream(sums, blocks)
+        watch()
+
+    watch()
+    sums._start_stream = started
+    return inputs
+
+
 def worlds(seed: int, extreme: bool, delays: tuple[int | None, int | None]) -> tuple[float, BlockSums]:
     """How far the encoded streams of two neighbouring runs are apart, over all streams."""
     rng = np.random.default_rng(seed)
@@ -96,7 +114,7 @@ def worlds(seed: int, extreme: bool, delays: tuple[int | None, int | None]) -> t
     for world_, delay in enumerate(delays):
         source = np.random.default_rng(0)
         sums = BlockSums(m, K, 1.0, budget=BUDGET, releases=batches, horizon=100, rng=source)
-        inputs: dict[int, list[np.ndarray]] = {}
+        inputs = watched(sums)
         blocks_ = K
         arms = np.random.default_rng(seed + 1)
         for j in range(batches):
@@ -110,24 +128,10 @@ def worlds(seed: int, extreme: bool, delays: tuple[int | None, int | None]) -> t
                 # in the second world the other context may have led to another arm, also one that came since
                 block = late if world_ == 0 or extreme else int(np.random.default_rng(seed + 2).integers(blocks_))
                 sums.add(block, (zs[changed], other)[world_], (one, two)[world_])
-            for n, stream in enumerate(sums.streams):
-                inputs.setdefault(n, [])
-                stream.add = lambda x, n=n, add=type(stream).add, s=stream: (inputs[n].append(x.copy()), add(s, x))[1]
             before = len(sums.streams)
-            start = BlockSums._start_stream
-
-            def spied(blocks, sums=sums, start=start, inputs=inputs):
-                start(sums, blocks)
-                n, stream = len(sums.streams) - 1, sums.streams[-1]
-                inputs.setdefault(n, [])
-                stream.add = lambda x: (inputs[n].append(x.copy()), BufferedToeplitz.add(stream, x))[1]
-
-            sums._start_stream = spied
             sums.release()
             assert len(sums.streams) - before == grows[j]
-        encoded.append(
-            [toeplitz_factor(s.coefficients) @ np.array(inputs[n]) for n, s in enumerate(sums.streams)]
-        )
+        encoded.append([toeplitz_factor(s.coefficients) @ np.array(inputs[n]) for n, s in enumerate(sums.streams)])
     return math.sqrt(sum(np.linalg.norm(a - b) ** 2 for a, b in zip(*encoded, strict=True))), sums
 
 
@@ -185,7 +189,7 @@ def test_arms_that_come_between_two_releases_share_one_stream():
     assert [stream.horizon for stream in sums.streams] == [5, 4]
     first, late = sums.streams
     assert {stream.noise_multiplier for stream in sums.streams} == {sums.noise_multiplier}
-    np.testing.assert_allclose(second.noise_b, [first.noise_std(2)] * 3 + [late.noise_std(1)] * 2)
+    np.testing.assert_allclose(second.vector_noise, [first.noise_std(2)] * 3 + [late.noise_std(1)] * 2)
     assert second.H.shape == (5, 6)
     assert second.b.shape == (5, 3)
 
@@ -199,7 +203,10 @@ def test_noise_has_the_stated_scale_in_every_stream():
     found = sums.release()
     for rows in (slice(0, 300), slice(300, None)):
         z = np.concatenate(
-            [(found.H / found.noise_H[:, None])[rows].ravel(), (found.b / found.noise_b[:, None])[rows].ravel()]
+            [
+                (found.H / found.matrix_noise[:, None])[rows].ravel(),
+                (found.b / found.vector_noise[:, None])[rows].ravel(),
+            ]
         )
         assert abs(z.var() - 1.0) < max(0.2, 12 * math.sqrt(2 / len(z)))
         assert 0.8 < z.var() < 1.2
@@ -218,7 +225,9 @@ def test_drawn_contexts_have_the_moments_that_were_released():
     assert (np.linalg.norm(drawn, axis=1) <= 1 + 1e-12).all()
     x = blocks.features(drawn)
     np.testing.assert_allclose(x.T @ x / len(x), M / (2 * M[0, 0]), atol=0.01)
-    assert (drawn**2).sum(axis=1).var() == pytest.approx(q / (2 * M[0, 0]) - ((z**2).sum(1) @ psi / psi.sum()) ** 2, abs=0.02)
+    assert (drawn**2).sum(axis=1).var() == pytest.approx(
+        q / (2 * M[0, 0]) - ((z**2).sum(1) @ psi / psi.sum()) ** 2, abs=0.02
+    )
 
 
 @pytest.mark.parametrize("total", [np.full(6, -50.0), np.zeros(6), np.array([1.0, 9, 9, 9, -9, 9])])
@@ -379,7 +388,7 @@ def test_bad_names_are_refused_and_change_nothing(kind, event, name, message):
 @pytest.mark.parametrize("arms", [0, [], ["a", "a"], ["a", ""], "abc", 1.5, [1, 2]])
 def test_bad_sets_of_arms_are_refused_before_anything_is_spent(kind, arms):
     ledger = Ledger(BUDGET)
-    with pytest.raises((ValueError, TypeError), match="arms|name"):
+    with pytest.raises((ValueError, TypeError), match=r"arms|name"):
         policy_with(kind, arms=arms, **({"ledger": ledger} if kind.trust != "none" else {}))
     assert ledger.rows() == []
 
@@ -402,7 +411,7 @@ def test_bad_contexts_are_refused_and_change_nothing(kind, context, message):
 
 
 def test_a_guess_of_the_mean_reward_must_be_a_reward():
-    with pytest.raises(ValueError, match=r"base_rate must be in reward_range=\(0, 1\), got base_rate=2"):
+    with pytest.raises(ValueError, match=r"base_rate must lie strictly inside reward_range, \(0, 1\), got 2"):
         policy_with(base_rate=2.0)
     assert policy_with(base_rate=0.1).theta[0, 0] == pytest.approx(-0.4 * math.sqrt(2))
 
@@ -513,15 +522,13 @@ def test_late_rewards_count_for_nothing_under_shuffling():
 
 
 def test_disjoint_lin_ucb_is_the_papers():
-    policy = policy_with(DisjointLinUCB, arms=3, exploration=0.7, base_rate=0.0)
+    policy = policy_with(DisjointLinUCB, arms=3, exploration=0.7, reward_range=(-1.0, 1.0))
     A, b = np.tile(np.eye(4), (3, 1, 1)), np.zeros((3, 4))
     rng = np.random.default_rng(0)
     for z in ball(rng, 60, 3):
         x = np.append(1, z) / math.sqrt(2)
         decision = policy.select(z)
-        expected = [
-            np.linalg.solve(A[k], b[k]) @ x + 0.7 * math.sqrt(x @ np.linalg.solve(A[k], x)) for k in range(3)
-        ]
+        expected = [np.linalg.solve(A[k], b[k]) @ x + 0.7 * math.sqrt(x @ np.linalg.solve(A[k], x)) for k in range(3)]
         np.testing.assert_allclose(decision.scores, expected, atol=1e-8)
         reward = float(rng.random())
         A[decision.index] += np.outer(x, x)
@@ -573,7 +580,7 @@ def test_private_policies_learn(kind):
 
 @pytest.mark.parametrize("kind", [DisjointLinUCB, DisjointThompson], ids=lambda kind: kind.__name__)
 def test_references_learn(kind):
-    make = lambda env, T, rng: kind(env.context_dim, env.n_arms, rng=rng)  # noqa: E731
+    make = lambda env, T, rng: kind(env.context_dim, env.n_arms, reward_range=(0.0, 1.0), rng=rng)  # noqa: E731
     assert earned("disjoint", make, 0, 4000)[1] < 250  # uniform choices lose some 1,500
 
 
