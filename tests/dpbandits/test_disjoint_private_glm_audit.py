@@ -32,10 +32,10 @@ def noise_times(monkeypatch, factor: float) -> None:
     original = BlockSums._start_stream
 
     def start(self, blocks):
+        right = self.sensitivity
+        self.sensitivity = factor * right
         original(self, blocks)
-        law = self.streams[-1]._law
-        law.step *= factor
-        law.std *= factor
+        self.sensitivity = right
 
     monkeypatch.setattr(BlockSums, "_start_stream", start)
 
