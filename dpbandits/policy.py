@@ -319,6 +319,10 @@ class Policy(ABC):
     def _settle(self, arms: Array) -> None:  # noqa: B027
         """Do what is due before one of ``arms`` is chosen."""
 
+    def _publicly(self, change: Callable[[], None]) -> None:
+        """Make a change that everybody may know of; behind the lock."""
+        change()
+
     @abstractmethod
     def _score(self, arms: Array) -> Array:
         """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released."""

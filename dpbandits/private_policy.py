@@ -27,7 +27,7 @@ from __future__ import annotations
 import math
 import secrets
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, Unpack
@@ -312,6 +312,13 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self._keep()
             self._expose()
             self._run.end()
+
+    def _publicly(self, change: Callable[[], None]) -> None:
+        # like a release: durable before a decision depends on it
+        self._run.begin()
+        change()
+        self._keep()
+        self._run.end()
 
     def _advance(self) -> None:
         """Release; nobody sees it yet."""

@@ -2,6 +2,10 @@
 
 from dpbandits.policies.crmm import CRMM
 from dpbandits.policies.crtm import CRTM
+from dpbandits.policies.disjoint_lin_ucb import DisjointLinUCB
+from dpbandits.policies.disjoint_private_glm import DisjointPrivateGLM
+from dpbandits.policies.disjoint_shuffle_glm import DisjointShuffleGLM
+from dpbandits.policies.disjoint_thompson import DisjointThompson
 from dpbandits.policies.doubling import Doubling
 from dpbandits.policies.dp_lin_ucb import DPLinUCB
 from dpbandits.policies.dphdb import DPHDB
@@ -38,6 +42,10 @@ __all__ = [
     "OFUGLB",
     "OFUL",
     "DPLinUCB",
+    "DisjointLinUCB",
+    "DisjointPrivateGLM",
+    "DisjointShuffleGLM",
+    "DisjointThompson",
     "Doubling",
     "ECOLog",
     "EpsilonGreedy",

@@ -106,7 +106,7 @@ def honest_policy(name: str, **more: Any) -> Policy:
     """A policy that has released, with decisions that are open, of which one's batch is closed."""
     kind = getattr(policies, name)
     if kind.trust == "none" and name not in SMALL:
-        own = {"n_arms": 2} if kind.takes == "context" else {}
+        own = {"arms": 2} if kind.takes == "context" else {}
         policy = kind(2, **{"horizon": 40, "reward_range": (0.0, 1.0), **own, **more})
     else:
         policy = small(name, **more)
@@ -212,7 +212,7 @@ def mutations(folder: Path, each: dict[str, int], seed: int) -> int:
     return done
 
 
-SLOW_ONES = {"LDPGLM": 15, "ShuffleGLM": 10, "ShuffleLinUCB": 15, "ShuffleOnePassGLM": 15}
+SLOW_ONES = {"LDPGLM": 15, "ShuffleGLM": 10, "ShuffleLinUCB": 15, "ShuffleOnePassGLM": 15, "DisjointShuffleGLM": 15}
 
 
 def test_mutated_files_load_soundly_or_are_refused(tmp_path):

@@ -15,6 +15,8 @@ SMALL = {
     "DPLinUCB": {"first_batch": 4},
     "JointDPGLM": {"first_batch": 4},
     "DPHDB": {"n_arms": 2, "forced": 2, "reward_range": (0.0, 1.0)},
+    "DisjointPrivateGLM": {"arms": 2, "first_batch": 4},
+    "DisjointShuffleGLM": {"arms": ["a", "b"], "first_batch": 4},
     "LDPGLM": {"first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},

@@ -1,0 +1,207 @@
+"""Standing arms with a parameter each: what their records would be under a known policy, and their posteriors.
+
+All of this is post-processing: pure functions of what was released and of fresh draws. Symmetric matrices are given as
+half-vectors (``dpkit.geometry.svec``) of D = d(d + 1)/2 entries, in which noise is the same in every entry, and
+features are x = (1, z)/√2 with ‖z‖ ≤ 1.
+
+What a policy knows of the rewards of arm k is b_k = Σψgx and H_k = Σψx xᵀ over the rounds that it played k, ψ = 1/‖x‖.
+H_k is needed as precisely as can be, and there is more to know about it than its own noisy sum says: the policy of
+every batch is known, so H_k follows from the law of the contexts; and that is learned from the *total* M = ΣH_k, which
+has one matrix's noise and not K. So
+
+1. :func:`contexts` draws contexts from the law with the released moments;
+2. :func:`replay` lets the batch's policy choose for them, and sums what each arm would collect;
+3. :func:`corrected` moves that towards the released H_k as far as the two differ by more than noise;
+4. :func:`prior_variance` and :func:`posteriors` are empirical Bayes for K regressions.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandits.policy import Array
+from dpkit.geometry import smat, svec
+
+__all__ = ["contexts", "corrected", "features", "posteriors", "prior_variance", "proportional", "replay"]
+
+# a radius that varies more than a normal vector's is not believed
+_LARGEST_KURTOSIS = 3.0
+_SMALLEST_VARIANCE = 1e-4
+# ρ² from which a model is corrected
+_SMALLEST_SHARE = 0.25
+
+
+def features(z: Array) -> Array:
+    """x = (1, z)/√2, for one context or rows of them."""
+    one = np.ones((*z.shape[:-1], 1))
+    return np.concatenate([one, z], axis=-1) * math.sqrt(0.5)
+
+
+def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) -> Array:
+    """Draws of z from an elliptical law with given moments, cut to the unit ball.
+
+    Parameters
+    ----------
+    total : (D,) ndarray
+        M = Σψ·x xᵀ with noise. Its corner is Σψ/2; so M/(2·corner) are the moments of x under the law of the
+        contexts in which each counts ψ times.
+    fourth : float
+        Σψ‖z‖⁴ with noise.
+    count : int
+        How many.
+    rng : numpy.random.Generator
+
+    Notes
+    -----
+    z = μ + R·C^{1/2}·√m·u for a uniform direction u and an independent lognormal R with E R² = 1 and E R⁴ = κ. Then
+    E‖z‖⁴ = ‖μ‖⁴ + 2‖μ‖² tr C + 4μᵀCμ + κ·m/(m + 2)·((tr C)² + 2 tr C²), from which κ is found, in [1, 3].
+    """
+    M = smat(total)
+    weight = max(2.0 * M[0, 0], 1.0)
+    mean = 2.0 * M[0, 1:] / weight
+    mean /= max(1.0, float(np.linalg.norm(mean)) / 0.99)
+    variances, U = np.linalg.eigh(2.0 * M[1:, 1:] / weight - np.outer(mean, mean))
+    m, square = len(mean), float(mean @ mean)
+    variances = np.clip(variances, _SMALLEST_VARIANCE, 1.0)
+    variances *= min(1.0, (1.0 - square) / variances.sum())  # E‖z‖² ≤ 1
+    trace = float(variances.sum())
+    known = square**2 + 2.0 * square * trace + 4.0 * float((mean @ U) ** 2 @ variances)
+    kurtosis = (fourth / weight - known) * (m + 2) / (m * (trace**2 + 2.0 * float(variances @ variances)))
+    direction = rng.standard_normal((count, m))
+    direction *= math.sqrt(m) / np.linalg.norm(direction, axis=1, keepdims=True)
+    spread = math.log(min(max(kurtosis, 1.0), _LARGEST_KURTOSIS))
+    direction *= np.exp(0.5 * math.sqrt(spread) * rng.standard_normal(count) - 0.25 * spread)[:, None]
+    z = mean + (direction * np.sqrt(variances)) @ U.T
+    return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=1, keepdims=True)))
+
+
+def replay(
+    z: Array,
+    theta: Array,
+    covariance: Array,
+    width: float,
+    standing: tuple[NDArray[np.int64], NDArray[np.int64]],
+    rounds: tuple[int, int],
+    rng: np.random.Generator,
+) -> Array:
+    """(K, D): the mean over draws z of x xᵀ·1{arm k is chosen}, for the policy that played a batch.
+
+    Its choice is the argmax of xᵀθ_k + width·‖x‖_{P_k}·ξ_k over the arms that stand, ξ_k standard normal.
+
+    Parameters
+    ----------
+    z : (n, m) ndarray
+        Contexts, spread evenly over the batch.
+    theta, covariance : (K, d) and (K, D) ndarray
+        θ_k and P_k.
+    width : float
+        Infinite: all arms that stand are chosen equally often, as in a first batch.
+    standing : pair of (K,) ndarray
+        In which round each arm came, and in which it went (−1: it did not).
+    rounds : (int, int)
+        The first round of the batch, and the first after it.
+    rng : numpy.random.Generator
+    """
+    x = features(z)
+    X = svec(x[:, :, None] * x[:, None, :])
+    scores = rng.standard_normal((len(z), len(theta)))
+    if math.isfinite(width):
+        scores *= width * np.sqrt(np.maximum(X @ covariance.T, 0.0))
+        scores += x @ theta.T
+    born, died = standing
+    first, last = rounds
+    times = first + (last - first) * (np.arange(len(z)) + 0.5) / len(z)
+    if (born > first).any() or (died >= 0).any():
+        absent = (times[:, None] < born) | ((died >= 0) & (times[:, None] >= died))
+        scores[absent] = -np.inf
+    chosen = scores.argmax(axis=1)
+    order = np.argsort(chosen, kind="stable")
+    arms, starts = np.unique(chosen[order], return_index=True)
+    found = np.zeros((len(theta), X.shape[1]))
+    found[arms] = np.add.reduceat(X[order], starts, axis=0) / len(z)
+    return found
+
+
+def proportional(released: Array, total: Array) -> Array:
+    """(K, D): the multiple h_k·M ≥ 0 of the total that is closest to each noisy H_k.
+
+    For more arms than can be replayed: as if an arm's contexts were those of all.
+    """
+    share = np.maximum(released @ total, 0.0) / max(float(total @ total), 1e-300)
+    return np.asarray(share[:, None] * total)
+
+
+def corrected(model: Array, released: Array, noise: Array) -> tuple[Array, Array]:
+    """Eigenvalues (K, d) and vectors (K, d, d) of H_k: the model's, moved towards what was released.
+
+    Parameters
+    ----------
+    model, released : (K, D) ndarray
+        What a model says of H_k, and its noisy sum.
+    noise : (K,) ndarray
+        The standard deviation of the latter's entries.
+
+    Notes
+    -----
+    ρ² = 1 − (noise expected in the misfit)/(misfit) is the share of the misfit that is not noise. H_k is
+    model + ρ²·(released − model), Wiener's weight if misfits of all arms are alike; and in no direction less than a
+    quarter or more than four times what the model says. Where ρ² ≤ ¼ the model is left as it is: a correction that is
+    mostly noise costs more than the misfit.
+    """
+    misfit = released - model
+    square = float((misfit**2).sum())
+    share = 1.0 - model.shape[1] * float((noise**2).sum()) / square if square > 0 else 0.0
+    share = share if share > _SMALLEST_SHARE else 0.0
+    H = smat(model)
+    d = H.shape[-1]
+    # where the model has nothing, a trace of the average stands for it: the whitening below divides by it
+    floor = 1e-3 * max(1.0, float(np.trace(H.sum(axis=0))) / (d * len(H)))
+    values, U = np.linalg.eigh(H + floor * np.eye(d))
+    values = np.maximum(values, floor)
+    if share > 0.0:
+        roots = np.sqrt(values)
+        mixed = _inner(U, smat(model + share * misfit)) / (roots[:, :, None] * roots[:, None, :])
+        ratios, V = np.linalg.eigh(mixed)
+        clipped = (V * np.clip(ratios, 0.25, 4.0)[:, None, :]) @ V.transpose(0, 2, 1)
+        inside = clipped * (roots[:, :, None] * roots[:, None, :])
+        values, W = np.linalg.eigh(inside)
+        U = U @ W
+    return np.maximum(values, 1e-9), U
+
+
+def _inner(U: Array, H: Array) -> Array:
+    return np.asarray(U.transpose(0, 2, 1) @ H @ U)
+
+
+def prior_variance(values: Array, b: Array, error: Array, most: float, margin: float) -> float:
+    """τ², the variance of an entry of θ_k, pooled over all arms, plus ``margin`` standard errors; at most ``most``.
+
+    In the eigenvectors of H_k, b has entries λθ + N(0, error), so that (b² − error) has the mean λ²τ²; these
+    are averaged with weights that fit where τ² is small. A τ² that is too small shrinks what is known to nothing,
+    one that is too large costs little: hence the margin.
+
+    Parameters
+    ----------
+    values, b, error : (K, d) ndarray
+        λ, the entries of b, and the variances of their errors.
+    most, margin : float
+    """
+    weight = values**2 / error
+    scale = max(float((values**2 * weight / error).sum()), 1e-300)
+    found = float(((b**2 - error) * weight / error).sum()) / scale
+    spread = math.sqrt(2.0 * float((weight**2).sum())) / scale
+    return min(most, max(found, 0.0) + margin * spread)
+
+
+def posteriors(values: Array, U: Array, b: Array, error: Array, variance: float) -> tuple[Array, Array]:
+    """θ_k (K, d) and their covariances (K, D), for the prior N(0, variance·I).
+
+    Direction i of arm k was seen with precision λ²/error: p = λ²/error + 1/variance, θ = U(λ/error·b/p), P = U/p·Uᵀ.
+    ``b`` is in the eigenvectors U.
+    """
+    precision = values**2 / error + 1.0 / variance
+    theta = np.einsum("kij,kj->ki", U, values / error * b / precision)
+    return theta, svec((U / precision[:, None, :]) @ U.transpose(0, 2, 1))

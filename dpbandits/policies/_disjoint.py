@@ -1,0 +1,158 @@
+"""What the policies with a parameter per arm have in common: their contexts, what is public, and how it is refitted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpbandits.mathematics.blocks import (
+    contexts,
+    corrected,
+    features,
+    posteriors,
+    prior_variance,
+    proportional,
+    replay,
+)
+from dpbandits.policies._blocks import Released
+from dpbandits.policy import Array, Policy, real_array
+from dpbandits.standing import Catalogue, StandingArms
+from dpkit.geometry import svec
+
+__all__ = ["BallContexts", "Estimate", "PlayedBlocks", "middle"]
+
+# the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
+_DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
+# standard errors by which τ² is enlarged
+_MARGIN = 64.0
+
+
+class BallContexts(StandingArms):
+    """Standing arms whose contexts have length at most 1."""
+
+    def _checked_arms(self, context: ArrayLike) -> Array:
+        z = real_array("context", context)
+        if z.shape != (self.dim,):
+            raise ValueError(f"context must have shape ({self.dim},), got shape {z.shape}")
+        if not np.isfinite(z).all():
+            raise ValueError(f"context must be finite, got {z[~np.isfinite(z)][0]}")
+        length = float(np.linalg.norm(z))
+        if length > 1.0 + 1e-9:
+            raise ValueError(f"context must have norm at most 1, got norm {length:.6g}: scale it by a public number")
+        return z
+
+    def _chosen(self, context: Array, index: int) -> Array:
+        # a row whose norm passes 1 by rounding, or was changed meanwhile, is scaled back
+        return Policy._chosen(self, context[None], 0)
+
+    @staticmethod
+    def _length(arms: Array) -> Array:
+        return Policy._length(arms)
+
+
+def middle(reward_range: tuple[float, float], base_rate: float) -> tuple[float, float, float]:
+    """c₀ and B with |r − c₀| ≤ B, and the base rate less c₀."""
+    low, high = reward_range
+    centre = 0.5 * low + 0.5 * high
+    return centre, 0.5 * (high - low), base_rate - centre
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The public half.
+
+    Attributes
+    ----------
+    theta : (K, d) ndarray
+        E[r − c₀ | x, k] ≈ xᵀθ_k.
+    covariance : (K, D) ndarray
+        Half-vectors of P_k, the posterior covariance of θ_k.
+    collected : (K, D) ndarray
+        H_k as the policies so far would have collected it.
+    total : (D,) ndarray
+        M, the sum of all H_k.
+    variance : float
+        τ² of the prior.
+    """
+
+    theta: Array
+    covariance: Array
+    collected: Array
+    total: Array
+    variance: float
+
+
+class PlayedBlocks:
+    """The posterior draws by which arms are chosen, and how they follow from what is released.
+
+    Parameters
+    ----------
+    d : int
+        Of a feature vector.
+    base : float
+        Of the base rate less c₀: the prior mean of the reward of every arm.
+    spread : float
+        B, half the length of the range of rewards.
+    most : float
+        The largest standard deviation of the prior.
+    width : float
+        Of the draws, in standard deviations.
+    """
+
+    def __init__(self, d: int, base: float, spread: float, most: float, width: float) -> None:
+        self.prior = np.zeros(d)
+        self.prior[0] = math.sqrt(2.0) * base
+        self.noise = spread**2  # bounds the variance of a reward
+        self.most, self.width = most**2, width
+
+    def nothing(self, arms: int) -> Estimate:
+        """What is known at the start."""
+        d = len(self.prior)
+        D = d * (d + 1) // 2
+        covariance = np.tile(self.most * svec(np.eye(d)), (arms, 1))
+        return Estimate(np.tile(self.prior, (arms, 1)), covariance, np.zeros((arms, D)), np.zeros(D), self.most)
+
+    def grown(self, known: Estimate) -> Estimate:
+        """And of one more arm."""
+        own = self.nothing(1)
+        covariance = np.concatenate([known.covariance, own.covariance * (known.variance / self.most)])
+        theta, collected = (
+            np.concatenate([getattr(known, name), getattr(own, name)]) for name in ("theta", "collected")
+        )
+        return replace(known, theta=theta, covariance=covariance, collected=collected)
+
+    def scores(self, known: Estimate, z: Array, rng: np.random.Generator) -> Array:
+        """xᵀθ_k + width·‖x‖_{P_k}·ξ_k with fresh ξ_k, for every arm."""
+        x = features(z)
+        squares = known.covariance @ svec(x[:, None] * x)
+        draws = np.sqrt(np.maximum(squares, 0.0)) * rng.standard_normal(len(squares))
+        return np.asarray(known.theta @ x + self.width * draws)
+
+    def refit(
+        self,
+        known: Estimate,
+        sums: Released,
+        catalogue: Catalogue,
+        rounds: tuple[int, int],
+        rng: np.random.Generator,
+    ) -> Estimate:
+        """Post-processing of noisy sums over all batches so far, of which the last had these ``rounds``."""
+        arms = len(sums.H)
+        if arms <= _MOST_REPLAYED:
+            z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
+            width = self.width if rounds[0] else math.inf
+            standing = catalogue.born, catalogue.died
+            found = replay(z, known.theta, known.covariance, width, standing, rounds, rng)
+            # 2·M's corner is Σψ: so much the records of the batch weigh
+            model = known.collected + max(2.0 * (sums.total[0] - known.total[0]), 1.0) * found
+        else:
+            model = proportional(sums.H, sums.total)
+        values, U = corrected(model, sums.H, sums.matrix_noise)
+        inside = np.einsum("kij,ki->kj", U, sums.b) - values * np.einsum("kij,i->kj", U, self.prior)
+        error = sums.vector_noise[:, None] ** 2 + self.noise * values
+        variance = prior_variance(values, inside, error, self.most, _MARGIN)
+        theta, covariance = posteriors(values, U, inside, error, variance)
+        return Estimate(self.prior + theta, covariance, model, sums.total, variance)

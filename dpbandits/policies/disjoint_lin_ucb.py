@@ -1,0 +1,85 @@
+"""LinUCB with a parameter for every arm: optimism over K ridge regressions. Not private.
+
+Source: Li, Chu, Langford & Schapire, "A Contextual-Bandit Approach to Personalized News Article Recommendation" (WWW
+2010), Algorithm 1 (disjoint linear models): A_k = I + Σx xᵀ, b_k = Σr·x, argmax xᵀA_k⁻¹b_k + α√(xᵀA_k⁻¹x). Here the
+features are x = (1, z)/√2 for the context z, as in :class:`~dpbandits.policies.DisjointPrivateGLM`, whose reference
+this is; rewards are counted from ``base_rate``, which is what an arm is thought to give before anything is known of it.
+
+A round costs O(Kd²) to select and O(d³) to update, memory O(Kd²).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from accounting.checks import nonnegative, positive
+from dpbandits.mathematics.blocks import features
+from dpbandits.policies._disjoint import BallContexts
+from dpbandits.policies._ridge_blocks import RidgeBlocks
+from dpbandits.policy import Array, Options, Pending
+
+__all__ = ["DisjointLinUCB"]
+
+
+class DisjointLinUCB(BallContexts):
+    """Optimism for E[r | z, k] = base_rate + xᵀθ_k.
+
+    Parameters
+    ----------
+    dim : int
+        m, the dimension of a context z, ‖z‖ ≤ 1; the constant is added here.
+    arms : int or list of str
+        The names of the arms at the start; a number K stands for "0", …, str(K − 1).
+    exploration : float
+        α ≥ 0.
+    ridge : float
+        λ > 0, the paper's 1.
+    **options
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.policy.Policy`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> policy = DisjointLinUCB(1, ["left", "right"], reward_range=(0, 1), rng=np.random.default_rng(0))
+    >>> for t in range(100):
+    ...     decision = policy.select([(-1) ** t])
+    ...     policy.update(decision, float((decision.name == "left") == (t % 2 == 1)))
+    >>> policy.select([0.9]).name, policy.select([-0.9]).name
+    ('right', 'left')
+    """
+
+    _learned = ("model",)
+
+    def __init__(
+        self,
+        dim: int,
+        arms: int | Sequence[str],
+        *,
+        exploration: float = 0.5,
+        ridge: float = 1.0,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(dim, **options)
+        self._open_slots(arms)
+        self.exploration = nonnegative("exploration", exploration)
+        self.ridge = positive("ridge", ridge)
+        self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
+
+    def _grow(self) -> None:
+        self.model.grow()
+
+    def _score(self, context: Array) -> Array:
+        x = features(context)
+        # arms of which the same is known are equally good: the first of a random order
+        tie = 1e-9 * self.rng.random(len(self._catalogue))
+        return self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x) + tie)
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

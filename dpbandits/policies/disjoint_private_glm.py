@@ -1,0 +1,185 @@
+"""DisjointPrivateGLM: a jointly differentially private bandit whose arms have a parameter each.
+
+For whoever shows one of K standing things (articles, treatments, answers) to people who come with a context z, each of
+them liked by other people. E[r | z, k] = μ(base + xᵀθ_k), x = (1, z)/√2: the disjoint model of Li, Chu, Langford &
+Schapire (2010). Arms have names; they come and go at any round. The model is fitted as if it were linear: for a choice
+of the best arm the slopes of means are enough.
+
+A round in which arm k was played leaves one small record in the sums of arm k, and nothing in those of others. With
+ψ = 1/‖x‖ and g = r − c₀, c₀ the middle of the range of rewards, it is (ψ·x xᵀ, ψ·g·x), and a total over all arms takes
+ψ·x xᵀ and ψ‖z‖⁴. Sums are taken over batches of growing, public length, and continual mechanisms release running ones.
+Until the next release every round plays
+
+    argmax_k xᵀθ_k + α‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh,
+
+θ_k and P_k the mean and covariance of a posterior that counts the noise: with H_k = U diag(λ)Uᵀ, direction i has the
+precision λ_i²/(s_b² + B²λ_i) + 1/τ², where s_b is the noise of b and τ² is estimated from all arms together.
+H_k is not taken from its own noisy sum: what the policy, which is known, collects of contexts with the released moments
+is known more precisely; see :mod:`dpbandits.mathematics.blocks`.
+
+Guarantee
+---------
+* Unit: one round, that is its context, its reward, and when that came. Neighbours: two runs in which one round differs
+  ("replace"), or counts for nothing ("zero_out").
+* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.024
+  in units in which b alone has 1, whatever K is; another context may have led to another arm, whose block is another,
+  and then the squared distance is the sum of two records' and smaller. Proof: ``policies._blocks.record_sensitivity``.
+* All releases together are one Gaussian mechanism under adaptive inputs, so the whole run costs one ``Gaussian(z)``,
+  calibrated to the budget exactly and recorded when the policy is made. Arms that come later bring streams of their
+  own, on other coordinates, with the same z: they cost nothing more (``policies._blocks.BlockSums``).
+* Which arms stand, and when, is public: ``add_arm`` and ``retire_arm`` must not be called because of a single round.
+* Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
+  context (the billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* Rewards may be late, out of order or missing: batches end after a fixed number of *decisions*; a record enters the
+  batch in which its reward comes, also if its arm was retired meanwhile. The sensitivity covers the move.
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
+
+Cost per round: O(Kd²) to select, O(d²) to update; O(Kd³) and K(d(d + 3)/2) exact draws at each of about
+ln(T)/ln(growth) releases, with 100K contexts replayed for up to 200 arms. Memory O(Kd²), some fifty numbers for each
+of a block's. Arms that were retired keep their blocks.
+
+This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
+Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, Unpack
+
+from accounting import Budget, Gaussian, calibrate
+from accounting.checks import integer, nonnegative, positive
+from dpbandits.mathematics.links import Link, get_link
+from dpbandits.policies._blocks import BlockSums, record_sensitivity
+from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
+from dpbandits.policy import Array, Pending
+from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
+
+__all__ = ["DisjointPrivateGLM"]
+
+
+class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
+    """Posterior draws from noisy sums, a block for every arm.
+
+    Parameters
+    ----------
+    dim : int
+        m, the dimension of a context z, ‖z‖ ≤ 1; the constant is added here.
+    arms : int or list of str
+        The names of the arms at the start; a number K stands for "0", …, str(K − 1).
+    link : str or Link
+        μ, for the range of rewards and how steep means are.
+    budget : Budget
+        What the whole run may cost, for one round replaced (or zeroed out); δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S: entries of θ_k have a prior standard deviation of at most S times the largest slope of μ.
+    growth : float
+        Length of a batch over the length of the one before, at least 1.
+    first_batch : int, optional
+        Rounds before the first release, in which all arms are played equally often. By default six times K times the
+        noise in an entry, at least K and at most T/50.
+    exploration : float
+        α ≥ 0.
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
+        nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+
+    Examples
+    --------
+    Three notices, of which the first is for the left and the second for the right:
+
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = DisjointPrivateGLM(1, ["left", "right", "neither"], budget=Budget(1.0, 1e-6), horizon=3000, rng=rng)
+    >>> right = np.zeros(3000)
+    >>> for t in range(3000):
+    ...     z = rng.uniform(-1, 1)
+    ...     decision = policy.select([z])
+    ...     liked = {"left": 0.5 - 0.4 * z, "right": 0.5 + 0.4 * z, "neither": 0.3}[decision.name]
+    ...     policy.update(decision, float(rng.random() < liked))
+    ...     right[t] = decision.name == ("left" if z < 0 else "right")
+    >>> bool(right[-1000:].mean() > 0.8)
+    True
+    >>> policy.add_arm("both")
+    >>> policy.retire_arm("neither")
+    >>> policy.standing
+    ['left', 'right', 'both']
+    >>> print(policy.privacy())
+    (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    _secret = ("_sums",)
+
+    def __init__(
+        self,
+        dim: int,
+        arms: int | Sequence[str],
+        link: str | Link = "logistic",
+        *,
+        budget: Budget,
+        horizon: int,
+        theta_bound: float = 3.0,
+        growth: float = 1.2,
+        first_batch: int | None = None,
+        exploration: float = 0.3,
+        **options: Unpack[PrivateOptions],
+    ) -> None:
+        self.link = get_link(link)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        self._open_slots(arms)
+        K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
+        S = self.theta_bound = positive("theta_bound", theta_bound)
+        self._centre, spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
+        self.growth = growth
+        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        # so long that uniform choices add about as much to an arm's sums as the noise
+        enough = max(K, min(round(6.0 * K * z * record_sensitivity(budget.adjacency)), -(-T // 50)))
+        self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        self.exploration = nonnegative("exploration", exploration)
+        self._play = PlayedBlocks(self.dim + 1, base, spread, S * self.link.lipschitz(S), self.exploration)
+        self._sums = BlockSums(
+            self.dim,
+            K,
+            0.5 / spread,
+            budget=budget,
+            releases=len(self.schedule.ends),
+            horizon=T,
+            rng=self.rng,
+        )
+        self.public = self._play.nothing(K)
+        self._open_run(self._sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """The released θ_k by slot, for the features (1, z)/√2 and rewards less the middle of their range."""
+        return self.public.theta
+
+    def _grow(self) -> None:
+        self._sums.grow()
+        self.public = self._play.grown(self.public)
+
+    # ---------------------------------------------------------------------------------------------- choose
+
+    def _score(self, context: Array) -> Array:
+        if self.releases == 0:
+            return self._of_standing(self.rng.random(len(self._catalogue)))
+        return self._of_standing(self._play.scores(self.public, context, self.rng))
+
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        self._sums.add(pending.index, pending.arm, reward - self._centre)
+
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
+        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
+        rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
+        return self._play.refit(self.public, self._sums.release(), self._catalogue, rounds, self.rng)
