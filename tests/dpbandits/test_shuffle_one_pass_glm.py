@@ -16,7 +16,6 @@ from regret import ball, regret_of
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpbandits import Pending, Policy
 from dpbandits.environments import LinearBernoulli
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import ShuffleOnePassGLM
 from dpbandits.policies._shuffled import ShuffledBatches
 from dpbandits.simulation.simulate import simulate
@@ -65,7 +64,7 @@ def exact_sums(monkeypatch, records) -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_a_record_is_formed_at_the_released_parameter(records, link):
     rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
-    L = get_link(link)
+    L = policy.link  # moved to the base rate
     for _ in range(150):
         decision = policy.select(ball(rng, 4, 3))
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
