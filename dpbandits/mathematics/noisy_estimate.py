@@ -46,7 +46,7 @@ def shrunken_eigenvalues(eigenvalues: Array, noise: float) -> Array:
     --------
     >>> import numpy as np
     >>> shrunken_eigenvalues(np.array([-1.0, 2.0, 50.0]), noise=1.0).round(2).tolist()
-    [0.43, 1.76, 49.96]
+    [0.38, 1.72, 49.96]
     >>> shrunken_eigenvalues(np.array([1.0, 2.0]), noise=0.0).tolist()
     [1.0, 2.0]
     """
