@@ -86,7 +86,7 @@ class Link:
         --------
         >>> link = get_link("logistic").at(0.04)
         >>> round(float(link.mean(0.0)), 6), round(link.lipschitz(1.0), 4)
-        (0.04, 0.0917)
+        (0.04, 0.0914)
         """
         if float(self.mean(0.0)) == base_rate:
             return self

@@ -1,7 +1,14 @@
 """Records of rounds, whose noisy sum is all that a policy knows: clipping levels, and the scales of their two parts.
 
-A record is the pair (w·x xᵀ, g·x), formed at a parameter θ that was released: with e = xᵀθ, w = clip(μ̇(e), w_min, W)
-and g = clip(w·e + r − μ(e), ±B). It is the round's least-squares approximation of the loss around θ.
+A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released; e = xᵀθ.
+
+* Tangent (:class:`GLMRecord`): w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), the round's least-squares
+  approximation of the loss around θ.
+* Secant (:class:`SecantRecord`): with c₀ the base rate and s(e) = (μ(e) − c₀)/e, w = ψ·clip(s(e), s_min, W) and
+  g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). As M = Σψs·x xᵀ has
+  Mθ = Σψ(μ(e) − c₀)x, the difference Σgx − Mθ is the gradient Σψ(r − μ(e))x, and with slopes γ·s, about those of the
+  curve itself, θ* solves γMθ* = Σgx − (1 − γ)Mθ. The factor ψ = min(1/‖x‖, 2) makes gradients of unit length:
+  the noise does not shrink with ‖x‖.
 """
 
 from __future__ import annotations
@@ -13,9 +20,13 @@ import numpy as np
 
 from accounting.checks import positive
 from dpbandits.mathematics.links import Link
+from dpbandits.policy import Array
 from dpkit.optimize.objectives import GLM
 
-__all__ = ["GLMRecord", "link_objective", "pair_scales"]
+__all__ = ["GLMRecord", "SecantRecord", "link_objective", "pair_scales"]
+
+# the largest ψ: a round with a short arm weighs little in the regret, too
+_LONGEST_SCALE = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +57,60 @@ class GLMRecord:
         """w and g, within their levels whatever a caller's link says."""
         w = min(max(self.w_min, float(self.link.derivative(e))), self.W)
         return w, min(max(-self.B, w * e + reward - float(self.link.mean(e))), self.B)
+
+
+@dataclass(frozen=True, slots=True)
+class SecantRecord:
+    """The levels s_min, W and B at which the weights of a secant record are clipped, and the slope of the curve.
+
+    Privacy. With x = ‖x‖u, ‖u‖ = 1 and ‖x‖ ≤ 1, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Since
+    ψ‖x‖ ≤ 1 and s and g are clipped, ω ∈ [0, W] and γ ∈ [−B, B]: the ranges that the corner argument of
+    ``dpkit.geometry.pair_sensitivity`` is about, so that its value covers these records, too.
+    """
+
+    link: Link
+    s_min: float
+    W: float
+    B: float
+    centre: float
+    # the largest variance of a reward of mean c₀, over the slope there: 1 for a Bernoulli reward and its link
+    chance: float
+    # e ∈ [0, S], (μ(e) − c₀)·e at these, which increases, and μ̇ over the secant's slope
+    e: Array
+    squares: Array
+    ratios: Array
+
+    @classmethod
+    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
+        """W is the largest secant slope over |e| ≤ S, s_min the least, or a fifth of W; B is ``clip``.
+
+        By default B is the largest |r − c₀|, so that nothing is cut off.
+        """
+        low, high = reward_range
+        c = float(link.mean(0.0))
+        e = np.linspace(-theta_bound, theta_bound, 2001)
+        e[1000] = 0.0
+        slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
+        W = float(slopes.max())
+        s_min = max(float(slopes.min()), 0.2 * W)
+        half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
+        ratios = np.clip(link.derivative(half), s_min, W) / s
+        B = max(high - c, c - low) if clip is None else positive("clip", clip)
+        chance = (c - low) * (high - c) / max(float(link.derivative(0.0)), s_min)
+        return cls(link, s_min, W, B, c, chance, half, np.maximum.accumulate(s * half**2), ratios)
+
+    def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
+        """ψs and ψg, within their levels whatever a caller's link says."""
+        length = math.sqrt(float(x @ x))
+        psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / length
+        secant = (float(self.link.mean(e)) - self.centre) / e if abs(e) > 1e-6 else float(self.link.derivative(0.0))
+        s = min(max(self.s_min, secant), self.W)
+        return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)
+
+    def tangent(self, square: float) -> float:
+        """γ: the curve's slope over the secant's at the e ≥ 0 at which s(e)·e² is ``square``, at least 0.3."""
+        e = np.interp(square, self.squares, self.e)
+        return max(0.3, float(np.interp(e, self.e, self.ratios)))
 
 
 def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:

@@ -1,18 +1,26 @@
 """OnePassPrivateGLM: a jointly differentially private generalized linear bandit whose state is one noisy sum.
 
 For whoever runs a bandit on people's data behind a trusted server. Every round leaves one record, formed at the
-parameter θ that was last released: with e = xᵀθ, w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), it is the
-pair (w·x xᵀ, g·x). Records are summed over batches of growing, public length; a continual mechanism over the *batches*
-releases the running sums H and b; and until the next release every round plays
+parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the secant slope s = (μ(e) − c₀)/e cut to
+[s_min, W], g = clip(r − c₀, ±B) and ψ = min(1/‖x‖, 2), it is the pair (ψs·x xᵀ, ψg·x). Records are summed over batches
+of growing, public length; a continual mechanism over the *batches* releases the running sums. Let M_j, m_j be their
+differences, the noisy sums over batch j, and θ_j the parameter in force in it. M_jθ_j is about Σψ(μ(xᵀθ_j) − c₀)x, so
+m_j − M_jθ_j is a gradient, and with γ_j the slope of the curve over that of the secant
 
-    argmax xᵀθ + β‖x‖_{H̃⁻¹},   H̃ = H repaired to be positive definite,   θ = argmin over ‖θ‖ ≤ S of ½θᵀH̃θ − bᵀθ.
+    H = Σγ_jM_j,   b = Σm_j − Σ(1 − γ_j)M_jθ_j,   Hθ* ≈ b.
+
+H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know (step by step in
+``_release``). Until the next release every round plays argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh and Gaussian, with
+posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that frees runs that
+are stuck on a few arms, and costs nothing where arms are fresh.
 
 Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one batch, by one record. With the pair scaled to (a·svec(w·x xᵀ), c·g·x), 0 ≤ w ≤ W, |g| ≤ B and
-  ‖x‖ ≤ 1 (checked or clipped, always), its L2 sensitivity is ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
+* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Since
+  ψ‖x‖ ≤ 1 and ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ B, and the pair, scaled to
+  (a·svec(ω·u uᵀ), c·γ·u), has the L2 sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -26,10 +34,11 @@ Guarantee
   sums again with fresh noise. This needs a ledger that survives, too.
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
-Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
+Cost per round: O(Kd + d²) to select, O(d²) to update, O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
 
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
-Zhang et al. (2025) for one-pass generalized linear bandits; Dvijotham et al. (2024) for the noise.
+Zhang et al. (2025) for one-pass generalized linear bandits; Dvijotham et al. (2024) for the noise; Ledoit & Wolf (2012)
+for shrinking eigenvalues.
 """
 
 from __future__ import annotations
@@ -42,10 +51,12 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, nonnegative, positive
-from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.policies._estimating import EstimatingPolicy
-from dpbandits.policies._records import GLMRecord
+from dpbandits.policies._progress import Past, misfit, warn_of_misfit
+from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
@@ -55,14 +66,25 @@ __all__ = ["OnePassPrivateGLM"]
 
 @dataclass(frozen=True)
 class Estimate:
-    """The public half: θ, and H̃⁻¹."""
+    """The public half.
+
+    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; and
+    the mean residual of the last batch over B where it is far from 0, else 0.
+    """
 
     theta: Array
-    inverse: Array
+    root: Array
+    H: Array
+    b: Array
+    slopes: float
+    squares: float
+    totals: tuple[Array, Array]
+    past: Past
+    misfit: float
 
 
 class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
-    """Optimism over noisy one-pass statistics, released on a public schedule.
+    """A posterior under noisy one-pass statistics, released on a public schedule.
 
     Parameters
     ----------
@@ -83,13 +105,13 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, which play the best arm in a random direction. By default 4d, at most T/20.
     gradient_share : float
-        Share, in (0, 1), of the squared sensitivity that is given to g·x rather than to w·x xᵀ.
+        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
-        B. By default 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| where that is smaller.
+        B. By default the largest |r − c₀|: nothing is cut off.
     exploration : float
         β ≥ 0.
     ridge : float
-        Added to H besides a bound on the operator norm of its noise.
+        Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -127,9 +149,9 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         release: Literal["scheduled", "every_round"] = "scheduled",
         growth: float = 1.2,
         first_batch: int | None = None,
-        gradient_share: float = 0.75,
+        gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float = 0.5,
+        exploration: float = 0.6,
         ridge: float = 1.0,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -140,8 +162,9 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self._record = GLMRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
+        self._warned = False
 
         self._sums = PairSums(
             self.dim,
@@ -154,31 +177,69 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
         )
-        self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
+        zero, square = np.zeros(dim), np.zeros((dim, dim))
+        self.public = Estimate(zero, square, square, zero, 0.0, 0.0, (square, zero), Past.empty(dim), 0.0)
         self._open_run(self._sums.cost)
 
     # ---------------------------------------------------------------------------------------------- choose
 
+    def _settle(self, arms: Array) -> None:
+        super()._settle(arms)
+        if self.public.misfit and not self._warned:
+            self._warned = True
+            warn_of_misfit(self.public.misfit, self.base_rate)
+
     def _score(self, arms: Array) -> Array:
+        xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ self.rng.standard_normal(self.dim))
-        return arms @ self.public.theta + self.exploration * norms(arms, self.public.inverse)
+            return np.asarray(arms @ xi)
+        return np.asarray(arms @ (self.public.theta + self.public.root @ xi))
 
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
-        self._sums.add(arm, *self._record.weigh(float(arm @ self.public.theta), reward))
+        self._sums.add(arm, *self._record.weigh(arm, float(arm @ self.public.theta), reward))
 
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        H, b = self._sums.release()
-        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        noise = self._sums.noise(self.releases + 1)[0] * math.sqrt(2 * self.dim)
+        totals = self._sums.release()
+        last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
+        rounds = self.schedule.ends[self.releases]
+        noise_H, noise_b = self._sums.noise(k)
+        M, m, theta = totals[0] - last.totals[0], totals[1] - last.totals[1], last.theta
+
+        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0
+        squares = last.squares + (float(theta @ M @ theta) if k > 1 else 0.0)
+        slope = 1.0
+        if k > 1:
+            since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
+            slope = self._record.tangent((squares - until) / (rounds - since))
+        H = last.H + slope * M
+        b = last.b + m - (1.0 - slope) * (M @ theta)
+        slopes = last.slopes + slope**2
+
+        # what H says of Σγψs·x xᵀ along its eigenvectors; the noise of Σγ_jM_j is about that of ΣM_j times the root
+        # mean square of γ
+        noise = noise_H * math.sqrt(slopes / k)
         eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = np.maximum(eigenvalues + self.ridge + noise, self.ridge)
-        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        return Estimate(theta, (U / eigenvalues) @ U.T)
+        eigenvalues = shrunken_eigenvalues(eigenvalues, noise)
+        length = min(float(theta @ theta), S**2) if k > 1 else 0.25 * S**2
+        variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
+        gains, precision = precisions(eigenvalues, variances, self.ridge * d / S**2)
+        theta = ball_constrained_minimizer(precision, U, U @ (gains * (U.T @ b)), S)
+
+        # where information stands still, look around
+        since, earlier, _ = last.past.before(0.55 * rounds)
+        growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
+        f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise) if since else np.ones(d)
+        root = U * (self.exploration * np.sqrt(f / precision))
+        past = last.past.followed_by(rounds, H, squares)
+        # differences of two releases have at most twice the variance of one
+        variance = 2.0 * (noise_b**2 + noise_H**2 * float(last.theta @ last.theta))
+        start = self.schedule.start(self.releases)
+        found = misfit(m - M @ last.theta, last.theta, variance, rounds - start, self.clip)
+        return Estimate(theta, root, H, b, slopes, squares, totals, past, found)

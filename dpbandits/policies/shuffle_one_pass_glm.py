@@ -2,18 +2,19 @@
 
 For whoever runs a bandit on people who trust a shuffler, but not the server. The horizon is cut into batches of
 growing, public length; each round is one user of its batch. Once the reward is known the user forms one record at the
-parameter θ that was last released: with e = xᵀθ, w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), it is the
-pair (w·x xᵀ, g·x), which is randomized before it leaves. When batch k of n_k rounds ends, the shuffled sums H_k, b_k of
-its records are added to those of earlier batches, and the next batch is played with
+parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the secant slope s = (μ(e) − c₀)/e cut to
+[s_min, W], g = clip(r − c₀, ±B) and ψ = min(1/‖x‖, 2), it is the pair (ψs·x xᵀ, ψg·x), which is randomized before it
+leaves. When batch j of n_j rounds ends, the shuffler lets out the sums M_j, m_j of its records, and with θ_j the
+parameter in force in it, γ_j the slope of the curve over that of the secant,
 
-    H̃ = Σ_k ω_k H_k repaired to be positive definite,   θ = argmin over ‖θ‖ ≤ S of ½θᵀH̃θ − θᵀΣ_k ω_k b_k,
-    Σ = v·H̃⁻¹ + Σ_k ω_k²σ_k²·H̃⁻²,   argmax xᵀ(θ + ½β·ξ) + β‖x‖_Σ,   ξ ~ N(0, Σ) in every round afresh.
+    H = Σω_jγ_jM_j,   b = Σω_j(m_j − (1 − γ_j)M_jθ_j),   ω_j = 1/(1 + n_0/n_j),
 
-σ_k is the standard deviation of the noise in b_k, v = (r_max − r_min)²/4 bounds the variance of a reward, and
-ω_k = 1/(1 + n_0/n_k), where n_0 is the length at which the noise in b_k is as large as what rewards add to it: the
-weights of least variance. All of them are public. Σ counts the noise besides chance, so that optimism covers both. The
-perturbation ξ is what makes long batches work where the same arms come in every round: without it, a whole batch
-plays a single arm.
+where n_0 is the length at which the noise in b_j is as large as what rewards add to it: the weights of least variance.
+H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know, as in
+:class:`~dpbandits.policies.OnePassPrivateGLM`. The next batch is played with argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh
+and Gaussian, with posterior precisions p and 0.1 ≤ f ≤ 1, larger where information has stopped growing. A
+perturbation is what makes long batches work where the same arms come in every round: without it, a whole batch plays a
+single arm.
 
 Guarantee
 ---------
@@ -21,9 +22,10 @@ Guarantee
   ("replace"), or counts for nothing ("zero_out").
 * Every user is in exactly one batch, which is fixed by the number of *decisions* alone, and sends exactly one record:
   the null record if its reward does not come before the batch ends. Later rewards are accepted and count for nothing.
-* With the pair scaled to (a·svec(w·x xᵀ), c·g·x), 0 ≤ w ≤ W, |g| ≤ B and ‖x‖ ≤ 1 (checked or clipped, always), two
-  records of a user differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, and so do a record and the null
-  record. A batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* With x = ‖x‖u a record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² ∈ [0, W] and γ = ψg‖x‖ ∈ [−B, B], as ψ‖x‖ ≤ 1 and ‖x‖ ≤ 1,
+  and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user differ by at most
+  ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, and so do a record and the null record. A batch of n users is one
+  :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
 * What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
   data: the batches compose in parallel, adaptively. The run costs what its dearest batch costs; this is recorded when
   the policy is made.
@@ -33,7 +35,7 @@ Guarantee
   a batch again with fresh noise. This needs a ledger that survives, too. A saved state holds, of the open batch,
   randomized counts only, and the arms of decisions that wait for their reward.
 
-Cost per round: O(Kd²) to select, O(d²) to update, with a fixed number of random bits for each of d(d + 3)/2
+Cost per round: O(Kd + d²) to select, O(d²) to update, with a fixed number of random bits for each of d(d + 3)/2
 coordinates; O(d³) at each of about ln(T)/ln(growth) releases; memory O(d²).
 
 This policy belongs to this package. Its ingredients: :class:`~dpbandits.policies.OnePassPrivateGLM` for the records;
@@ -50,34 +52,42 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, nonnegative, positive
-from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.policies._estimating import EstimatingPolicy
-from dpbandits.policies._records import GLMRecord
+from dpbandits.policies._progress import Past, misfit, warn_of_misfit
+from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._shuffled import PairBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["ShuffleOnePassGLM"]
 
+# the least f: batches are long
+_LEAST = 0.1
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """The public half: θ, β²Σ, a root of ¼β²Σ, and the weighted sums that they follow from.
+    """The public half.
 
-    H = Σ ω_k H_k, b = Σ ω_k b_k, and ``noise`` = Σ (ω_k × the noise of the scaled records in batch k)².
+    θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of each;
+    Σθ_jᵀM_jθ_j; and the mean residual of the last batch over B where it is far from 0, else 0.
     """
 
     theta: Array
-    shape: Array
     root: Array
     H: Array
     b: Array
-    noise: float
+    noise: tuple[float, float]
+    squares: float
+    past: Past
+    misfit: float
 
 
 class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
-    """Optimism over noise-weighted sums of one-pass statistics, each shuffled batch summed once.
+    """A posterior under noise-weighted sums of one-pass statistics, each shuffled batch summed once.
 
     Parameters
     ----------
@@ -96,13 +106,13 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, which play the best arm in a random direction. By default 8d, at most T/20.
     gradient_share : float
-        Share, in (0, 1), of the squared sensitivity that is given to g·x rather than to w·x xᵀ.
+        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
-        B. By default 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| where that is smaller.
+        B. By default the largest |r − c₀|: nothing is cut off.
     exploration : float
         β ≥ 0.
     ridge : float
-        Added to H besides a bound on the operator norm of its noise.
+        Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -138,9 +148,9 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.7,
         first_batch: int | None = None,
-        gradient_share: float = 0.75,
+        gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float = 1.0,
+        exploration: float = 0.6,
         ridge: float = 1.0,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -151,7 +161,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
-        self._record = GLMRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
 
         ends, W = self.schedule.ends, self._record.W
@@ -159,42 +169,69 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self._sums = PairBatches(
             ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, records=records
         )
-        zero = np.zeros((dim, dim))
-        self.public = Estimate(np.zeros(dim), zero, zero, zero, np.zeros(dim), 0.0)
+        self._warned = False
+        zero, square = np.zeros(dim), np.zeros((dim, dim))
+        self.public = Estimate(zero, square, square, zero, (0.0, 0.0), 0.0, Past.empty(dim), 0.0)
         self._open_run(self._sums.cost)
 
     # ---------------------------------------------------------------------------------------------- choose
+
+    def _settle(self, arms: Array) -> None:
+        super()._settle(arms)
+        if self.public.misfit and not self._warned:
+            self._warned = True
+            warn_of_misfit(self.public.misfit, self.base_rate)
 
     def _score(self, arms: Array) -> Array:
         xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return np.asarray(arms @ xi)
-        return arms @ (self.public.theta + self.public.root @ xi) + norms(arms, self.public.shape)
+        return np.asarray(arms @ (self.public.theta + self.public.root @ xi))
 
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
-        self._sums.add(np.concatenate([arm, self._record.weigh(float(arm @ self.public.theta), reward)]))
+        self._sums.add(np.concatenate([arm, self._record.weigh(arm, float(arm @ self.public.theta), reward)]))
 
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        last, std, users = self.public, self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
-        v = 0.25 * (self.reward_range[1] - self.reward_range[0]) ** 2
+        (M, m), last = self._sums.release_pair(), self.public
+        d, S, k, rounds = self.dim, self.theta_bound, self.releases + 1, self.schedule.ends[self.releases]
+        theta = last.theta
+        std, users = self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
-        # rewards of half the variance v
-        n_0 = (std / self._sums.c) ** 2 * 2.0 * self.dim / v
+        # rewards of half the largest variance
+        n_0 = (std / self._sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
         weight = 1.0 / (1.0 + n_0 / users)
-        H, b = self._sums.release_pair(weight)
-        H, b = last.H + H, last.b + b
-        noise = last.noise + (weight * std) ** 2
-        # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
-        ridge = self.ridge + math.sqrt(2 * self.dim * noise) / self._sums.a
+
+        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0
+        squares = last.squares + (float(theta @ M @ theta) if k > 1 else 0.0)
+        slope = 1.0
+        if k > 1:
+            since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
+            slope = self._record.tangent((squares - until) / (rounds - since))
+        H = last.H + weight * slope * M
+        b = last.b + weight * (m - (1.0 - slope) * (M @ theta))
+        noise = last.noise[0] + (weight * slope * std) ** 2, last.noise[1] + (weight * std) ** 2
+        noise_H, noise_b = math.sqrt(noise[0]) / self._sums.a, math.sqrt(noise[1]) / self._sums.c
+
         eigenvalues, U = np.linalg.eigh(H)
-        eigenvalues = np.maximum(eigenvalues + ridge, self.ridge)
-        theta = ball_constrained_minimizer(eigenvalues, U, b, self.theta_bound)
-        axes = self.exploration**2 * (v / eigenvalues + noise / (self._sums.c * eigenvalues) ** 2)
-        return Estimate(theta, (U * axes) @ U.T, U * (0.5 * np.sqrt(axes)), H, b, noise)
+        eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
+        length = min(float(theta @ theta), S**2) if k > 1 else 0.25 * S**2
+        variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
+        gains, precision = precisions(eigenvalues, variances, self.ridge * d / S**2)
+        theta = ball_constrained_minimizer(precision, U, U @ (gains * (U.T @ b)), S)
+
+        # look around, most where information stands still
+        since, earlier, _ = last.past.before(0.55 * rounds)
+        growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
+        f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
+        root = U * (self.exploration * np.sqrt(np.maximum(f, _LEAST) / precision))
+        past = last.past.followed_by(rounds, H, squares)
+        variance = (std / self._sums.c) ** 2 + (std / self._sums.a) ** 2 * float(last.theta @ last.theta)
+        found = misfit(m - M @ last.theta, last.theta, variance, users, self.clip)
+        return Estimate(theta, root, H, b, noise, squares, past, found)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,11 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 
 from accounting import Budget, Gaussian
+from dpbandits.environments import GLM, Shifted
+from dpbandits.mathematics.links import get_link
+from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
 from dpbandits.policies import OnePassPrivateGLM
+from dpbandits.policies._records import SecantRecord
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import svec
 
@@ -47,25 +52,29 @@ def spied(monkeypatch):
 @pytest.mark.parametrize("link", LINKS)
 def test_what_is_summed_is_the_records_of_the_batch(spied, link):
     rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
-    L = policy.link
+    L, c = get_link(link).at(0.5), 0.5
+    e = np.linspace(-2.0, 2.0, 100_000)  # without 0
+    secants = (L.mean(e) - c) / e
+    lowest, highest = max(secants.min(), 0.2 * secants.max()), secants.max()
     H, b = np.zeros((3, 3)), np.zeros(3)
     for _ in range(200):
         before = len(spied)
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
             expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * b])
-            np.testing.assert_allclose(spied[-1], expected, atol=200 * 2.0**-31)
+            np.testing.assert_allclose(spied[-1], expected, atol=200 * 2.0**-31 + 1e-7)
             H, b = np.zeros((3, 3)), np.zeros(3)
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
-        w = np.clip(L.derivative(e), 0.2 * L.lipschitz(2.0), L.lipschitz(2.0))
-        H += w * np.outer(x, x)
-        b += np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip) * x
+        psi = min(1 / np.linalg.norm(x), 2.0)
+        s = np.clip((L.mean(e) - c) / e if e else L.derivative(0.0), lowest, highest)
+        H += psi * s * np.outer(x, x)
+        b += psi * np.clip(r - c, -0.5, 0.5) * x
         policy.update(decision, r)
     assert len(spied) == policy.releases == len(policy.schedule.ends)
 
 
 def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
-    """With the noise removed by hand, θ is the ridge fit of the records: H̃ = H + (1 + noise level)·I."""
+    """With the noise removed by hand, and the weights as if it were there, written out for the first release."""
     monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: x)  # one batch: the sum is the batch
     policy, rng = policy_with(horizon=21, first_batch=20, theta_bound=50.0), np.random.default_rng(2)
     H, b = np.zeros((3, 3)), np.zeros(3)
@@ -73,12 +82,68 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
         decision = policy.select(ball(rng, 4, 3))
         r = float(rng.random() < 0.5)
         policy.update(decision, r)
-        H += 0.25 * np.outer(decision.arm, decision.arm)
-        b += (r - 0.5) * decision.arm
+        psi = min(1 / np.linalg.norm(decision.arm), 2.0)
+        H += psi * 0.25 * np.outer(decision.arm, decision.arm)
+        b += psi * (r - 0.5) * decision.arm
     policy.select(ball(rng, 4, 3))
-    level = policy._sums.sums.noise_std(1) / policy._sums._a * math.sqrt(6)
-    np.testing.assert_allclose(policy.theta, np.linalg.solve(H + (1 + level) * np.eye(3), b), atol=1e-7)
-    np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(H + (1 + level) * np.eye(3)), rtol=1e-6)
+    noise_H, noise_b = (policy._sums.sums.noise_std(1) / scale for scale in (policy._sums._a, policy._sums._c))
+    eigenvalues, U = np.linalg.eigh(H)
+    eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
+    # the noise of b, that of H for ‖θ‖² = S²/4, and chance, which is 1·λ for a Bernoulli reward and its link
+    r = noise_b**2 + 0.7 * noise_H**2 * (4 / 6) * 50.0**2 / 4 + eigenvalues
+    precision = eigenvalues**2 / r + 3 / 50.0**2
+    np.testing.assert_allclose(policy.theta, U @ (eigenvalues / r * (U.T @ b) / precision), atol=1e-6)
+    root = policy.public.root
+    np.testing.assert_allclose(root @ root.T, (U * (0.36 / precision)) @ U.T, rtol=1e-5, atol=1e-9)
+
+
+def test_without_noise_the_released_parameter_nears_the_truth():
+    """ε = 10⁴: records of 20,000 rounds over batches, secants at wrong θ at first; ‖θ − θ*‖ is about 0.06 by chance."""
+    rng, theta = np.random.default_rng(3), np.array([2.0, -1.0, 0.5])
+    policy = policy_with(horizon=20_000, budget=Budget(1e4, 1e-5), theta_bound=4.0)
+    for _ in range(20_000):
+        decision = policy.select(ball(rng, 3, 3))
+        policy.update(decision, float(rng.random() < 1 / (1 + math.exp(-decision.arm @ theta))))
+    assert np.linalg.norm(policy.theta - theta) < 0.35
+
+
+# ------------------------------------------------------------------------------------------- one secant record
+
+
+@settings(deadline=None)
+@given(
+    link=st.sampled_from(LINKS),
+    rate=st.floats(0.01, 0.99),
+    length=st.sampled_from([0.0, 1e-300, 1e-9, 0.3, 0.5, 0.7, 1.0]),
+    e=st.floats(-20, 20),
+    reward=st.floats(0, 1),
+)
+def test_a_record_is_within_the_ranges_of_the_sensitivity(link, rate, length, e, reward):
+    record = SecantRecord.of(get_link(link).at(rate), 3.0, (0.0, 1.0), None)
+    w, g = record.weigh(length * np.array([0.6, -0.8]), e, reward)
+    assert 0 <= w * length**2 <= record.W * (1 + 1e-12)
+    assert abs(g) * length <= record.B * (1 + 1e-12)
+    assert pytest.approx(max(rate, 1 - rate)) == record.B
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_a_link_that_goes_wrong_stays_within_the_ranges(wrong):
+    record = SecantRecord.of(get_link("logistic"), 3.0, (0.0, 1.0), None)
+    record = replace(record, link=replace(record.link, mean=lambda z: wrong))
+    w, g = record.weigh(np.array([0.6, 0.8]), 1.0, 1.0)
+    assert record.s_min <= w <= record.W
+    assert abs(g) <= record.B
+
+
+@given(link=st.sampled_from(LINKS), rate=st.floats(0.05, 0.95), share=st.floats(0.01, 0.99))
+def test_the_slope_of_the_curve_over_the_secants(link, rate, share):
+    """Where all rounds have the same e, γ is μ̇(e)·e/(μ(e) − c₀), cut below at 0.3 and where slopes are cut."""
+    curve, e = get_link(link).at(rate), 3.0 * share
+    record = SecantRecord.of(curve, 3.0, (0.0, 1.0), None)
+    s = np.clip((float(curve.mean(e)) - rate) / e, record.s_min, record.W)
+    expected = max(0.3, np.clip(float(curve.derivative(e)), record.s_min, record.W) / s)
+    assert record.tangent(s * e**2) == pytest.approx(expected, rel=2e-3)
+    assert record.tangent(-5.0) == pytest.approx(1.0, abs=1e-6)  # noise may make the mean negative
 
 
 # ------------------------------------------------------------------------------------------------- schedule
@@ -166,7 +231,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
         twin_arms, twin_rewards = arms.copy(), rewards.copy()
         x = rng.standard_normal(d)
         y = -x if extreme else rng.standard_normal(d)
-        arms[changed, 0], twin_arms[changed, 0] = x / np.linalg.norm(x), y / np.linalg.norm(y)
+        lengths = rng.choice([1.0, 0.7, 0.3], size=2, p=[0.6, 0.2, 0.2])
+        arms[changed, 0], twin_arms[changed, 0] = lengths[0] * x / np.linalg.norm(x), lengths[1] * y / np.linalg.norm(y)
         rewards[changed], twin_rewards[changed] = rng.choice([0.0, 1.0], size=2)
         streams = []
         for A, r, delay in ((arms, rewards, delays[0]), (twin_arms, twin_rewards, delays[1])):
@@ -185,6 +251,40 @@ def test_zeroed_out_rounds_cost_half_the_noise():
     replaced, zeroed = policy_with(), policy_with(budget=budget)
     assert zeroed._sums.sums.sensitivity < replaced._sums.sums.sensitivity
     assert zeroed._sums.cost == Gaussian(replaced._sums.sums.noise_multiplier, adjacency="zero_out")
+
+
+# ----------------------------------------------------------------------------------------------- base rates
+
+
+def played(policy: OnePassPrivateGLM, environment, seed: int, rounds: int) -> float:
+    """The regret of the last quarter, per round."""
+    regret = 0.0
+    for t, now in enumerate(islice(environment.episode(np.random.default_rng(seed)), rounds)):
+        decision = policy.select(now.arms)
+        policy.update(decision, now.reward(decision.index))
+        regret += (t >= 0.75 * rounds) * (now.means.max() - now.means[decision.index])
+    return regret / (0.25 * rounds)
+
+
+def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
+    with pytest.warns(UserWarning, match=r"rewards are far below .* base_rate=0.5 may be far off") as record:
+        lost = played(policy_with(dim=5, horizon=4000), Shifted(5), 0, 4000)
+    assert len(record) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        told = played(policy_with(dim=5, horizon=4000, base_rate=Shifted(5).base_rate), Shifted(5), 0, 4000)
+    assert told < 0.3 * lost
+
+
+@pytest.mark.parametrize("arm_law", ["one_hot", "fixed_sphere"])
+def test_standing_arms_do_not_hold_a_run_up(arm_law):
+    """ε = 4: all runs of these seeds were below 0.01 at the end, where before some stayed with a bad arm."""
+    environment = GLM(10 if arm_law == "one_hot" else 5, arms=10, arm_law=arm_law)
+    for seed in range(3):
+        policy = policy_with(
+            dim=environment.dim, horizon=6000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed)
+        )
+        assert played(policy, environment, seed, 6000) <= 0.02
 
 
 # ------------------------------------------------------------------------------------------------- regret

@@ -16,6 +16,8 @@ from regret import ball, regret_of
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpbandits import Pending, Policy
 from dpbandits.environments import LinearBernoulli
+from dpbandits.mathematics.links import get_link
+from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
 from dpbandits.policies import ShuffleOnePassGLM
 from dpbandits.policies._shuffled import ShuffledBatches
 from dpbandits.simulation.simulate import simulate
@@ -64,15 +66,19 @@ def exact_sums(monkeypatch, records) -> None:
 @pytest.mark.parametrize("link", LINKS)
 def test_a_record_is_formed_at_the_released_parameter(records, link):
     rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
-    L = policy.link  # moved to the base rate
+    L, c = get_link(link).at(0.5), 0.5
+    e = np.linspace(-2.0, 2.0, 100_000)  # without 0
+    secants = (L.mean(e) - c) / e
+    lowest, highest = max(secants.min(), 0.2 * secants.max()), secants.max()
     for _ in range(150):
         decision = policy.select(ball(rng, 4, 3))
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
-        w = np.clip(L.derivative(e), 0.2 * L.lipschitz(2.0), L.lipschitz(2.0))
-        g = np.clip(w * e + r - L.mean(e), -policy.clip, policy.clip)
+        psi = min(1 / np.linalg.norm(x), 2.0)
+        w = psi * np.clip((L.mean(e) - c) / e if e else L.derivative(0.0), lowest, highest)
+        g = psi * (r - c)
         policy.update(decision, r)
         expected = np.concatenate([policy._sums.a * w * svec(np.outer(x, x)), policy._sums.c * g * x])
-        np.testing.assert_allclose(records[-1], expected, atol=1e-12)
+        np.testing.assert_allclose(records[-1], expected, atol=1e-8)
     assert policy.releases >= 3
 
 
@@ -80,20 +86,30 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
     exact_sums(monkeypatch, records)
     policy, rng = policy_with(horizon=91, first_batch=30, growth=2.0, theta_bound=50.0), np.random.default_rng(2)
     assert policy.schedule.ends == (30, 90)
+    thetas = [np.zeros(3)]
     for _ in range(91):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.random() < 0.5))
-    H, b, noise = np.zeros((3, 3)), np.zeros(3), 0.0
-    for n, rows, std in zip((30, 60), (records[:30], records[30:90]), map(policy._sums.noise_std, (0, 1)), strict=True):
-        omega = 1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n)
-        H += omega * smat(np.sum(rows, axis=0)[:6] / policy._sums.a)
-        b += omega * np.sum(rows, axis=0)[6:] / policy._sums.c
-        noise += (omega * std) ** 2
-    H += (1 + math.sqrt(6 * noise) / policy._sums.a) * np.eye(3)
-    inverse = np.linalg.inv(H)
-    np.testing.assert_allclose(policy.theta, inverse @ b, rtol=1e-9)
-    covariance = 0.25 * inverse + noise / policy._sums.c**2 * inverse @ inverse
-    np.testing.assert_allclose(policy.public.shape, covariance, rtol=1e-9)
-    np.testing.assert_allclose(4 * policy.public.root @ policy.public.root.T, covariance, rtol=1e-9)
+        if len(thetas) <= policy.releases:
+            thetas.append(policy.theta)
+    sums = [np.sum(rows, axis=0) for rows in (records[:30], records[30:90])]
+    M, m = [smat(total[:6] / policy._sums.a) for total in sums], [total[6:] / policy._sums.c for total in sums]
+    theta = thetas[1]
+    slope = policy._record.tangent(theta @ M[1] @ theta / 60)
+    stds, gammas = [policy._sums.noise_std(0), policy._sums.noise_std(1)], [1.0, slope]
+    omega = [1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)]
+    H = omega[0] * M[0] + omega[1] * slope * M[1]
+    b = omega[0] * m[0] + omega[1] * (m[1] - (1 - slope) * M[1] @ theta)
+    noise_H = np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy._sums.a
+    noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy._sums.c
+    eigenvalues, U = np.linalg.eigh(H)
+    eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
+    # the noise of b, that of H times θ, and chance, which is 1·λ for a Bernoulli reward and its link
+    r = noise_b**2 + 0.7 * noise_H**2 * (4 / 6) * (theta @ theta) + eigenvalues
+    precision = eigenvalues**2 / r + 3 / 50.0**2
+    np.testing.assert_allclose(policy.theta, U @ (eigenvalues / r * (U.T @ b) / precision), rtol=1e-7)
+    axes = np.linalg.eigvalsh(policy.public.root @ policy.public.root.T)
+    assert (axes >= 0.1 * 0.36 / precision.max() * (1 - 1e-9)).all()
+    assert (axes <= 0.36 / precision.min() * (1 + 1e-9)).all()
 
 
 def test_released_sums_are_unbiased_with_the_stated_noise():

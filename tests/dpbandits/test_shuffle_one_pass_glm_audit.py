@@ -108,7 +108,7 @@ def test_later_choices_show_no_more_than_the_budget(trials):
     """Black box: what the next rounds choose, among arms in many directions, seen by a trained classifier."""
     angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
     fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
-    policy = policy_with(4, first_batch=1, ridge=0.1)
+    policy = policy_with(4, first_batch=1, exploration=0.05)
     start_again = rewinder(policy)
 
     def choices(arm: list[float], trials: int) -> np.ndarray:

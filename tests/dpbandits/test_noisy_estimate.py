@@ -1,0 +1,84 @@
+"""Estimates from noisy sums: against formulas written out, against what they are for, and at their edges."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dpbandits.mathematics.noisy_estimate import precisions, shrunken_eigenvalues, stalled
+
+spectra = arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e6, 1e6)).map(np.sort)
+
+
+@settings(deadline=None)
+@given(eigenvalues=spectra, noise=st.floats(1e-3, 1e5))
+def test_shrunken_eigenvalues_are_positive_and_ascending(eigenvalues, noise):
+    found = shrunken_eigenvalues(eigenvalues, noise)
+    assert (found >= 0).all()
+    assert np.isfinite(found).all()
+    assert (np.diff(found) >= -1e-9 * (noise + np.abs(found).max())).all()
+
+
+@settings(deadline=None)
+@given(eigenvalues=spectra, noise=st.floats(1e-3, 1e5), scale=st.floats(0.01, 100.0))
+def test_shrinking_knows_no_unit(eigenvalues, noise, scale):
+    one, other = shrunken_eigenvalues(eigenvalues, noise), shrunken_eigenvalues(scale * eigenvalues, scale * noise)
+    np.testing.assert_allclose(scale * one, other, rtol=1e-5, atol=1e-9 * scale * (noise + np.abs(eigenvalues).max()))
+
+
+def test_shrinking_is_the_formula():
+    ell, noise = np.array([-0.5, 0.4, 3.0, 9.0]), 1.2
+    tau2 = noise**2 / 2
+    lam = sorted(
+        ell[i] - 2 * tau2 * sum((ell[i] - ell[j]) / ((ell[i] - ell[j]) ** 2 + tau2) for j in range(4) if j != i)
+        for i in range(4)
+    )
+    tau = math.sqrt(tau2)
+    phi = [math.exp(-((x / tau) ** 2) / 2) / math.sqrt(2 * math.pi) for x in lam]
+    Phi = [0.5 * math.erfc(-x / tau / math.sqrt(2)) for x in lam]
+    expected = [x + tau * p / P for x, p, P in zip(lam, phi, Phi, strict=True)]
+    np.testing.assert_allclose(shrunken_eigenvalues(ell, noise), expected, rtol=1e-12)
+
+
+def test_without_noise_nothing_shrinks():
+    eigenvalues = np.array([0.0, 1.0, 1.0, 5.0])
+    np.testing.assert_array_equal(shrunken_eigenvalues(eigenvalues, 0.0), eigenvalues)
+    np.testing.assert_allclose(shrunken_eigenvalues(eigenvalues, 1e-9), eigenvalues, atol=1e-8)
+
+
+@pytest.mark.parametrize("spectrum", [[5.0] * 10, [0.0] * 5 + [20.0] * 5, np.linspace(0, 30, 10)])
+def test_shrunken_matrices_are_nearer_to_the_truth(spectrum):
+    """The mean of 200 differences of squared errors is some twenty standard errors from 0; six are asked for."""
+    rng, d, sigma, gains = np.random.default_rng(7), 10, 2.0, []
+    M = np.diag(np.asarray(spectrum, dtype=float))
+    for _ in range(200):
+        N = rng.standard_normal((d, d)) * sigma
+        N = (N + N.T) / 2  # σ on the diagonal, σ/√2 off it, when the diagonal is drawn apart
+        N[np.diag_indices(d)] = sigma * rng.standard_normal(d)
+        eigenvalues, U = np.linalg.eigh(M + N)
+        raw = np.sum((M - (U * np.maximum(eigenvalues, 0.0)) @ U.T) ** 2)
+        gains.append(raw - np.sum((M - (U * shrunken_eigenvalues(eigenvalues, sigma)) @ U.T) ** 2))
+    assert np.mean(gains) > 6 * np.std(gains) / math.sqrt(200)
+
+
+def test_weights_are_those_of_a_gaussian_posterior():
+    """b = λθ + error of variance r, θ of variance τ²: Bayes' rule on a grid."""
+    lam, r, prior, b = 3.0, 2.0, 0.7, 1.4
+    gains, precision = precisions(np.array([lam]), np.array([r]), prior)
+    theta = np.linspace(-20, 20, 400_001)
+    density = np.exp(-0.5 * (b - lam * theta) ** 2 / r - 0.5 * prior * theta**2)
+    mean = (density @ theta) / density.sum()
+    assert gains[0] * b / precision[0] == pytest.approx(mean, rel=1e-6)
+    assert 1 / precision[0] == pytest.approx(density @ (theta - mean) ** 2 / density.sum(), rel=1e-6)
+
+
+@given(pace=st.floats(-1.0, 3.0), share=st.floats(0.05, 1.0), eigenvalue=st.floats(0.01, 1e6))
+def test_steady_growth_is_not_stalled_and_none_is(pace, share, eigenvalue):
+    (f,) = stalled(np.array([eigenvalue]), np.array([pace * eigenvalue * share]), share, noise=0.0)
+    assert f == pytest.approx(min(max(1 - 2 * pace, 0.0), 1.0), abs=1e-9)
+    assert stalled(np.array([eigenvalue]), np.array([eigenvalue]), share, noise=eigenvalue)[0] == 1.0
