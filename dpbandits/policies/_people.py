@@ -39,32 +39,34 @@ Weigh = Callable[[Array, Array], tuple[Array, Array]]
 
 @dataclass(frozen=True, slots=True)
 class People:
-    """Who has been there, and when: public numbers.
+    """Who has been there, and when: public numbers. Persons stand in the order in which they first came.
 
     Attributes
     ----------
-    keys : (persons,) ndarray of int64
-        Ascending.
     visits : (persons,) ndarray of int
         How many rounds each has had, whether or not their rewards came.
     order : (rounds,) ndarray of int
         All rounds, sorted by person.
+    start : (persons,) ndarray of int
+        Where in ``order`` each person's begin.
     """
 
-    keys: NDArray[np.int64]
     visits: NDArray[np.intp]
     order: NDArray[np.intp]
+    start: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.visits)
 
     def groups(self) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
         """Persons with the same number n of rounds, some at a time: their places (k,), and their rounds (n, k)."""
-        first = np.cumsum(self.visits) - self.visits
         by_visits = np.argsort(self.visits, kind="stable")
         numbers, starts = np.unique(self.visits[by_visits], return_index=True)
         for n, who in zip(numbers.tolist(), np.split(by_visits, starts[1:]), strict=True):
             some = max(1, _BLOCK // n)
-            for start in range(0, len(who), some):
-                places = who[start : start + some]
-                yield places, self.order[first[places] + np.arange(n)[:, None]]
+            for first in range(0, len(who), some):
+                places = who[first : first + some]
+                yield places, self.order[self.start[places] + np.arange(n)[:, None]]
 
 
 class Rounds:
@@ -106,8 +108,10 @@ class Rounds:
         """Whose the first ``count`` rounds were."""
         order = np.argsort(self._person[:count], kind="stable")
         person = self._person[order]
-        starts = np.flatnonzero(np.append(True, person[1:] != person[:-1])[:count])
-        return People(person[starts], np.diff(starts, append=count), order)
+        start = np.flatnonzero(np.append(True, person[1:] != person[:-1])[:count])
+        visits = np.diff(start, append=count)
+        came = np.argsort(order[start])
+        return People(visits[came], order, start[came])
 
     def of(self, rounds: NDArray[np.intp]) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Arms (m, d), rewards, and whether they came; arm and reward are zero where they did not."""
@@ -171,8 +175,7 @@ class PersonSums:
         self._rng = rng
         self._size = dim * (dim + 3) // 2
         self.rounds = Rounds(dim)
-        self._known = np.empty(0, dtype=np.int64)  # whoever has paid before, ascending
-        self._left = np.empty(0)
+        self._left = np.empty(0)  # of those who had come by the last release
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         self.cost: Release = Gaussian(z, adjacency=budget.adjacency)
         digits = min(whole_digits(horizon, self._size)[0], math.floor(math.log2(_LARGEST_NOISE / z)))
@@ -182,14 +185,14 @@ class PersonSums:
     @property
     def persons(self) -> int:
         """How many had taken part at the last release."""
-        return len(self._known)
+        return len(self._left)
 
     def pay(self, people: People, share: float) -> Array:
         """Take ``share`` of what each person has left, and return the α of each."""
-        left = np.ones(len(people.keys))
-        left[np.searchsorted(people.keys, self._known)] = self._left
+        left = np.ones(len(people))
+        left[: self.persons] = self._left
         paid = share * left
-        self._known, self._left = people.keys, left - paid
+        self._left = left - paid
         return np.sqrt(paid)
 
     def release(
@@ -245,22 +248,18 @@ class PersonSums:
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""
-        return {"rounds": self.rounds.kept(), "known": self._known.copy(), "left": self._left.copy()}
+        return {"rounds": self.rounds.kept(), "left": self._left.copy()}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        if not isinstance(saved, Mapping) or set(saved) != {"rounds", "known", "left"}:
-            raise ValueError(f"sums must hold the entries 'known', 'left' and 'rounds', got {short(saved)}")
+        if not isinstance(saved, Mapping) or set(saved) != {"rounds", "left"}:
+            raise ValueError(f"sums must hold the entries 'left' and 'rounds', got {short(saved)}")
         self.rounds.resume(saved["rounds"])
-        keys = self.rounds.people(self.rounds.count).keys
-        count = min(np.size(saved["left"]), len(keys))
-        known = array(saved, "known", np.empty(count, dtype=np.int64))
-        left = array(saved, "left", np.empty(count))
-        if not ((known[:-1] < known[1:]).all() and np.isin(known, keys).all()):
-            raise ValueError("known must be persons who had a round, ascending, got others")
-        if count and not (left.min() >= 0.0 and left.max() <= 1.0):
+        most = len(self.rounds.people(self.rounds.count))
+        left = array(saved, "left", np.broadcast_to(0.0, min(np.size(saved["left"]), most)))
+        if len(left) and not (left.min() >= 0.0 and left.max() <= 1.0):
             raise ValueError("left must be numbers from 0 to 1, got others")
-        self._known, self._left = known, left
+        self._left = left
 
 
 def _records(arms: Array, w: Array, g: Array) -> Array:

@@ -43,8 +43,9 @@ noisy sums; Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for to
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -53,8 +54,7 @@ from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._people import People, PersonSums, Weigh
-from numpy.typing import ArrayLike
-from dpbandits.policy import Array, Decision, Pending
+from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, checked_budget, finite_rewards
 from dpkit.geometry import pair_sensitivity
 
@@ -170,6 +170,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.link = get_link(link)
         checked_budget(budget, units=("person",))
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        self.rounds_per_person = None  # there is no cap
         self.theta_bound = positive("theta_bound", theta_bound)
         T = integer("horizon", horizon, at_least=1)
         self.growth = positive("growth", growth)
@@ -200,16 +201,6 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def select(self, arms: ArrayLike, person: str | bytes | int | None = None) -> Decision:
-        """STANDIN."""
-        with self._lock:
-            self._now = hash(person)
-            return super().select(arms)
-
-    def _wait_for(self, pending: Pending) -> None:
-        self._sums.rounds.decided(pending.round, self._now)
-        super()._wait_for(pending)
-
     def _score(self, arms: Array) -> Array:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
@@ -218,15 +209,43 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
+    def _checked_rounds(self, rounds: int | None) -> int | None:
+        """No cap: a person's price is a total."""
+        if rounds is not None:
+            raise ValueError(
+                "rounds_per_person must not be given to PersonPrivateGLM, which learns from all rounds of a person for "
+                f"one price, got rounds_per_person={rounds!r}"
+            )
+        return super()._checked_rounds(None)
+
+    def _count_person(self, pending: Pending) -> None:
+        self._sums.rounds.decided(pending.round, pending.person)
+
+    def _teach(self, pending: Pending, reward: float) -> None:
+        self._learn(pending, reward)
+
     def _learn(self, pending: Pending, reward: float) -> None:
         self._sums.rounds.rewarded(pending.round, pending.arm, reward)
+
+    # ----------------------------------------------------------------------------------------------- state
+
+    def _check_releases(self) -> None:
+        super()._check_releases()
+        # an interrupt may have left one more, which the next decision writes over
+        if self._sums.rounds.count not in (self.decisions, self.decisions + 1):
+            raise ValueError(f"rounds must be of {self.decisions} decisions, got {self._sums.rounds.count}")
+
+    @classmethod
+    def _elements(cls, config: Mapping[str, Any]) -> int:
+        schedule = Schedule.batches(config["horizon"], config["first_batch"], config["growth"])
+        return super()._elements(config) * len(schedule.ends)
 
     # --------------------------------------------------------------------------------------------- release
 
     def _release(self) -> Estimate:
         j, last = self.releases, self.public
         people = self._sums.rounds.people(self.decisions)
-        η = 1.0 if self.decisions < _RETURNS * len(people.keys) else 0.0
+        η = 1.0 if self.decisions < _RETURNS * len(people) else 0.0
         a, F, B = self._bounds(people, η)
         ω = self._sums.pay(people, self._share(people)) / self._sensitivities(people, a, F, B)
         H, G = self._sums.release(people, self._weigh(last.theta, η), ω, a, F, B)
@@ -250,7 +269,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     def _share(self, people: People) -> float:
         """κ: a public number, which is 1 at the last release."""
-        new = len(people.keys) - self._sums.persons
+        new = len(people) - self._sums.persons
         newcomers = new / (self.decisions - self.schedule.start(self.releases))
         left = len(self.schedule.ends) - self.releases
         return max(self.spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
@@ -261,7 +280,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         share, clip = _SHARES[int(η)]
         a = clip * self._R / F * math.sqrt(2 * (1 - share) / share)
         if η:
-            return a, F, np.full(len(people.keys), _CLIP * self._R)
+            return a, F, np.full(len(people), _CLIP * self._R)
         return a, F, self._R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
 
     def _sensitivities(self, people: People, a: float, F: float, B: Array) -> Array:

@@ -114,7 +114,7 @@ def test_the_pair_is_nearly_the_worst_one():
 
 def test_a_version_that_forgets_what_was_paid_is_caught(monkeypatch):
     def pay(self, people: People, share: float) -> np.ndarray:
-        return np.ones(len(people.keys))
+        return np.ones(len(people))
 
     monkeypatch.setattr(PersonSums, "pay", pay)
     with pytest.raises(audit.PrivacyViolation):

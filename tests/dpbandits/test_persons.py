@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from private_policies import SMALL, offered, small
+from private_policies import CAPPED, offered, small
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
@@ -14,7 +14,7 @@ from dpbandits.policy import PrivacyReport
 from dpbandits.registry import NOBODY
 
 PERSON = Budget(4.0, 1e-5, unit="person")
-names = pytest.mark.parametrize("name", sorted(SMALL))
+names = pytest.mark.parametrize("name", CAPPED)
 
 
 def watched(policy):
