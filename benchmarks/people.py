@@ -106,7 +106,11 @@ def table(group: str, seeds: int | None, epsilons: list[float]) -> None:
             for row in results.table():
                 rewards = math.isnan(row["regret"])
                 mean, error = (row["reward"], row["reward_se"]) if rewards else (row["regret"], row["regret_se"])
-                shown = f"{mean / world.rounds:.4f} ± {error / world.rounds:.4f}" if rewards else f"{mean:.1f} ± {error:.1f}"
+                shown = (
+                    f"{mean / world.rounds:.4f} ± {error / world.rounds:.4f}"
+                    if rewards
+                    else f"{mean:.1f} ± {error:.1f}"
+                )
                 goal = f" ({goals[epsilon]:g})" if epsilon in goals else ""
                 which = "" if row["policy"] == kinds[0] else "one record: "
                 cells.append(f"{which}{shown}{goal}")

@@ -1,4 +1,4 @@
-"""PersonPrivateGLM: a generalized linear bandit that protects all that one person does in it, and refreshes what it knows.
+"""PersonPrivateGLM: a generalized linear bandit that protects all that a person does in it.
 
 For whoever runs a bandit, behind a trusted server, on people who come back. A policy that protects single rounds
 protects a person with m rounds m times less. This one protects the person, for a price that is a *total*: every release
@@ -9,25 +9,28 @@ Release j, after a public number of decisions. Person p has had n_p rounds. Over
 the secant weight w = clip((μ(e) − μ(0))/e, W/5, W) and g = r − μ(e) + η·w·e,
 
     M_p = mean of w·x xᵀ, cut to ‖M_p‖_F ≤ F,     b_p = mean of g·x, cut to ‖b_p‖ ≤ B_p,
-    H_j = Σ ω_p M_p + noise/a,     G_j = Σ ω_p b_p + noise,     ω_p = α_p/Δ_p,     α_p² = κ·(what p has left),
+    H_j = Σ ω_p M_p + noise/a,     G_j = Σ ω_p b_p + noise,     ω_p = α_p/Δ_p,     α_p² = κ·(what p has left).
 
-where η = 1 while people have had fewer than two rounds on average, so that g does not depend on θ, and 0 afterwards,
-when B_p = R·(0.1 + 0.7/√n_p) can be small: R is the largest |r − μ(0)|. The last release takes all that is left. What
-follows is post-processing of all releases so far: they are combined with the weights of the best linear unbiased
+While people have had fewer than two rounds on average, η = 1: then g does not depend on θ, and to cut it does not lock
+a run in. Afterwards η = 0, and B_p = R·(0.1 + 0.7/√n_p) can be small; R is the largest |r − μ(0)|, μ(0) the base rate.
+κ is large while newcomers come, small when nobody new does, and 1 at the last release.
+
+What follows is post-processing of all releases so far. They are averaged with the weights of the best linear unbiased
 estimate, the curvature is raised by its noise, θ is the minimiser over ‖θ‖ ≤ S, and until the next release every round
 plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P of θ.
 
 Guarantee
 ---------
 * Unit: one person, that is everything in all rounds of that person: arm sets, rewards, their times, and whether they
-  come at all. Which rounds a person has, and when, is public. Neighbours: two runs in which one person differs
-  ("replace"), or counts for nothing ("zero_out").
+  come at all. Which rounds a person has is public. Neighbours: two runs in which one person differs ("replace"), or
+  counts for nothing ("zero_out").
 * Δ_p bounds how far (a·M_p, b_p) moves: √(2a²F² + 4B_p²) under replace, since M_p and its replacement are positive
   semidefinite, and ``dpkit.geometry.pair_sensitivity(a, F, 1, B_p)`` where n_p = 1; √(a²F² + B_p²) under zero_out.
 * So release j shifts by at most α_p, a function of public numbers of *decisions*, and Σ_j α²_{p,j} ≤ 1 for everybody.
-  The run costs one ``Gaussian(z)`` (docs/privacy-proofs.md), calibrated to the budget and recorded when the policy is made.
-* Joint privacy: what others see of a person is post-processing of these releases, applied to their own arms and draws
-  (the billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
+  The run costs one ``Gaussian(z)`` (docs/privacy-proofs.md), calibrated to the budget exactly and recorded when the
+  policy is made.
+* Joint privacy: what others see of a person is post-processing of these releases, applied to their own arms (the
+  billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
 * Rewards may be late, out of order or missing: a person whose rewards have not come pays as if they had, and
   contributes less.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
@@ -36,8 +39,8 @@ Guarantee
 Cost per round: O(Kd²) to select and O(d) to update. A release takes O(Td²) for the T rounds so far. Memory O(Td): raw
 rounds are kept, and are in the state.
 
-This policy belongs to this package. Its ingredients: Hsu et al. (2014) and Shariff & Sheffet (2018) for joint privacy by
-noisy sums; Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for totals that are spent adaptively.
+This policy belongs to this package. Its ingredients: Hsu et al. (2014) and Shariff & Sheffet (2018) for joint privacy
+by noisy sums; Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for totals that are spent adaptively.
 """
 
 from __future__ import annotations
@@ -132,8 +135,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     exploration : float
         β ≥ 0.
     **options
-        ``reward_range`` (by default that of the link; it must be finite), ``on_violation``, ``expire_after``, ``rng``,
-        ``ledger``, ``label``, ``checkpoint``: see :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.private_policy.PrivatePolicy`, also for errors.
 
     Examples
     --------
