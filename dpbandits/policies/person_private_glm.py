@@ -11,7 +11,7 @@ the secant weight w = clip((μ(e) − μ(0))/e, W/5, W) and g = r − μ(e) + η
     M_p = mean of w·x xᵀ, cut to ‖M_p‖_F ≤ F,     b_p = mean of g·x, cut to ‖b_p‖ ≤ B_p,
     H_j = Σ ω_p M_p + noise/a,     G_j = Σ ω_p b_p + noise,     ω_p = α_p/Δ_p,     α_p² = κ·(what p has left).
 
-While people have had fewer than two rounds on average, η = 1: then g does not depend on θ, and to cut it does not lock
+While people have had fewer than 1.4 rounds on average, η = 1: then g does not depend on θ, and to cut it does not lock
 a run in. Afterwards η = 0, and B_p = R·(0.1 + 0.7/√n_p) can be small; R is the largest |r − μ(0)|, μ(0) the base rate.
 κ is large while newcomers come, small when nobody new does, and 1 at the last release.
 
@@ -64,7 +64,7 @@ from dpkit.geometry import pair_sensitivity
 __all__ = ["PersonPrivateGLM"]
 
 # visits per person on average from which residuals are taken at θ
-_RETURNS = 2.0
+_RETURNS = 1.4
 # F/W
 _MATRIX_BOUND = 0.7
 # B_p/R where η = 1, and where η = 0 its limit and how it falls with √n_p

@@ -95,7 +95,7 @@ def test_a_release_sums_what_the_formulas_say_of_everybody(told, link):
         if len(told) > before:
             new, length = len(rounds) - persons, ends[before] - start
             share = max(0.4 * (0.25 + 0.75 * new / length), 1 / (len(ends) - before))
-            once = t < 2 * len(rounds)
+            once = t < 1.4 * len(rounds)
             expected = np.zeros(9)
             for p, those in rounds.items():
                 paid = share * left.get(p, 1.0)
