@@ -156,6 +156,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _prices_totals = True
 
     def __init__(
         self,
