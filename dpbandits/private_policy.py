@@ -203,6 +203,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     # whether a person's m are counted as decisions are made, not as rewards come: where it must be public whose record
     # is in which part of the data
     _counts_decisions: bool = False
+    # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
+    _prices_totals: ClassVar[bool] = False
 
     schedule: Schedule
     public: Public

@@ -24,6 +24,7 @@ from dpbandits.policies.ofu_glb import OFUGLB
 from dpbandits.policies.oful import OFUL
 from dpbandits.policies.oful_log_r import OFULogR
 from dpbandits.policies.one_pass_private_glm import OnePassPrivateGLM
+from dpbandits.policies.person_private_glm import PersonPrivateGLM
 from dpbandits.policies.private_hvt_ucb import PrivateHvtUCB
 from dpbandits.policies.rs_glincb import RSGLinCB
 from dpbandits.policies.shuffle_glm import ShuffleGLM
@@ -56,6 +57,7 @@ __all__ = [
     "LinearThompson",
     "OFULogR",
     "OnePassPrivateGLM",
+    "PersonPrivateGLM",
     "PrivateHvtUCB",
     "RSGLinCB",
     "ShuffleGLM",

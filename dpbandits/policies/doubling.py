@@ -282,4 +282,9 @@ def _private_policy(name: str) -> Callable[..., PrivatePolicy[Any]]:
     kind = getattr(policies, name, None) if name in policies.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy) and kind is not Doubling):
         raise ValueError(f"algorithm must be a private policy of dpbandits.policies, got algorithm={name!r}")
+    if kind._prices_totals:
+        raise ValueError(
+            "algorithm must learn a capped number of records of each person, since people come back in later epochs, "
+            f"got algorithm={name!r}: make it with a horizon of its own"
+        )
     return kind

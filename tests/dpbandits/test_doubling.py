@@ -296,6 +296,7 @@ def test_a_named_link_is_kept_whichever_way_it_was_given(tmp_path):
     [
         ({"algorithm": "GLBOMD"}, "algorithm must be a private policy of dpbandits.policies, got algorithm='GLBOMD'"),
         ({"algorithm": "Doubling"}, "algorithm must be a private policy"),
+        ({"algorithm": "PersonPrivateGLM"}, "algorithm must learn a capped number of records .* a horizon of its own"),
         ({"algorithm": "annotations"}, "algorithm must be a private policy"),
         ({"algorithm": dict}, "algorithm must be a private policy of dpbandits.policies, got algorithm='dict'"),
         ({"parameters": {"horizon": 5}}, r"parameters must not hold what Doubling itself is given.*\['horizon'\]"),

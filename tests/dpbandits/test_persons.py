@@ -6,7 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from private_policies import SMALL, offered, small
+from private_policies import CAPPED, offered, small
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
@@ -14,7 +14,7 @@ from dpbandits.policy import PrivacyReport
 from dpbandits.registry import NOBODY
 
 PERSON = Budget(4.0, 1e-5, unit="person")
-names = pytest.mark.parametrize("name", sorted(SMALL))
+names = pytest.mark.parametrize("name", CAPPED)
 
 
 def watched(policy):
@@ -153,7 +153,7 @@ def test_persons_of_an_earlier_epoch_do_not_teach_in_a_later_one():
     assert len(learned) == 30
 
 
-@pytest.mark.parametrize("name", sorted(set(SMALL) - {"Doubling"}))
+@pytest.mark.parametrize("name", sorted(set(CAPPED) - {"Doubling"}))
 @pytest.mark.parametrize("m", [2, 3])
 def test_everyone_teaches_m_times_in_m_batches(name, m):
     """Rewards come at once, late, or never; the price is the same, and more of them are noisier."""
@@ -205,7 +205,7 @@ def test_several_records_are_refused_where_nobody_has_priced_them():
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [*((name, "checkpoint") for name in sorted(SMALL)), ("ShuffleLinUCB", "saved"), ("Doubling", "saved")],
+    [*((name, "checkpoint") for name in CAPPED), ("ShuffleLinUCB", "saved"), ("Doubling", "saved")],
 )
 def test_the_registry_survives_with_the_state(name, how, tmp_path):
     """At every round in turn the process is gone; one that never stops learns from the same persons."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import stat
+from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from private_policies import Strangers
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Pending, Policy, policies
@@ -24,7 +26,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 def maker(name: str):
     """A function that makes the policy of that name for rewards in [0, 1]."""
-    kind = getattr(policies, name)
+    kind = Strangers if name == "PersonPrivateGLM" else getattr(policies, name)
 
     def make(dim: int = 3, horizon: int = 50, **parameters) -> Policy:
         return kind(dim, horizon=horizon, **{"reward_range": (0.0, 1.0), **parameters})
@@ -37,7 +39,10 @@ MAKERS = {
     name: partial(maker(name), **({} if getattr(policies, name).trust == "none" else {"budget": BUDGET}))
     for name in policies.__all__
     if getattr(policies, name).takes == "arms"
-} | {"Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8)}
+} | {
+    "Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8),
+    "PersonPrivateGLM": partial(maker("PersonPrivateGLM"), budget=replace(BUDGET, unit="person")),
+}
 
 
 @pytest.fixture(params=MAKERS)

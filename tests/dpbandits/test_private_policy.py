@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interrupts import Interrupter
-from private_policies import BUDGET, SMALL, offered, play, small
+from private_policies import BUDGET, SMALL, budget_of, offered, play, small
 
 from accounting import Ledger
 from dpbandits import Policy, PrivatePolicy
@@ -101,7 +101,7 @@ def test_an_interrupted_update_learns_once_or_stops(name):
 
 def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, tmp_path, monkeypatch):
     for place in ("draft", "place", "mark"):
-        with Ledger.open(tmp_path / f"{place}.ledger", BUDGET) as ledger:
+        with Ledger.open(tmp_path / f"{place}.ledger", budget_of(name)) as ledger:
             policy = small(name, ledger=ledger, checkpoint=tmp_path / place)
             play(policy, 4)
             held = (tmp_path / place).read_bytes()
@@ -303,7 +303,7 @@ def test_states_made_with_a_ledger_need_it_and_others_need_a_word(name, tmp_path
     with pytest.raises(ValueError, match="goes on only where unattended=True says"):
         Policy.load(tmp_path / "alone")
     play(Policy.load(tmp_path / "alone", unattended=True), 6)
-    ledger = Ledger(BUDGET)
+    ledger = Ledger(budget_of(name))
     small(name, ledger=ledger).save(tmp_path / "with")
     with pytest.raises(ValueError, match="ledger must be given for a state that was made with one"):
         Policy.load(tmp_path / "with", unattended=True)
@@ -311,7 +311,7 @@ def test_states_made_with_a_ledger_need_it_and_others_need_a_word(name, tmp_path
 
 
 def test_an_older_state_is_refused_and_the_newest_goes_on(name, tmp_path):
-    ledger = Ledger(BUDGET)
+    ledger = Ledger(budget_of(name))
     policy = small(name, ledger=ledger)
     play(policy, 2)
     policy.save(tmp_path / "older")
@@ -330,7 +330,7 @@ def test_an_older_state_is_refused_and_the_newest_goes_on(name, tmp_path):
 
 
 def test_of_two_that_continue_one_state_one_is_stopped(name, tmp_path):
-    ledger = Ledger(BUDGET)
+    ledger = Ledger(budget_of(name))
     one = small(name, ledger=ledger)
     play(one, 3)
     one.save(tmp_path / "start")

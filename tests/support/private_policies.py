@@ -8,9 +8,23 @@ from accounting import Budget
 from dpbandits import PrivatePolicy, policies
 
 BUDGET = Budget(4.0, 1e-5)
+
+
+class Strangers(policies.PersonPrivateGLM):
+    """For tests that are not about persons: a round of nobody in particular is one of three persons'."""
+
+    def _who(self, person):
+        self._persons._salt = 32 * "0"  # so that two of them are equal
+        return super()._who(person)
+
+    def select(self, arms, person=None):
+        return super().select(arms, self.decisions % 3 if person is None else person)
+
+
 # their first release is due after four decisions
 SMALL = {
     "OnePassPrivateGLM": {"first_batch": 4},
+    "PersonPrivateGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},
     "PrivateHvtUCB": {"first_batch": 4},
     "DPLinUCB": {"first_batch": 4},
     "JointDPGLM": {"first_batch": 4},
@@ -23,11 +37,19 @@ SMALL = {
     "ShuffleGLM": {"batches": (4, 8, 16, 100)},
     "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
 }
+# of which a budget may also protect persons, by a cap on the rounds that they teach
+CAPPED = sorted(set(SMALL) - {"PersonPrivateGLM"})
 
 
 def small(name: str, **more) -> PrivatePolicy:
     """A policy of two dimensions for forty rounds."""
-    return getattr(policies, name)(2, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
+    kind = Strangers if name == "PersonPrivateGLM" else getattr(policies, name)
+    return kind(2, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
+
+
+def budget_of(name: str) -> Budget:
+    """What such a policy may cost."""
+    return SMALL[name].get("budget", BUDGET)
 
 
 def offered(policy: PrivatePolicy) -> np.ndarray:
