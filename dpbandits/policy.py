@@ -263,7 +263,8 @@ class Policy(ABC):
             self._check_open()
             if self.horizon is not None and self.decisions >= self.horizon:
                 raise ValueError(
-                    f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}"
+                    f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
+                    f"used up: start a policy with a longer one, or Doubling, which needs none"
                 )
             who = self._who(person)
             self._settle(X)
@@ -274,8 +275,8 @@ class Policy(ABC):
             self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
             return decision
 
-    def update(self, decision: Decision | int, reward: float) -> None:
-        """Learn the reward of a decision (given itself or by its id).
+    def update(self, decision: Decision | int, reward: float | None) -> None:
+        """Learn the reward of a decision (given itself or by its id); None is a reward that will never come.
 
         Raises
         ------
@@ -290,7 +291,10 @@ class Policy(ABC):
             pending = self._open.get(key)
             if pending is None:
                 raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
-            self._take_in(key, pending, self._checked_reward(reward))
+            if reward is None:
+                self.forget(key)
+            else:
+                self._take_in(key, pending, self._checked_reward(reward))
 
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
@@ -625,7 +629,10 @@ def real_array(name: str, value: ArrayLike) -> Array:
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} must have no masked entries, got {int(np.ma.getmaskarray(value).sum())} of them")
-    found = np.asarray(value)
+    try:
+        found = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be rows of the same length, got rows of several lengths") from error
     if found.dtype == np.float64:
         return found
     if found.dtype.kind not in "fiub":

@@ -83,6 +83,10 @@ def _anytime(job: Job) -> dict[str, Any]:
     return limits | {"budget": job.budget, "parameters": model}
 
 
+def _restarting(job: Job) -> dict[str, Any]:
+    return _anytime(job) | {"horizon": job.horizon, "on_change": True}
+
+
 POLICIES = {
     "uniform": _Entry("uniform", False, "Uniform", lambda job: {}),
     "epsilon-greedy": _Entry("ε-greedy", False, "EpsilonGreedy", _model),
@@ -106,6 +110,7 @@ POLICIES = {
     # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
     "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
+    "one-pass-private-restarting": _Entry("one-pass private, restarting", True, "Restarting", _restarting),
     "private-hvt-ucb": _Entry(
         "private Hvt-UCB", True, "PrivateHvtUCB", lambda job: _heavy(job) | {"budget": job.budget}
     ),

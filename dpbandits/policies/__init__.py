@@ -26,6 +26,7 @@ from dpbandits.policies.oful_log_r import OFULogR
 from dpbandits.policies.one_pass_private_glm import OnePassPrivateGLM
 from dpbandits.policies.person_private_glm import PersonPrivateGLM
 from dpbandits.policies.private_hvt_ucb import PrivateHvtUCB
+from dpbandits.policies.restarting import Restarting
 from dpbandits.policies.rs_glincb import RSGLinCB
 from dpbandits.policies.shuffle_glm import ShuffleGLM
 from dpbandits.policies.shuffle_lin_ucb import ShuffleLinUCB
@@ -60,6 +61,7 @@ __all__ = [
     "PersonPrivateGLM",
     "PrivateHvtUCB",
     "RSGLinCB",
+    "Restarting",
     "ShuffleGLM",
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",

@@ -27,10 +27,19 @@ class EstimatingPolicy(PrivatePolicy[E]):
         """θ as released."""
         return self.public.theta
 
-    def _batches(self, first: int | None, typical: int, growth: float, release: str = "scheduled") -> int:
+    def _batches(
+        self,
+        first: int | None,
+        typical: int,
+        growth: float,
+        release: str = "scheduled",
+        *,
+        longest: int | None = None,
+        lag: int = 0,
+    ) -> int:
         """Fix the schedule; the first batch is by default ``typical`` rounds, at most T/20. Returns T."""
         T = integer("horizon", self.horizon, at_least=1)
         self.first_batch = integer("first_batch", min(typical, -(-T // 20)) if first is None else first, at_least=1)
         self.release, self.growth = release, growth
-        self.schedule = Schedule.of(release, T, self.first_batch, growth)
+        self.schedule = Schedule.of(release, T, self.first_batch, growth, longest, lag=lag)
         return T

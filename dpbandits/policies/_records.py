@@ -23,7 +23,7 @@ from dpbandits.mathematics.links import Link
 from dpbandits.policy import Array
 from dpkit.optimize.objectives import GLM
 
-__all__ = ["GLMRecord", "SecantRecord", "link_objective", "pair_scales"]
+__all__ = ["GLMRecord", "SecantRecord", "link_objective", "pair_scales", "typical_deviation"]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
@@ -42,7 +42,8 @@ class GLMRecord:
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> GLMRecord:
         """W is the largest slope over |e| ≤ S and w_min a fifth of it; B is ``clip``.
 
-        By default B is 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| there is where that is smaller.
+        By default B is 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| there is where that is smaller,
+        and for counts at most :func:`typical_deviation`.
         """
         S, (low, high) = theta_bound, reward_range
         W = link.lipschitz(S)
@@ -50,7 +51,7 @@ class GLMRecord:
         excess = np.clip(link.derivative(e), 0.2 * W, W) * e - link.mean(e)
         centre = float(link.mean(0.0))
         largest = max(float(np.abs(excess + r).max()) for r in (low, high))
-        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)))
+        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)), typical_deviation(link, S))
         return cls(link, 0.2 * W, W, default if clip is None else positive("clip", clip))
 
     def weigh(self, e: float, reward: float) -> tuple[float, float]:
@@ -84,7 +85,8 @@ class SecantRecord:
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
         """W is the largest secant slope over |e| ≤ S, s_min the least, or a fifth of W; B is ``clip``.
 
-        By default B is the largest |r − c₀|, so that nothing is cut off.
+        By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most
+        :func:`typical_deviation`.
         """
         low, high = reward_range
         c = float(link.mean(0.0))
@@ -95,8 +97,10 @@ class SecantRecord:
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         ratios = np.clip(link.derivative(half), s_min, W) / s
-        B = max(high - c, c - low) if clip is None else positive("clip", clip)
-        chance = (c - low) * (high - c) / max(float(link.derivative(0.0)), s_min)
+        default = min(max(high - c, c - low), typical_deviation(link, theta_bound))
+        B = default if clip is None else positive("clip", clip)
+        # of rewards as they are after clipping
+        chance = min(c - low, B) * min(high - c, B) / max(float(link.derivative(0.0)), s_min)
         return cls(link, s_min, W, B, c, chance, half, np.maximum.accumulate(s * half**2), ratios)
 
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
@@ -111,6 +115,20 @@ class SecantRecord:
         """γ: the curve's slope over the secant's at the e ≥ 0 at which s(e)·e² is ``square``, at least 0.3."""
         e = np.interp(square, self.squares, self.e)
         return max(0.3, float(np.interp(e, self.e, self.ratios)))
+
+
+def typical_deviation(link: Link, theta_bound: float) -> float:
+    """How far a count is from μ(0), typically: 1.2 × the root mean square, over e uniform in [−S, S].
+
+    For rewards in [0, ∞) of variance μ̇(e), that of Poisson counts; infinite for other links. The range to which such
+    rewards are cut is far above nearly all of them, and noise in proportion to it would drown what clipping saves: what
+    is cut off at B ≈ 1 standard deviation costs less than noise for B ≈ 3. It depends on nothing but μ and S.
+    """
+    if math.isfinite(link.reward_range[1]) or math.isinf(link.reward_range[0]):
+        return math.inf
+    e = np.linspace(-theta_bound, theta_bound, 2001)
+    squares = (link.mean(e) - link.mean(0.0)) ** 2 + link.derivative(e)
+    return 1.2 * math.sqrt(float(np.mean(squares)))
 
 
 def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:

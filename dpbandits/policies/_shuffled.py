@@ -9,18 +9,23 @@ A person is a user of the first m batches in which it has rounds, by the first o
 vectors. That is decided as decisions are made: which rounds are whose is public, while rewards' arrivals are not, and a
 person whose records stood in other batches in the neighbouring run would change 2m sums. So it changes one input of
 each of m sums, and pays for m releases (``accounting.amplification.participation.at_most``).
+
+Where rewards are known to come late, a batch is released some announced number of rounds after its last one: until
+then its users may still send, while those of later batches do so already.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import Budget, Release, parallel
 from accounting.releases import Composed
@@ -29,7 +34,7 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivatePolicy
 from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import taken
+from dpkit.states.entries import conform, short
 
 __all__ = ["PairBatches", "ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
 
@@ -96,8 +101,10 @@ class ShuffledBatches:
         self._coordinates = dimension
         self.rng = rng
         self.released = 0
-        self._tally: Tally | None = None
-        self._waiting: list[Array] = []
+        self.absent = 0.0  # the share of the last released batch's users that had sent nothing
+        # of the batches that are not released yet
+        self._tallies: dict[int, Tally] = {}
+        self._waiting: dict[int, list[Array]] = {}
 
     @property
     def cost(self) -> Release:
@@ -109,48 +116,67 @@ class ShuffledBatches:
         protocol = self.protocols[batch]
         return protocol.noise_std(protocol.users)
 
-    def add(self, row: Array) -> None:
-        """What one user tells. After the last batch it is dropped: nobody would ever see it."""
-        if self.released < len(self.protocols):
-            self._waiting.append(row)
-            if len(self._waiting) == _TOGETHER:
-                self._randomize()
+    def add(self, row: Array, batch: int) -> None:
+        """What one user of a batch tells. After the last batch it is dropped: nobody would ever see it."""
+        if self.released <= batch < len(self.protocols):
+            waiting = self._waiting.setdefault(batch, [])
+            waiting.append(row)
+            if len(waiting) == _TOGETHER:
+                self._randomize(batch)
 
     def release(self) -> Array:
         """Close the batch: the users without a record send null vectors, and the shuffler lets the sum out."""
-        self._randomize()
-        protocol = self.protocols[self.released]
-        absent = protocol.users - (0 if self._tally is None else self._tally.users)
+        batch = self.released
+        self._randomize(batch)
+        protocol = self.protocols[batch]
+        absent = protocol.users - (self._tallies[batch].users if batch in self._tallies else 0)
         if absent > 0:
-            self._send(np.zeros((absent, protocol.dimension)))
-        shuffled = Shuffler(protocol, rng=self.rng).shuffle_tallies(self._tally or ())
-        self._tally = None
+            self._send(np.zeros((absent, protocol.dimension)), batch)
+        shuffled = Shuffler(protocol, rng=self.rng).shuffle_tallies(self._tallies.pop(batch))
         self.released += 1
+        self.absent = absent / protocol.users
         return Analyzer(protocol).decode(shuffled, protocol.users)
 
-    def _randomize(self) -> None:
-        if self._waiting:
-            self._send(self.form(np.array(self._waiting)))
-            self._waiting.clear()
+    def _randomize(self, batch: int) -> None:
+        if waiting := self._waiting.pop(batch, None):
+            self._send(self.form(np.array(waiting)), batch)
 
-    def _send(self, records: Array) -> None:
-        sent = Randomizer(self.protocols[self.released], rng=self.rng).tally(records)
-        self._tally = sent if self._tally is None else self._tally + sent
+    def _send(self, records: Array, batch: int) -> None:
+        sent = Randomizer(self.protocols[batch], rng=self.rng).tally(records)
+        self._tallies[batch] = self._tallies[batch] + sent if batch in self._tallies else sent
 
     def kept(self) -> dict[str, Any]:
         """Randomized counts only: records that wait for others are randomized first."""
-        self._randomize()
-        ones = np.zeros(self._coordinates, dtype=np.int64) if self._tally is None else self._tally.ones
-        return {"released": self.released, "users": 0 if self._tally is None else self._tally.users, "ones": ones}
+        for batch in list(self._waiting):
+            self._randomize(batch)
+        open_batches = max(self._tallies, default=self.released - 1) + 1 - self.released
+        users, ones = self._empty(open_batches)
+        for batch, tally in self._tallies.items():
+            users[batch - self.released], ones[batch - self.released] = tally.users, tally.ones
+        return {"released": self.released, "users": users, "ones": ones}
+
+    def _empty(self, batches: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of so many open batches, how many users have sent a record, and what they sent: nothing yet."""
+        return np.zeros(batches, dtype=np.int64), np.zeros((batches, self._coordinates), dtype=np.int64)
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        like = {"released": 0, "users": 0, "ones": np.zeros(self._coordinates, dtype=np.int64)}
-        released, users, ones = taken("sums", saved, like).values()
-        if released > len(self.protocols) or (users and released == len(self.protocols)):
-            raise ValueError(f"released must be at most {len(self.protocols)}, got released={released}")
-        self.released, self._waiting = released, []
-        self._tally = Tally(self.protocols[released], users, ones) if users else None
+        if not isinstance(saved, Mapping) or set(saved) != {"released", "users", "ones"}:
+            raise ValueError(f"sums must hold the entries ['ones', 'released', 'users'], got {short(saved)}")
+        released = conform("released", saved["released"], 0)
+        batches = len(saved["users"]) if isinstance(saved["users"], np.ndarray) and saved["users"].ndim == 1 else 0
+        if released + batches > len(self.protocols):
+            raise ValueError(
+                f"released must be at most {len(self.protocols)}, got released={released} and {batches} open batches"
+            )
+        likes = zip(("users", "ones"), self._empty(batches), strict=True)
+        users, ones = (conform(name, saved[name], like) for name, like in likes)
+        self.released, self._waiting = released, {}
+        self._tallies = {
+            batch: Tally(self.protocols[batch], int(count), row)
+            for batch, (count, row) in enumerate(zip(users, ones, strict=True), released)
+            if count
+        }
 
 
 class PairBatches(ShuffledBatches):
@@ -198,11 +224,34 @@ class ShufflePolicy(PrivatePolicy[Public]):
     # a person is a user of the same batches whether or not, and whenever, rewards come
     _counts_decisions = True
     _prices_persons = True
+    _told_of_absence = False
 
     def _enters(self, pending: Pending) -> bool:
         """Whether its batch is open. After the last release nobody would ever see a record."""
         is_open = pending.round >= self.schedule.start(self.releases) and len(pending.arm) > 0
         return is_open and self.releases < len(self.schedule.ends)
+
+    def _batch(self) -> int:
+        """The batch of the decision at hand; with a lag it is not the next one to be released."""
+        return self.schedule.batch(self.decisions)
+
+    def _settle(self, arms: Array) -> None:
+        before = self.releases
+        super()._settle(arms)
+        sums = getattr(self, "_sums", None)
+        if (
+            self.releases > before
+            and isinstance(sums, ShuffledBatches)
+            and sums.absent > 0.5
+            and not self._told_of_absence
+        ):
+            self._told_of_absence = True
+            warnings.warn(
+                f"{100 * sums.absent:.0f} % of the rewards of a batch had not come when it was released, and count for "
+                f"nothing: announce how many rounds late they are by delay= (now {self.schedule.lag}). This warning "
+                f"depends on when rewards came: show it to nobody who must not know",
+                stacklevel=3,
+            )
 
     def _expose(self) -> None:
         super()._expose()

@@ -10,7 +10,7 @@ import numpy as np
 from accounting import Budget, Release
 from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array
-from dpkit.continual import BinaryTree, BufferedToeplitz
+from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
 
@@ -60,6 +60,13 @@ class PairSums:
     mechanism : {"buffered", "tree"}
     records : int, optional
         m, where the unit is a person; see above.
+    discount : float, optional
+        The sums lose this factor with every batch, by ``dpkit.continual.Discounted``; the sensitivity is as before.
+
+    Attributes
+    ----------
+    decay : float
+        ``discount``, or 1: H and b of the newest batch are those now less ``decay`` times those before it.
     """
 
     _KEPT = ("sums", "batch")
@@ -77,6 +84,7 @@ class PairSums:
         rng: np.random.Generator,
         mechanism: str = "buffered",
         records: int | None = None,
+        discount: float | None = None,
     ) -> None:
         self.dim = dim
         self._a, self._c = pair_scales(W, B, share)
@@ -87,13 +95,19 @@ class PairSums:
         self._weighted = self._column[:dim, 0]
         records = 1 if records is None else records
         apart = pair_sensitivity if records == 1 else several_pairs_sensitivity
-        kind = BufferedToeplitz if mechanism == "buffered" else BinaryTree
+        kind: type[ContinualSum] = BufferedToeplitz if mechanism == "buffered" else BinaryTree
+        more: dict[str, Any] = {"participations": records}
+        self.decay = 1.0
+        if discount is not None:
+            if records > 1:
+                raise ValueError(f"rounds_per_person must be 1 where there is a discount, got {records}")
+            kind, self.decay, more = Discounted, discount, {"discount": discount}
         self.sums = kind.calibrated(
+            **more,
             budget=budget,
             horizon=max(1, releases),
             shape=dim * (dim + 1) // 2 + dim,
             sensitivity=apart(self._a, W, self._c, B, budget.adjacency) + slack,
-            participations=records,
             rng=rng,
         )
         self._empty()

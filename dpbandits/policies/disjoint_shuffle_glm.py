@@ -115,7 +115,7 @@ class BlockBatches:
     def add(self, block: int, z: Array, g: float) -> None:
         """What one user tells: a record of an arm that has its block, or nothing."""
         if block < self.blocks:
-            self._sums.add(np.concatenate([z, [g, block]]))
+            self._sums.add(np.concatenate([z, [g, block]]), self._sums.released)
 
     def _records(self, rows: Array) -> Array:
         """Records of rows (z, g, block)."""
@@ -199,6 +199,8 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
     """
 
     _secret = ("_sums",)
+    # the ledger holds what one batch costs, which says nothing of several together
+    _prices_persons = False
 
     def __init__(
         self,

@@ -50,7 +50,8 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.change import surprise, surprise_bound
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
@@ -68,8 +69,9 @@ __all__ = ["OnePassPrivateGLM"]
 class Estimate:
     """The public half.
 
-    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; and
-    the mean residual of the last batch over B where it is far from 0, else 0.
+    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
+    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; and how badly the last batch
+    fits what was released before it (see ``mathematics.change``).
     """
 
     theta: Array
@@ -81,6 +83,8 @@ class Estimate:
     totals: tuple[Array, Array]
     past: Past
     misfit: float
+    covariance: Array
+    surprise: float
 
 
 class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
@@ -101,13 +105,19 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     release : {"scheduled", "every_round"}
         Release after batches of growing length, or after every decision (noisier and slower).
     growth : float
-        Length of a batch over the length of the one before, at least 1.
+        Length of a batch over the length of the one before, at least 1; without a meaning for discounted sums.
     first_batch : int, optional
         Rounds before the first release, which play the best arm in a random direction. By default 4d, at most T/20.
+        Of discounted sums every batch has that length, by default 1/(20(1 − discount)).
+    longest_batch : int, optional
+        Batches grow no further than to so many rounds. By default without limit.
+    discount : float, optional
+        γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
+        about 1/(1 − γ) rounds are remembered. For a world that drifts; by default nothing is forgotten.
     gradient_share : float
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
-        B. By default the largest |r − c₀|: nothing is cut off.
+        B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 1.2 × a typical |r − c₀|.
     exploration : float
         β ≥ 0.
     ridge : float
@@ -149,6 +159,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         release: Literal["scheduled", "every_round"] = "scheduled",
         growth: float = 1.2,
         first_batch: int | None = None,
+        longest_batch: int | None = None,
+        discount: float | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
         exploration: float = 0.6,
@@ -158,7 +170,16 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        T = self._batches(first_batch, 4 * dim, growth, release)
+        self.discount = None if discount is None else fraction("discount", discount)
+        self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
+        typical = 4 * dim
+        if self.discount is not None and first_batch is None:
+            first_batch = max(1, round(0.05 / (1 - self.discount)))
+        # sums that lose the same factor at every release need batches of one length
+        pace = growth if self.discount is None else 1.0
+        T = self._batches(first_batch, typical, pace, release, longest=self.longest_batch)
+        self.growth = growth
+        batch = 1 if release == "every_round" else self.first_batch
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -176,10 +197,20 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             horizon=T,
             rng=self.rng,
             records=self.rounds_per_person,
+            discount=None if self.discount is None else self.discount**batch,
         )
         zero, square = np.zeros(dim), np.zeros((dim, dim))
-        self.public = Estimate(zero, square, square, zero, 0.0, 0.0, (square, zero), Past.empty(dim), 0.0)
+        past, prior = Past.empty(dim), S**2 * np.eye(dim)
+        self.public = Estimate(zero, square, square, zero, 0.0, 0.0, (square, zero), past, 0.0, prior, 0.0)
         self._open_run(self._sums.cost)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the last batch contradicts what was released before it: the world moved, or the model is wrong.
+
+        Without a change that is so once in 10⁵ batches, if the model holds. Post-processing, so it costs nothing.
+        """
+        return self.public.surprise > surprise_bound(self.dim, 1e-5)
 
     # ---------------------------------------------------------------------------------------------- choose
 
@@ -210,7 +241,13 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
         rounds = self.schedule.ends[self.releases]
         noise_H, noise_b = self._sums.noise(k)
-        M, m, theta = totals[0] - last.totals[0], totals[1] - last.totals[1], last.theta
+        kept, theta = self._sums.decay, last.theta
+        M, m = totals[0] - kept * last.totals[0], totals[1] - kept * last.totals[1]
+
+        # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
+        first_H, first_b = self._sums.noise(1)
+        noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
+        unlikely = surprise(m - M @ theta, M, last.covariance, noise=noise, reward_variance=self._record.chance)
 
         # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0
         squares = last.squares + (float(theta @ M @ theta) if k > 1 else 0.0)
@@ -218,8 +255,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if k > 1:
             since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
             slope = self._record.tangent((squares - until) / (rounds - since))
-        H = last.H + slope * M
-        b = last.b + m - (1.0 - slope) * (M @ theta)
+        H = kept * last.H + slope * M
+        b = kept * last.b + m - (1.0 - slope) * (M @ theta)
         slopes = last.slopes + slope**2
 
         # what H says of Σγψs·x xᵀ along its eigenvectors; the noise of Σγ_jM_j is about that of ΣM_j times the root
@@ -234,12 +271,17 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
         # where information stands still, look around
         since, earlier, _ = last.past.before(0.55 * rounds)
-        growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
-        f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise) if since else np.ones(d)
+        # of what was known then, and of rounds (all alike, or fading), this much is left
+        left, share = 1.0, since / rounds
+        if self.discount is not None:
+            left = share = self.discount ** (rounds - since)
+        growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
+        f = stalled(eigenvalues, growth, 1.0 - share, noise) if since else np.ones(d)
         root = U * (self.exploration * np.sqrt(f / precision))
         past = last.past.followed_by(rounds, H, squares)
         # differences of two releases have at most twice the variance of one
         variance = 2.0 * (noise_b**2 + noise_H**2 * float(last.theta @ last.theta))
         start = self.schedule.start(self.releases)
         found = misfit(m - M @ last.theta, last.theta, variance, rounds - start, self.clip)
-        return Estimate(theta, root, H, b, slopes, squares, totals, past, found)
+        covariance = (U / precision) @ U.T
+        return Estimate(theta, root, H, b, slopes, squares, totals, past, found, covariance, unlikely)

@@ -40,7 +40,7 @@ from typing import Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
@@ -79,6 +79,9 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         Length of a batch over the length of the one before; 1 for the paper's batches of one size.
     first_batch : int, optional
         Length of the first batch. By default 8d, at most T/20.
+    delay : int
+        After how many rounds nearly all rewards have come, as announced: each batch is released so many rounds after
+        its last one, and the first is half as long by default, if that is longer. Later records count for nothing.
     reward_share : float
         Share, in (0, 1), of the squared sensitivity that is given to r·x rather than to x xᵀ.
     parameters : {"practical", "theory"}
@@ -123,6 +126,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         theta_bound: float = 1.0,
         growth: float = 1.7,
         first_batch: int | None = None,
+        delay: int = 0,
         reward_share: float = 0.75,
         parameters: Parameters = "practical",
         exploration: float = 1.5,
@@ -132,7 +136,8 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         super().__init__(dim, (0.0, 1.0), budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         self.theta_bound = positive("theta_bound", theta_bound)
-        self._batches(first_batch, 8 * dim, growth)
+        self.delay = integer("delay", delay, at_least=0)
+        self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
         self.reward_share = fraction("reward_share", reward_share)
         self.parameters = checked_parameters(parameters)
         self.exploration = nonnegative("exploration", exploration)
@@ -156,7 +161,8 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     # ----------------------------------------------------------------------------------------------- learn
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(np.concatenate([pending.arm, (1.0, reward - self.base_rate)]))
+        row = np.concatenate([pending.arm, (1.0, reward - self.base_rate)])
+        self._sums.add(row, self.schedule.batch(pending.round))
 
     # --------------------------------------------------------------------------------------------- release
 

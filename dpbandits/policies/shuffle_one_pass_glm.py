@@ -51,7 +51,7 @@ from typing import Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
@@ -105,10 +105,13 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
         Rounds before the first release, which play the best arm in a random direction. By default 8d, at most T/20.
+    delay : int
+        After how many rounds nearly all rewards have come, as announced: each batch is released so many rounds after
+        its last one, and the first is half as long by default, if that is longer. Later records count for nothing.
     gradient_share : float
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
-        B. By default the largest |r − c₀|: nothing is cut off.
+        B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 1.2 × a typical |r − c₀|.
     exploration : float
         β ≥ 0.
     ridge : float
@@ -148,6 +151,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.7,
         first_batch: int | None = None,
+        delay: int = 0,
         gradient_share: float = 0.65,
         clip: float | None = None,
         exploration: float = 0.6,
@@ -157,7 +161,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._batches(first_batch, 8 * dim, growth)
+        self.delay = integer("delay", delay, at_least=0)
+        self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -193,7 +198,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
-        self._sums.add(np.concatenate([arm, self._record.weigh(arm, float(arm @ self.public.theta), reward)]))
+        record = self._record.weigh(arm, float(arm @ self.public.theta), reward)
+        self._sums.add(np.concatenate([arm, record]), self.schedule.batch(pending.round))
 
     # --------------------------------------------------------------------------------------------- release
 

@@ -7,9 +7,11 @@ mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory   
 ``Unbounded``          4.18, 5.23 (T need not be known)         O(1)            Gaussian           Gaussian(z)
 ``Toeplitz``           3.27, 4.16                               O(T)            Gaussian           Gaussian(z)
 ``BinaryTree``         10.5, 14.5; Honaker 7.62, 10.5           O(log T)        four kinds         L(T) nodes
+``Discounted``         2.14 for γ = 0.99, whatever T is         O(1)            Gaussian           Gaussian(z)
 =====================  =======================================  ==============  =================  =================
 
-(The noise is the standard deviation of the worst estimate, per unit of sensitivity, at ρ = ½ zCDP.)
+(The noise is the standard deviation of the worst estimate, per unit of sensitivity, at ρ = ½ zCDP. ``Discounted``
+releases Σ_s γ^(t−s) x_s, which forgets; the others release Σ_s x_s.)
 
 Every mechanism has the same methods: ``add(x)`` returns the noisy sum so far and ``add_many(xs)`` several of them,
 ``noise_std(t)`` is the standard deviation of the t-th, ``cost`` describes the whole stream, and is what the
@@ -21,9 +23,10 @@ floating point too. Each is a ``ContinualSum`` with a ``Factorization``, and so 
 
 from dpkit.continual.binary_tree import BinaryTree
 from dpkit.continual.buffered_toeplitz import BufferedToeplitz
+from dpkit.continual.discounted import Discounted
 from dpkit.continual.factorization import Factorization
 from dpkit.continual.sums import ContinualSum
 from dpkit.continual.toeplitz import Toeplitz
 from dpkit.continual.unbounded import Unbounded
 
-__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Factorization", "Toeplitz", "Unbounded"]
+__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Discounted", "Factorization", "Toeplitz", "Unbounded"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkit.continual.coefficients import ROUNDING, ColumnScales, Geometric, prefix_sum_errors
+from dpkit.continual.coefficients import ROUNDING, ColumnScales, Geometric
 from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization, joint_norm_of, most_participations
 
 __all__ = ["Buffered", "accumulate"]
@@ -64,7 +64,7 @@ class Buffered(Factorization):
         drift = (n + 6) * n * UNIT_ROUNDOFF * float(self._feedback @ counts)
         largest = (1.14 - first - drift) / (first * UNIT_ROUNDOFF * (b + 5 + (n + 6) * (1 + n / 4)))
         self._most = 4.0 * math.floor(min(largest, 2.0**50) / 4)  # M
-        error = math.sqrt(float(prefix_sum_errors(c).squared_norm(horizon)))
+        error = math.sqrt(float(scales.errors.squared_norm(horizon)))
         self.largest_noise = self._most / max(8 * error, 48)
         # takes (H; L; fraction of q) to what is rounded to the row and to what the buffers grow by
         ones, eye = np.ones((b, 1)), np.eye(b)
@@ -178,10 +178,14 @@ class Buffered(Factorization):
             high += carry
             _cut(high, low, self._most)
         sums *= scales
-        sums[0] += self._total
-        accumulate(sums)
-        self._total[:] = sums[-1]
+        self._add_up(sums)
         return sums
+
+    def _add_up(self, growth: Vector) -> None:
+        """Turn what the sum grows by in each of several steps into the sums after them, in place."""
+        growth[0] += self._total
+        accumulate(growth)
+        self._total[:] = growth[-1]
 
 
 def _cut(whole: Vector, rest: Vector, most: float) -> None:

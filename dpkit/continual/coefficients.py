@@ -51,6 +51,11 @@ class Geometric:
         self.weights.setflags(write=False)
         self.gaps.setflags(write=False)
 
+    def discounted(self, discount: float) -> Geometric:
+        """The sequence times ``discount``^k, 0 < discount ≤ 1."""
+        lost = 1.0 - discount  # exact from ½ on, where gaps may be small
+        return Geometric(self.weights, lost + discount * self.gaps)
+
     @property
     def rates(self) -> Vector:
         """1 − gaps."""
@@ -149,8 +154,8 @@ class ColumnScales:
     p + 1.
     """
 
-    def __init__(self, c: Geometric, horizon: int, *, constant: bool = False) -> None:
-        self._errors = prefix_sum_errors(c)
+    def __init__(self, c: Geometric, horizon: int, *, constant: bool = False, errors: Geometric | None = None) -> None:
+        self.errors = prefix_sum_errors(c) if errors is None else errors
         self._c, self._horizon = c, horizon
         lengths = [horizon]
         while lengths[-1] > 1 and not constant:
@@ -190,7 +195,7 @@ class ColumnScales:
 
     def error(self, t: int) -> float:
         """The standard deviation of the t-th prefix sum's noise, t ≥ 1, for standard Gaussian ζ."""
-        b, p = self._errors, self._run(t - 1)
+        b, p = self.errors, self._run(t - 1)
         d = float(self.norms[p])
         with_carry = float(b.powers(t - self.starts[p]) @ self._covariances[p])
         return math.sqrt(d * d * float(b.squared_norm(t)) + 2.0 * d * with_carry + self._variances[p])
@@ -201,7 +206,7 @@ class ColumnScales:
     @cached_property
     def _carried(self) -> tuple[Vector, Vector]:
         """For each run, the variance of K_p and η_j Cov(K_p, Σ_s μ_j^(t−s) ζ_s) at its start t. All terms are ≥ 0."""
-        b = self._errors
+        b = self.errors
         drops = self.norms[:-1] - self.norms[1:]
         at = np.array(self.starts[1:], dtype=np.float64)
         rows = b.gram(at) @ b.weights * b.weights if at.size else np.empty((0, b.weights.size))

@@ -515,7 +515,7 @@ def test_late_rewards_count_for_nothing_under_shuffling():
     for _ in range(12):
         policy.select(np.zeros(3))
     policy.update(late, 1.0)
-    assert policy._sums._sums._waiting == []
+    assert policy._sums._sums._waiting == {}
 
 
 # ------------------------------------------------------------------------------------------------ references

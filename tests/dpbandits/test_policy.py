@@ -42,6 +42,7 @@ MAKERS = {
 } | {
     "Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8),
     "PersonPrivateGLM": partial(maker("PersonPrivateGLM"), budget=replace(BUDGET, unit="person")),
+    "Restarting": partial(maker("Restarting"), budget=BUDGET, every=8),
 }
 
 
@@ -109,7 +110,7 @@ def test_arms_that_are_no_real_numbers_are_refused(arms, message):
 
 @pytest.mark.parametrize(
     "reward",
-    ["1", 1j, np.timedelta64(1, "s"), 10**400, np.ma.masked, None, [1.0], np.datetime64("2020-01-01"), b"1", {}],
+    ["1", 1j, np.timedelta64(1, "s"), 10**400, np.ma.masked, [1.0], np.datetime64("2020-01-01"), b"1", {}],
     ids=repr,
 )
 def test_rewards_that_are_no_real_numbers_are_refused(reward):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from interrupts import Interrupter
-from private_policies import BUDGET, SMALL, budget_of, offered, play, small
+from private_policies import BUDGET, EPOCHS, SMALL, budget_of, offered, play, small
 
 from accounting import Ledger
 from dpbandits import Policy, PrivatePolicy
@@ -47,7 +47,7 @@ def interrupted(name: str, most: int) -> int:
     for n in points:
         policy = small(name)
         play(policy, 4)
-        inner = policy.policy if name == "Doubling" else policy
+        inner = policy.policy if name in EPOCHS else policy
         released, entered = type(inner)._release, Counter[int]()
 
         def counted(self, released=released, entered=entered):
@@ -132,7 +132,7 @@ def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, tmp_path,
 
 
 def test_threads_share_a_policy(name):
-    policy = small(name, horizon=400, **({"first_epoch": 100} if name == "Doubling" else {}))
+    policy = small(name, horizon=400, **({EPOCHS[name]: 100} if name in EPOCHS else {}))
     ids, errors = [], []
     switch = sys.getswitchinterval()
 
@@ -157,7 +157,7 @@ def test_threads_share_a_policy(name):
     assert errors == []
     assert sorted(ids) == list(range(400))
     assert policy.open_decisions == []
-    if name != "Doubling":
+    if name not in EPOCHS:
         assert policy.releases == sum(end < 400 for end in policy.schedule.ends)
 
 
@@ -199,7 +199,7 @@ def test_eight_threads_of_a_hundred_thousand_rounds(name):
     assert (np.sort(np.concatenate(ids)) == np.arange(8 * rounds)).all()
     assert learned == [rounds] * 8
     assert policy.open_decisions == []
-    if name != "Doubling":
+    if name not in EPOCHS:
         assert policy.releases == len(policy.schedule.ends)
         assert dict(entered) == dict.fromkeys(range(policy.releases), 1)
 
@@ -276,7 +276,7 @@ def test_a_signal_handler_may_call_in(name):
     """The lock is reentrant: a handler that selects in the middle of a release is refused, and nothing waits."""
     policy = small(name)
     play(policy, 4)
-    inner = policy.policy if name == "Doubling" else policy
+    inner = policy.policy if name in EPOCHS else policy
     released, refused = type(inner)._release, []
 
     def with_a_handler(self):

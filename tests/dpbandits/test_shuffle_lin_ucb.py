@@ -46,7 +46,7 @@ def fixed_noise(monkeypatch, noise: np.ndarray) -> None:
         sent.clear()
         return total
 
-    monkeypatch.setattr(ShuffledBatches, "add", lambda self, row: sent.append(self.form(row[None])[0]))
+    monkeypatch.setattr(ShuffledBatches, "add", lambda self, row, batch: sent.append(self.form(row[None])[0]))
     monkeypatch.setattr(ShuffledBatches, "release", release)
 
 
@@ -128,7 +128,7 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme,
     policy = policy_with(d, 3, first_batch=2, reward_range=(-1.0, 2.0), budget=Budget(1.0, 1e-5, adjacency=adjacency))
     (protocol,) = policy._sums.protocols
     sent: list[np.ndarray] = []
-    policy._sums.add = lambda row: sent.append(policy._sums.form(row[None])[0])
+    policy._sums.add = lambda row, batch: sent.append(policy._sums.form(row[None])[0])
     x = rng.standard_normal(d)
     for y, r in zip((x, -x if extreme else rng.standard_normal(d)), rewards, strict=True):
         policy._learn(Pending(y / np.linalg.norm(y), 0, 0), r)

@@ -36,9 +36,12 @@ SMALL = {
     "ShuffleLinUCB": {"first_batch": 4},
     "ShuffleGLM": {"batches": (4, 8, 16, 100)},
     "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
+    "Restarting": {"every": 20, "parameters": {"first_batch": 4}},
 }
 # of which a budget may also protect persons, by a cap on the rounds that they teach
 CAPPED = sorted(set(SMALL) - {"PersonPrivateGLM"})
+# those that wrap another policy, and how their epochs are made longer
+EPOCHS = {"Doubling": "first_epoch", "Restarting": "every"}
 
 
 def small(name: str, **more) -> PrivatePolicy:

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 import dpkit
-from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded
 from dpkit.states import RunStopped
 
 OURS = str(Path(dpkit.__file__).parent)
 CASES = {
     "buffered": (BufferedToeplitz, {"horizon": 9}),
     "unbounded": (Unbounded, {}),
+    "discounted": (Discounted, {"discount": 0.9}),
     "toeplitz": (Toeplitz, {"horizon": 9}),
     "tree": (BinaryTree, {"horizon": 9}),
     "honaker": (BinaryTree, {"horizon": 9, "estimator": "honaker"}),

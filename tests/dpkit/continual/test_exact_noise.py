@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from accounting import Budget, Gaussian, Ledger
-from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Factorization, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Factorization, Toeplitz, Unbounded
 from dpkit.continual._buffers import Buffered, _matrices
 from dpkit.continual.coefficients import column_scales, sqrt_coefficients, square_summable_coefficients
 from dpkit.continual.factorization import reach_of
@@ -23,6 +23,7 @@ from dpkit.samplers import rounded_gaussian
 CASES = {
     "buffered": (BufferedToeplitz, {}),
     "unbounded": (Unbounded, {}),
+    "discounted": (Discounted, {"discount": 0.9}),
     "toeplitz": (Toeplitz, {}),
     "tree": (BinaryTree, {}),
     "honaker": (BinaryTree, {"estimator": "honaker"}),
