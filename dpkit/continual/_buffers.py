@@ -35,10 +35,14 @@ class Buffered(Factorization):
     so that its rounding is nobody's secret), and D_i ← λ_iⁿD_i + Σ_j λ_i^(n−1−j)(q_j − w_j).
 
     Sensitivity. Given the same z, two streams that differ in q_s by Δ have the same w. So |ΔD_i| ≤ λ_i^(t−s−1)|Δ|, and
-    since φ ≥ 0, their rows are at most c_{t−s}|Δ| apart, also if every D_i and q − w is cut to a range, as cutting
-    lengthens no distance. They are cut, to ±M and ±M/4. With noise of at most M/(8‖b‖) and M/48, b as in A·C⁻¹, that is
-    six standard deviations away or more (w − q is C⁻¹ of noise, whose rows have norms of at most √2, and D_i has at
-    most 2‖b‖/(1 + λ_i) and 2/√(1 − λ_i²)): cutting makes the bounds below certain, and hardly ever happens.
+    since φ ≥ 0, their rows are at most c_{t−s}|Δ| apart, also if every D_i is cut to a range (and, where several inputs
+    are taken at once, every q − w), as cutting lengthens no distance. They are cut, to ±M and ±M/4. With noise of at
+    most M/(8‖b‖) and M/48, b as in A·C⁻¹, that is six standard deviations away or more (w − q is C⁻¹ of noise, whose
+    rows have norms of at most √2, and D_i has at most 2‖b‖/(1 + λ_i) and 2/√(1 − λ_i²)): cutting makes the bounds
+    below certain, and hardly ever happens. In streams of up to 2²⁰ inputs it is 10⁴ standard deviations away. That
+    matters where two streams differ in several inputs and the proof lets parts of the differences cancel (a record
+    that moves from one input to another): cutting may spoil that, so such a claim holds but for the event of a cut,
+    whose probability, below e^(−10⁷), is far less than what a budget's δ is rounded by.
 
     Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, being below 2⁵³, while
     −g_iH_i and fractions of q are collected in L_i. η, the distance of the rounded number from the row of a process as
