@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
 from accounting.checks import choice, fraction, integer
+from dpbandits.mathematics.choices import Law, Told
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
 from dpkit import randomness
@@ -62,9 +63,13 @@ class Decision:
     arm : ndarray of shape (d,)
         The chosen arm; read-only.
     scores : ndarray of shape (K,)
-        What was maximised; not a probability.
+        What was maximised; not a probability. Empty where the choice was made elsewhere.
     run : str
         The run that the decision belongs to; no other one takes its reward.
+    law : Law or None
+        From what the choice was drawn; None where nothing was left to chance.
+    name : str
+        Of the arm, where arms have names; else empty.
     """
 
     id: int
@@ -72,6 +77,23 @@ class Decision:
     arm: Array
     scores: Array
     run: str
+    law: Law | None = None
+    name: str = ""
+
+    @property
+    def probability(self) -> float:
+        """With which this arm was chosen, given all that the policy had released (or learned) and the arms.
+
+        1 where nothing was left to chance; NaN for a choice made elsewhere of which nobody said it. It is computed when
+        it is asked for. Where there is no closed form it has a small error, ``probability_error``; see
+        :mod:`dpbandits.mathematics.choices`.
+        """
+        return 1.0 if self.law is None else self.law.chance(self.index)[0]
+
+    @property
+    def probability_error(self) -> float:
+        """The standard error of ``probability`` as a number; 0 where it is exact."""
+        return 0.0 if self.law is None else self.law.chance(self.index)[1]
 
 
 @dataclass(slots=True, eq=False)
@@ -198,7 +220,7 @@ class Policy(ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        Policy._kinds[_kind(cls)] = cls
+        Policy._kinds[kind_name(cls)] = cls
 
     def __init__(
         self,
@@ -260,20 +282,68 @@ class Policy(ABC):
         X = self._checked_arms(arms)
         self._check()
         with self._lock:
-            self._check_open()
-            if self.horizon is not None and self.decisions >= self.horizon:
-                raise ValueError(
-                    f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
-                    f"used up: start a policy with a longer one, or Doubling, which needs none"
-                )
-            who = self._who(person)
+            who = self._admitted(person)
             self._settle(X)
-            scores = self._score(X)
-            index = int(scores.argmax())
-            arm = self._chosen(X, index)
-            decision = Decision(self.decisions, index, arm, scores, self._id)
-            self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
-            return decision
+            found = self._score(X)
+            law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
+            return self._decided(X, int(scores.argmax()), scores, law, who)
+
+    def register(
+        self,
+        arms: ArrayLike,
+        index: int,
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+    ) -> Decision:
+        """Write down a choice that was made elsewhere, such as by :class:`dpbandits.released.Released`.
+
+        It counts for the schedule and the horizon as ``select`` does, and its reward is learned like any other: also if
+        it was made from an older release.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d)
+            What was offered (or the context), as for ``select``.
+        index : int
+            Row of the arm that was chosen.
+        person : str, bytes or int, optional
+            As for ``select``.
+        probability : float, optional
+            With which it was chosen, in (0, 1].
+
+        Raises
+        ------
+        ValueError
+            As by ``select``, or if there is no such arm or probability. The policy's state is as it was.
+        """
+        X = self._checked_arms(arms)
+        chosen, count = integer("index", index, at_least=0), self._count(X)
+        if chosen >= count:
+            raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
+        chance = math.nan if probability is None else fraction("probability", probability, include_one=True)
+        self._check()
+        with self._lock:
+            who = self._admitted(person)
+            self._settle(X)
+            return self._decided(X, chosen, np.empty(0), Told(chance, count), who)
+
+    def _admitted(self, person: object) -> int:
+        """Refuse a round that there must not be; else whose it is, as it is kept."""
+        self._check_open()
+        if self.horizon is not None and self.decisions >= self.horizon:
+            raise ValueError(
+                f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
+                f"used up: start a policy with a longer one, or Doubling, which needs none"
+            )
+        return self._who(person)
+
+    def _decided(self, arms: Array, index: int, scores: Array, law: Law | None, who: int) -> Decision:
+        """Wait for the reward of what was chosen."""
+        arm = self._chosen(arms, index)
+        decision = Decision(self.decisions, index, arm, scores, self._id, law, self._name(index))
+        self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
+        return decision
 
     def update(self, decision: Decision | int, reward: float | None) -> None:
         """Learn the reward of a decision (given itself or by its id); None is a reward that will never come.
@@ -328,8 +398,20 @@ class Policy(ABC):
         change()
 
     @abstractmethod
-    def _score(self, arms: Array) -> Array:
-        """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released."""
+    def _score(self, arms: Array) -> Array | Law:
+        """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released.
+
+        Where the choice is random it draws nothing itself, but returns the law of the choice, of which ``select`` makes
+        the draw: so the probability of every choice is known.
+        """
+
+    def _count(self, arms: Array) -> int:
+        """Among how many arms there is a choice."""
+        return len(arms) if self.takes == "arms" else self.n_arms or _LONGEST
+
+    def _name(self, index: int) -> str:
+        """What an arm is called, where arms have names."""
+        return ""
 
     def _note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""
@@ -459,7 +541,7 @@ class Policy(ABC):
     def _tree(self) -> dict[str, Any]:
         """Everything that a file holds, but for the open decisions."""
         return {
-            "policy": _kind(type(self)),
+            "policy": kind_name(type(self)),
             "config": self._config(),
             "learned": self._kept(),
             "decisions": self.decisions,
@@ -661,7 +743,8 @@ def _class_name(tree: Mapping[str, Any]) -> str:
     return str(tree.get("policy")).rpartition(":")[-1][:80]
 
 
-def _kind(cls: type) -> str:
+def kind_name(cls: type) -> str:
+    """Module and name of a policy's class."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 
