@@ -3,7 +3,7 @@
 A policy whose choice is random returns one of these in place of scores; it is a snapshot, so that the probability can
 be asked for later, at no cost to the choice.
 
-* :class:`Shares`: arm k with probability p_k. Exact.
+* :class:`Shares`: arm k with probability p_k; :class:`Ties`: one of the arms of the largest score. Exact.
 * :class:`Independent`: the largest of c_k + s_k·ξ_k with independent standard normal ξ_k. One integral over the real
   line, by Gauss–Legendre rules on pieces of half a standard deviation: exact to 10⁻⁹.
 * :class:`Perturbed`: the largest of c_k + x_kᵀ(θ + Rξ), ξ ~ N(0, I): the Gaussian measure of a polyhedron. Exact for
@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Independent", "Law", "Perturbed", "Shares", "Told", "inverse_gap"]
+__all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "inverse_gap"]
 
 Array = NDArray[np.float64]
 
@@ -82,6 +82,32 @@ class Shares(Law):
 
     def chances(self) -> Array:
         return self.shares.copy()
+
+
+class Ties(Law):
+    """One of the arms of the largest score, each with the same probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Ties(np.array([1.0, 0.0, 1.0])).chances().tolist()
+    [0.5, 0.0, 0.5]
+    """
+
+    TOLERANCE = 1e-9
+
+    def __init__(self, scores: Array) -> None:
+        self.scores, self.best = scores, scores >= scores.max() - self.TOLERANCE
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        order = self.scores.max() + self.TOLERANCE * rng.random(len(self.scores))
+        return np.where(self.best, order, self.scores)
+
+    def chance(self, index: int) -> tuple[float, float]:
+        return float(self.best[index] / self.best.sum()), 0.0
 
 
 class Told(Law):

@@ -15,7 +15,7 @@ from typing import Unpack
 
 from accounting.checks import nonnegative, positive
 from dpbandits.mathematics.blocks import features
-from dpbandits.mathematics.choices import Law, Shares
+from dpbandits.mathematics.choices import Law, Ties
 from dpbandits.policies._disjoint import BallContexts
 from dpbandits.policies._ridge_blocks import RidgeBlocks
 from dpbandits.policy import Array, Options, Pending
@@ -78,10 +78,8 @@ class DisjointLinUCB(BallContexts):
 
     def _score(self, context: Array) -> Law:
         x = features(context)
-        scores = self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x))
         # arms of which the same is known are equally good
-        best = scores >= scores.max() - 1e-9
-        return Shares(best / best.sum())
+        return Ties(self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x)))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)
