@@ -54,9 +54,10 @@ class PerArm(Policy):
         person: str | bytes | int | None = None,
         *,
         probability: float | None = None,
+        release: int | None = None,
     ) -> Decision:
         """Write down a choice that was made elsewhere; see :meth:`dpbandits.policy.Policy.register`."""
-        return super().register(context, index, person, probability=probability)
+        return super().register(context, index, person, probability=probability, release=release)
 
     def _chosen(self, context: Array, index: int) -> Array:
         # NaN, too, if the caller's array was changed meanwhile

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
 from accounting.checks import choice, fraction, integer
+from dpbandits.decision_log import DecisionLog
 from dpbandits.mathematics.choices import Law, Told
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
@@ -151,6 +152,7 @@ class CommonOptions(TypedDict, total=False):
     base_rate: float | None
     on_violation: Violation
     expire_after: int | None
+    decision_log: str | Path | DecisionLog | None
     rng: np.random.Generator | None
 
 
@@ -195,6 +197,9 @@ class Policy(ABC):
         The number of rounds after which the policy takes part in no more.
     expire_after : int, optional
         A decision is forgotten when so many further rounds have passed without its reward; by default never.
+    decision_log : path or DecisionLog, optional
+        A new .csv or .parquet path, where every decision is logged with its probability and reward: raw data, as
+        confidential as it. See :mod:`dpbandits.decision_log`.
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
     """
@@ -232,6 +237,7 @@ class Policy(ABC):
         on_violation: Violation = "raise",
         horizon: int | None = None,
         expire_after: int | None = None,
+        decision_log: str | Path | DecisionLog | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
         self.dim = integer("dim", dim, at_least=1)
@@ -246,6 +252,7 @@ class Policy(ABC):
         if self.horizon is not None and self.horizon > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
         self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
+        self.decision_log = None if decision_log is None else _opened(decision_log)
         self.rng = randomness.resolve(rng)
         self.decisions = 0
         self._open: dict[int, Pending] = {}
@@ -253,8 +260,8 @@ class Policy(ABC):
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy is used by other threads than the original
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        # a copy is used by other threads than the original, and leaves the log to it
+        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"decision_log": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -286,7 +293,10 @@ class Policy(ABC):
             self._settle(X)
             found = self._score(X)
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
-            return self._decided(X, int(scores.argmax()), scores, law, who)
+            made = self._decided(X, int(scores.argmax()), scores, law, who)
+            if self.decision_log is not None:
+                self.decision_log.decided(made, X, person, self._number())
+            return made
 
     def register(
         self,
@@ -295,6 +305,7 @@ class Policy(ABC):
         person: str | bytes | int | None = None,
         *,
         probability: float | None = None,
+        release: int | None = None,
     ) -> Decision:
         """Write down a choice that was made elsewhere, such as by :class:`dpbandits.released.Released`.
 
@@ -311,6 +322,8 @@ class Policy(ABC):
             As for ``select``.
         probability : float, optional
             With which it was chosen, in (0, 1].
+        release : int, optional
+            The ``number`` of what it was made from, for the log of decisions; by default the newest.
 
         Raises
         ------
@@ -325,8 +338,22 @@ class Policy(ABC):
         self._check()
         with self._lock:
             who = self._admitted(person)
+            number = self._number()
+            if release is not None and integer("release", release, at_least=0) > number:
+                raise ValueError(f"release must be at most {number}, the newest there is, got release={release!r}")
             self._settle(X)
-            return self._decided(X, chosen, np.empty(0), Told(chance, count), who)
+            made = self._decided(X, chosen, np.empty(0), Told(chance, count), who)
+            if self.decision_log is not None:
+                self.decision_log.decided(made, X, person, self._number() if release is None else release)
+            return made
+
+    def _flush_log(self) -> None:
+        if self.decision_log is not None:
+            self.decision_log.flush()
+
+    def _number(self) -> int:
+        """Of the newest release, where there are any."""
+        return 0
 
     def _admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""
@@ -364,13 +391,18 @@ class Policy(ABC):
             if reward is None:
                 self.forget(key)
             else:
-                self._take_in(key, pending, self._checked_reward(reward))
+                value = self._checked_reward(reward)
+                self._take_in(key, pending, value)
+                if self.decision_log is not None:
+                    self.decision_log.closed(key, value)
 
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
         key = self._key(decision)
         with self._lock:
             self._open.pop(key, None)
+            if self.decision_log is not None:
+                self.decision_log.closed(key, None)
 
     @property
     def open_decisions(self) -> list[int]:
@@ -432,6 +464,8 @@ class Policy(ABC):
         """Forget the decisions before ``first``; the oldest come first."""
         while (oldest := next(iter(self._open), first)) < first:
             del self._open[oldest]
+            if self.decision_log is not None:
+                self.decision_log.closed(oldest, None)
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         """Close the decision and learn; closed first, so that no reward counts twice."""
@@ -528,6 +562,8 @@ class Policy(ABC):
             config["link"] = config["link"].name
         if "budget" in config:
             config["budget"] = asdict(config["budget"])
+        if isinstance(log := config.pop("decision_log", None), DecisionLog):
+            config["decision_log"] = log.config()
         return config
 
     def _kept(self) -> dict[str, Any]:
@@ -556,6 +592,7 @@ class Policy(ABC):
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
         with self._lock:
+            self._flush_log()
             files.write(path, {**self._tree(), "open": self._packed()})
 
     @classmethod
@@ -622,10 +659,13 @@ class Policy(ABC):
             config["budget"] = Budget(**config["budget"])
         if link is not None:
             config["link"] = link
+        if (log := config.pop("decision_log", None)) is not None:
+            log = DecisionLog(**log)
         text = conform("generator", tree["generator"], "")
         rng = generator(text, None)
         policy = cls(**config, rng=rng)
         policy._resume(tree["learned"])
+        policy.decision_log = log
         policy.decisions = conform("decisions", tree["decisions"], 0)
         if policy.horizon is not None and policy.decisions > policy.horizon:
             raise ValueError(f"decisions must be at most horizon={policy.horizon}, got decisions={policy.decisions}")
@@ -685,6 +725,12 @@ class Policy(ABC):
     def _length(arms: Array) -> Array:
         """How long arms (or contexts) are, in the norm in which they must be at most 1."""
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
+
+
+def _opened(log: str | Path | DecisionLog) -> DecisionLog:
+    if not isinstance(log, str | Path | DecisionLog):
+        raise TypeError(f"decision_log must be a path or a DecisionLog, got {short(log)}")
+    return (log if isinstance(log, DecisionLog) else DecisionLog(log)).begin()
 
 
 def _checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:

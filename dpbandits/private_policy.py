@@ -362,12 +362,16 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self._check_open()
             chooser = self._chooser()
             config, kind = chooser._config(), kind_name(type(chooser))
+            config.pop("decision_log", None)  # a place, and of nobody's interest
             link = None if is_named(config.get("link", "linear")) else chooser.link
             shell = shell_of(kind, config, link)
             shell.releases = chooser.releases
             shell._take_choosing({name: plain(value) for name, value in chooser._choosing().items()})
             price = str(self.privacy(self.budget.delta))
-            return Released(shell, config, link, policy=kind, number=self._run.step, run=self._id, price=price)
+            return Released(shell, config, link, policy=kind, number=self._number(), run=self._id, price=price)
+
+    def _number(self) -> int:
+        return self._run.step
 
     def _chooser(self) -> PrivatePolicy[Any]:
         """The policy by whose public half choices are made."""
@@ -521,6 +525,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         if self.checkpoint is not None and Path(path).resolve() == self.checkpoint.resolve():
             raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
         with self._lock:
+            self._flush_log()
             run = self._run.state()
             tree = self._tree()
             tree.pop("journal", None)

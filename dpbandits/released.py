@@ -153,6 +153,11 @@ class Released:
         chosen[found.argmax()] = 1.0
         return chosen
 
+    def probability(self, arms: ArrayLike, index: int) -> float:
+        """That of one choice."""
+        found = self._law(arms)
+        return found.chance(index)[0] if isinstance(found, Law) else float(found.argmax() == index)
+
     def _law(self, arms: ArrayLike) -> Array | Law:
         return self._shell._score_elsewhere(self._shell._checked_arms(arms))
 
