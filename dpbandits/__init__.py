@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from accounting import __version__
     from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
     from dpbandits.private_policy import PrivatePolicy
+    from dpbandits.released import Released
     from dpbandits.simulation.results import Results
     from dpbandits.simulation.simulate import simulate
 
@@ -20,6 +21,7 @@ __all__ = [
     "Policy",
     "PrivacyReport",
     "PrivatePolicy",
+    "Released",
     "Results",
     "__version__",
     "simulate",
@@ -32,6 +34,7 @@ _HOMES = {
     "Policy": "dpbandits.policy",
     "PrivacyReport": "dpbandits.policy",
     "PrivatePolicy": "dpbandits.private_policy",
+    "Released": "dpbandits.released",
     "Results": "dpbandits.simulation.results",
     "__version__": "accounting",
     "simulate": "dpbandits.simulation.simulate",

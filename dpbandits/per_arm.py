@@ -47,6 +47,18 @@ class PerArm(Policy):
         """
         return super().select(context, person)
 
+    def register(
+        self,
+        context: ArrayLike,
+        index: int,
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+        release: int | None = None,
+    ) -> Decision:
+        """Write down a choice that was made elsewhere; see :meth:`dpbandits.policy.Policy.register`."""
+        return super().register(context, index, person, probability=probability, release=release)
+
     def _chosen(self, context: Array, index: int) -> Array:
         # NaN, too, if the caller's array was changed meanwhile
         chosen: Array = np.nan_to_num(np.clip(context, -1.0, 1.0))

@@ -28,6 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger
 from accounting.checks import choice, fraction, integer
+from dpbandits.decision_log import DecisionLog
+from dpbandits.mathematics.choices import Law, Told
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
 from dpkit import randomness
@@ -62,9 +64,13 @@ class Decision:
     arm : ndarray of shape (d,)
         The chosen arm; read-only.
     scores : ndarray of shape (K,)
-        What was maximised; not a probability.
+        What was maximised; not a probability. Empty where the choice was made elsewhere.
     run : str
         The run that the decision belongs to; no other one takes its reward.
+    law : Law or None
+        From what the choice was drawn; None where nothing was left to chance.
+    name : str
+        Of the arm, where arms have names; else empty.
     """
 
     id: int
@@ -72,6 +78,23 @@ class Decision:
     arm: Array
     scores: Array
     run: str
+    law: Law | None = None
+    name: str = ""
+
+    @property
+    def probability(self) -> float:
+        """With which this arm was chosen, given all that the policy had released (or learned) and the arms.
+
+        1 where nothing was left to chance; NaN for a choice made elsewhere of which nobody said it. It is computed when
+        it is asked for. Where there is no closed form it has a small error, ``probability_error``; see
+        :mod:`dpbandits.mathematics.choices`.
+        """
+        return 1.0 if self.law is None else self.law.chance(self.index)[0]
+
+    @property
+    def probability_error(self) -> float:
+        """The standard error of ``probability`` as a number; 0 where it is exact."""
+        return 0.0 if self.law is None else self.law.chance(self.index)[1]
 
 
 @dataclass(slots=True, eq=False)
@@ -129,6 +152,7 @@ class CommonOptions(TypedDict, total=False):
     base_rate: float | None
     on_violation: Violation
     expire_after: int | None
+    decision_log: str | Path | DecisionLog | None
     rng: np.random.Generator | None
 
 
@@ -173,6 +197,9 @@ class Policy(ABC):
         The number of rounds after which the policy takes part in no more.
     expire_after : int, optional
         A decision is forgotten when so many further rounds have passed without its reward; by default never.
+    decision_log : path or DecisionLog, optional
+        A new .csv or .parquet path, where every decision is logged with its probability and reward: raw data, as
+        confidential as it. See :mod:`dpbandits.decision_log`.
     rng : numpy.random.Generator, optional
         None is the secure source; a seeded generator makes a simulation.
     """
@@ -198,7 +225,7 @@ class Policy(ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        Policy._kinds[_kind(cls)] = cls
+        Policy._kinds[kind_name(cls)] = cls
 
     def __init__(
         self,
@@ -210,6 +237,7 @@ class Policy(ABC):
         on_violation: Violation = "raise",
         horizon: int | None = None,
         expire_after: int | None = None,
+        decision_log: str | Path | DecisionLog | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
         self.dim = integer("dim", dim, at_least=1)
@@ -224,6 +252,7 @@ class Policy(ABC):
         if self.horizon is not None and self.horizon > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
         self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
+        self.decision_log = None if decision_log is None else _opened(decision_log)
         self.rng = randomness.resolve(rng)
         self.decisions = 0
         self._open: dict[int, Pending] = {}
@@ -231,8 +260,8 @@ class Policy(ABC):
         self._lock = threading.RLock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy is used by other threads than the original
-        return {name: value for name, value in vars(self).items() if name != "_lock"}
+        # a copy is used by other threads than the original, and leaves the log to it
+        return {name: value for name, value in vars(self).items() if name != "_lock"} | {"decision_log": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -260,20 +289,88 @@ class Policy(ABC):
         X = self._checked_arms(arms)
         self._check()
         with self._lock:
-            self._check_open()
-            if self.horizon is not None and self.decisions >= self.horizon:
-                raise ValueError(
-                    f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
-                    f"used up: start a policy with a longer one, or Doubling, which needs none"
-                )
-            who = self._who(person)
+            who = self._admitted(person)
             self._settle(X)
-            scores = self._score(X)
-            index = int(scores.argmax())
-            arm = self._chosen(X, index)
-            decision = Decision(self.decisions, index, arm, scores, self._id)
-            self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
-            return decision
+            found = self._score(X)
+            law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
+            made = self._decided(X, int(scores.argmax()), scores, law, who)
+            if self.decision_log is not None:
+                self.decision_log.decided(made, X, person, self._number())
+            return made
+
+    def register(
+        self,
+        arms: ArrayLike,
+        index: int,
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+        release: int | None = None,
+    ) -> Decision:
+        """Write down a choice that was made elsewhere, such as by :class:`dpbandits.released.Released`.
+
+        It counts for the schedule and the horizon as ``select`` does, and its reward is learned like any other: also if
+        it was made from an older release.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d)
+            What was offered (or the context), as for ``select``.
+        index : int
+            Row of the arm that was chosen.
+        person : str, bytes or int, optional
+            As for ``select``.
+        probability : float, optional
+            With which it was chosen, in (0, 1].
+        release : int, optional
+            The ``number`` of what it was made from, for the log of decisions; by default the newest.
+
+        Raises
+        ------
+        ValueError
+            As by ``select``, or if there is no such arm or probability. The policy's state is as it was.
+        """
+        X = self._checked_arms(arms)
+        chosen, count = integer("index", index, at_least=0), self._count(X)
+        if chosen >= count:
+            raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
+        chance = math.nan if probability is None else fraction("probability", probability, include_one=True)
+        self._check()
+        with self._lock:
+            who = self._admitted(person)
+            number = self._number()
+            if release is not None and integer("release", release, at_least=0) > number:
+                raise ValueError(f"release must be at most {number}, the newest there is, got release={release!r}")
+            self._settle(X)
+            made = self._decided(X, chosen, np.empty(0), Told(chance, count), who)
+            if self.decision_log is not None:
+                self.decision_log.decided(made, X, person, self._number() if release is None else release)
+            return made
+
+    def _flush_log(self) -> None:
+        if self.decision_log is not None:
+            self.decision_log.flush()
+
+    def _number(self) -> int:
+        """Of the newest release, where there are any."""
+        return 0
+
+    def _admitted(self, person: object) -> int:
+        """Refuse a round that there must not be; else whose it is, as it is kept."""
+        self._check_open()
+        if self.horizon is not None and self.decisions >= self.horizon:
+            raise ValueError(
+                f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
+                f"used up: start a policy with a longer one, or Doubling, which needs none"
+            )
+        return self._who(person)
+
+    def _decided(self, arms: Array, index: int, scores: Array, law: Law | None, who: int) -> Decision:
+        """Wait for the reward of what was chosen."""
+        arm = self._chosen(arms, index)
+        decision = Decision(self.decisions, index, arm, scores, self._id, law, self._name(index))
+        self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
+        return decision
 
     def update(self, decision: Decision | int, reward: float | None) -> None:
         """Learn the reward of a decision (given itself or by its id); None is a reward that will never come.
@@ -294,13 +391,18 @@ class Policy(ABC):
             if reward is None:
                 self.forget(key)
             else:
-                self._take_in(key, pending, self._checked_reward(reward))
+                value = self._checked_reward(reward)
+                self._take_in(key, pending, value)
+                if self.decision_log is not None:
+                    self.decision_log.closed(key, value)
 
     def forget(self, decision: Decision | int) -> None:
         """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
         key = self._key(decision)
         with self._lock:
             self._open.pop(key, None)
+            if self.decision_log is not None:
+                self.decision_log.closed(key, None)
 
     @property
     def open_decisions(self) -> list[int]:
@@ -328,8 +430,20 @@ class Policy(ABC):
         change()
 
     @abstractmethod
-    def _score(self, arms: Array) -> Array:
-        """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released."""
+    def _score(self, arms: Array) -> Array | Law:
+        """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released.
+
+        Where the choice is random it draws nothing itself, but returns the law of the choice, of which ``select`` makes
+        the draw: so the probability of every choice is known.
+        """
+
+    def _count(self, arms: Array) -> int:
+        """Among how many arms there is a choice."""
+        return len(arms) if self.takes == "arms" else self.n_arms or _LONGEST
+
+    def _name(self, index: int) -> str:
+        """What an arm is called, where arms have names."""
+        return ""
 
     def _note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""
@@ -350,6 +464,8 @@ class Policy(ABC):
         """Forget the decisions before ``first``; the oldest come first."""
         while (oldest := next(iter(self._open), first)) < first:
             del self._open[oldest]
+            if self.decision_log is not None:
+                self.decision_log.closed(oldest, None)
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         """Close the decision and learn; closed first, so that no reward counts twice."""
@@ -446,6 +562,8 @@ class Policy(ABC):
             config["link"] = config["link"].name
         if "budget" in config:
             config["budget"] = asdict(config["budget"])
+        if isinstance(log := config.pop("decision_log", None), DecisionLog):
+            config["decision_log"] = log.config()
         return config
 
     def _kept(self) -> dict[str, Any]:
@@ -459,7 +577,7 @@ class Policy(ABC):
     def _tree(self) -> dict[str, Any]:
         """Everything that a file holds, but for the open decisions."""
         return {
-            "policy": _kind(type(self)),
+            "policy": kind_name(type(self)),
             "config": self._config(),
             "learned": self._kept(),
             "decisions": self.decisions,
@@ -474,6 +592,7 @@ class Policy(ABC):
         older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
         """
         with self._lock:
+            self._flush_log()
             files.write(path, {**self._tree(), "open": self._packed()})
 
     @classmethod
@@ -540,10 +659,13 @@ class Policy(ABC):
             config["budget"] = Budget(**config["budget"])
         if link is not None:
             config["link"] = link
+        if (log := config.pop("decision_log", None)) is not None:
+            log = DecisionLog(**log)
         text = conform("generator", tree["generator"], "")
         rng = generator(text, None)
         policy = cls(**config, rng=rng)
         policy._resume(tree["learned"])
+        policy.decision_log = log
         policy.decisions = conform("decisions", tree["decisions"], 0)
         if policy.horizon is not None and policy.decisions > policy.horizon:
             raise ValueError(f"decisions must be at most horizon={policy.horizon}, got decisions={policy.decisions}")
@@ -605,6 +727,12 @@ class Policy(ABC):
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
 
 
+def _opened(log: str | Path | DecisionLog) -> DecisionLog:
+    if not isinstance(log, str | Path | DecisionLog):
+        raise TypeError(f"decision_log must be a path or a DecisionLog, got {short(log)}")
+    return (log if isinstance(log, DecisionLog) else DecisionLog(log)).begin()
+
+
 def _checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:
     """``base_rate``, or its default."""
     if base_rate is not None:
@@ -661,7 +789,8 @@ def _class_name(tree: Mapping[str, Any]) -> str:
     return str(tree.get("policy")).rpartition(":")[-1][:80]
 
 
-def _kind(cls: type) -> str:
+def kind_name(cls: type) -> str:
+    """Module and name of a policy's class."""
     return f"{cls.__module__}:{cls.__qualname__}"
 
 

@@ -29,8 +29,10 @@ import math
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Generic, TypeVar, Unpack
 
 import numpy as np
@@ -38,11 +40,14 @@ import numpy as np
 from accounting import AdjacencyMismatch, Budget, Ledger, Release
 from accounting.checks import choice, integer, positive
 from dpbandits.journal import Journal
-from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy
+from dpbandits.mathematics.choices import Law
+from dpbandits.mathematics.links import is_named
+from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, kind_name
 from dpbandits.registry import Registry, kind_of
+from dpbandits.released import Released, shell_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
-from dpkit.states.entries import conform, kept, plain, resume, short
+from dpkit.states.entries import conform, freeze, kept, plain, resume, short, taken
 from dpkit.states.run import Here
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
@@ -219,6 +224,11 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
     _prices_totals: ClassVar[bool] = False
 
+    # the fields of the public half that choices depend on; where none is named, all of them
+    _choices_read: ClassVar[tuple[str, ...]] = ()
+    # attributes besides ``public`` that are public, are no parameters, and change
+    _public_parts: ClassVar[tuple[str, ...]] = ()
+
     schedule: Schedule
     public: Public
     ledger: Ledger
@@ -334,6 +344,63 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         change()
         self._keep()
         self._run.end()
+
+    def settle(self) -> None:
+        """Make the releases that are due. ``select`` and ``register`` do so first; whoever asks for ``released`` may.
+
+        Rewards that come later enter the next batch; in the shuffle model they are dropped.
+        """
+        self._check()
+        with self._lock:
+            self._check_open()
+            self._settle(np.empty((0, self.dim)))
+
+    def released(self) -> Released:
+        """What is public: a value that makes the same choices, anywhere."""
+        self._check()
+        with self._lock:
+            self._check_open()
+            chooser = self._chooser()
+            config, kind = chooser._config(), kind_name(type(chooser))
+            config.pop("decision_log", None)  # a place, and of nobody's interest
+            link = None if is_named(config.get("link", "linear")) else chooser.link
+            shell = shell_of(kind, config, link)
+            shell.releases = chooser.releases
+            shell._take_choosing({name: plain(value) for name, value in chooser._choosing().items()})
+            price = str(self.privacy(self.budget.delta))
+            return Released(shell, config, link, policy=kind, number=self._number(), run=self._id, price=price)
+
+    def _number(self) -> int:
+        return self._run.step
+
+    def _chooser(self) -> PrivatePolicy[Any]:
+        """The policy by whose public half choices are made."""
+        return self
+
+    def _score_elsewhere(self, arms: Array) -> Array | Law:
+        """The choice where only ``released`` is known: as by ``_score``, if that does not ask whose turn it is."""
+        return self._score(arms)
+
+    def _choosing(self) -> dict[str, Any]:
+        """The part of the public half that choices depend on."""
+        found = vars(self.public)
+        parts = {name: getattr(self, name) for name in self._public_parts}
+        return {name: found[name] for name in self._choices_read or found} | parts
+
+    def _take_choosing(self, saved: Any) -> None:
+        """Choose by what :meth:`_choosing` said, checked, from now on; it cannot be changed."""
+        for name in self._public_parts:
+            part = deepcopy(getattr(self, name))
+            part.resume(saved[name])
+            setattr(self, name, part)
+        self.public = self._with_room(self.public)
+        known = taken("public", saved, self._choosing())
+        freeze(known)
+        self.public = SimpleNamespace(**known)  # type: ignore[assignment]
+
+    def _with_room(self, public: Public) -> Public:
+        """``public``, in the shape that other public parts ask for."""
+        return public
 
     def _advance(self) -> None:
         """Release; nobody sees it yet."""
@@ -458,6 +525,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
         if self.checkpoint is not None and Path(path).resolve() == self.checkpoint.resolve():
             raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
         with self._lock:
+            self._flush_log()
             run = self._run.state()
             tree = self._tree()
             tree.pop("journal", None)

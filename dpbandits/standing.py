@@ -19,33 +19,20 @@ True
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from accounting.checks import integer
+from dpbandits.mathematics.choices import Shares
 from dpbandits.per_arm import PerArm
-from dpbandits.policy import Array, Decision
+from dpbandits.policy import Array
 from dpkit.states.entries import conform, short
 
-__all__ = ["Catalogue", "NamedDecision", "StandingArms"]
+__all__ = ["Catalogue", "StandingArms"]
 
 _LONGEST_NAME = 200
-
-
-@dataclass(slots=True, eq=False)
-class NamedDecision(Decision):
-    """A decision that carries the name of its arm.
-
-    Attributes
-    ----------
-    name : str
-        Of the arm; ``index`` is its slot, ``arm`` the context.
-    """
-
-    name: str
 
 
 class Catalogue:
@@ -161,19 +148,12 @@ class StandingArms(PerArm):
         with self._lock:
             return [name for name, active in zip(self._catalogue.names, self._catalogue.active, strict=True) if active]
 
-    def select(self, context: ArrayLike, person: str | bytes | int | None = None) -> NamedDecision:
-        """Choose one of the arms that stand, for ``context``.
-
-        Parameters
-        ----------
-        context : array_like of shape (d,)
-            Finite; how long it may be, the policy says.
-        person : str, bytes or int, optional
-            Whose round it is; see :meth:`dpbandits.policy.Policy.select`, also for errors.
-        """
-        made = super().select(context, person)
+    def _name(self, index: int) -> str:
         # a slot never changes its name
-        return NamedDecision(made.id, made.index, made.arm, made.scores, made.run, self._catalogue.names[made.index])
+        return self._catalogue.names[index]
+
+    def _count(self, arms: Array) -> int:
+        return len(self._catalogue)
 
     def add_arm(self, name: str) -> None:
         """Let a new arm stand, from the next decision on, of which nothing is known.
@@ -215,6 +195,11 @@ class StandingArms(PerArm):
     def _grow(self) -> None:
         """Make room, in what is learned, for the slot that was opened last."""
         raise NotImplementedError
+
+    def _any_standing(self) -> Shares:
+        """Each of the arms that stand, with the same probability."""
+        active = self._catalogue.active
+        return Shares(active / active.sum())
 
     def _of_standing(self, scores: Array) -> Array:
         """The scores, with those of closed slots out of reach."""

@@ -38,7 +38,8 @@ class Table:
         else:
             path = Path(source)
             self.name = path.name
-            if not path.is_file():
+            folder = path.is_dir() and path.suffix.lower() == ".parquet"
+            if not (path.is_file() or folder):
                 raise FileNotFoundError(f"there is no file {path}")
             if path.suffix.lower() == ".csv":
                 frame = _read_csv(pandas, path)
@@ -76,14 +77,16 @@ class Table:
         if self._complaint is not None:
             raise ValueError(self._complaint[1])
 
-    def numbers(self, columns: Sequence[str]) -> Array:
-        """Values of shape (rows, columns), which must be finite."""
+    def numbers(self, columns: Sequence[str], *, default: float | None = None) -> Array:
+        """Values of shape (rows, columns), which must be finite; ``default`` stands for one that is missing."""
         X = np.empty((len(self._frame), len(columns)))
         for j, column in enumerate(columns):
             values = self._frame[column]
             if values.dtype.kind in "mM":  # dates would pass as numbers of nanoseconds
                 values = values.astype(object)
             X[:, j] = self._pandas.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+            if default is not None:
+                X[(values.isna() | (values == "")).to_numpy(dtype=bool), j] = default
             self.check(column, np.flatnonzero(~np.isfinite(X[:, j])), "is not a finite number")
         return X
 
@@ -94,6 +97,10 @@ class Table:
         self.check(column, np.flatnonzero((values.isna() | (texts == "")).to_numpy(dtype=bool)), "")
         codes, names = texts.factorize(sort=True, use_na_sentinel=False)
         return np.asarray(codes, dtype=np.int64), list(map(str, names))
+
+    def texts(self, column: str) -> list[str]:
+        """The values as they are."""
+        return list(map(str, self._frame[column]))
 
     def persons(self, column: str, starts: NDArray[np.int64] | None = None) -> list[str]:
         """The person of every round, whose rows begin at ``starts`` (by default every row is a round)."""
@@ -133,6 +140,8 @@ def _read_csv(pandas: Any, path: Path) -> Any:
 def _read_parquet(path: Path) -> Any:
     parquet = need("pyarrow.parquet", "reading Parquet")
     try:
-        return parquet.ParquetFile(path).read().to_pandas()
+        parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        tables = [parquet.ParquetFile(part).read() for part in parts]
+        return need("pyarrow", "reading Parquet").concat_tables(tables).to_pandas()
     except need("pyarrow", "reading Parquet").ArrowInvalid as error:
         raise ValueError(f"{path.name}: {str(error).splitlines()[0]}") from error

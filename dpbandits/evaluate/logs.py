@@ -11,11 +11,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from dpbandits.evaluate.off_policy import checked_log
 from dpbandits.policy import Array, real_array
 from dpbandits.tables import Table
+
+if TYPE_CHECKING:
+    from dpbandits.released import Released
 
 __all__ = ["Log"]
 
@@ -40,6 +44,8 @@ class Log:
         Their names.
     features : ndarray of shape (n, m) or None
     persons : sequence of shape (n,) or None
+    offered : sequence of ndarray, or None
+        What there was to choose from, and in ``indices``, of shape (n,), which row was chosen.
 
     Raises
     ------
@@ -66,6 +72,8 @@ class Log:
     arms: tuple[str, ...]
     features: Array | None = None
     persons: Sequence[Any] | None = None
+    offered: Sequence[Array] | None = None
+    indices: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         checked_log(self.rewards, self.probabilities)
@@ -114,8 +122,22 @@ class Log:
         arm: str = "arm",
         person: str | None = None,
         features: Sequence[str] = (),
+        default_reward: float | None = None,
+        offered: str | None = None,
+        index: str = "index",
     ) -> Log:
-        """The columns of a ``.csv`` or ``.parquet`` file, or of a pandas frame.
+        """The columns of a ``.csv`` or ``.parquet`` file, or of a pandas frame; also a policy's own log of decisions.
+
+        Parameters
+        ----------
+        source : path or pandas.DataFrame
+        reward, probability, arm, person, features
+            Names of columns.
+        default_reward : float, optional
+            What a missing reward counts as; by default it is refused.
+        offered : str, optional
+            A column with what was offered, as JSON, and ``index`` with the row that was chosen: for :meth:`under`. A
+            policy's log of decisions calls it "arms".
 
         Raises
         ------
@@ -123,15 +145,24 @@ class Log:
             Naming row and column of the first bad value.
         """
         table = Table(source)
-        table.require([reward, probability, arm, *([person] if person else []), *features])
+        further = [*([person] if person else []), *([offered, index] if offered else []), *features]
+        table.require([reward, probability, arm, *further])
         chosen, names = table.codes(arm)
         persons = None if person is None else table.persons(person)
-        numbers = table.numbers([reward, probability, *features])
+        numbers = np.hstack([table.numbers([reward], default=default_reward), table.numbers([probability, *features])])
+        indices = table.numbers([index])[:, 0] if offered else None
         outside = np.flatnonzero(~((numbers[:, 1] > 0) & (numbers[:, 1] <= 1)))
         table.check(probability, outside, "must be in (0, 1]: what was chosen had some probability")
         table.complain()
         X = numbers[:, 2:] if features else None
-        return cls(numbers[:, 0], numbers[:, 1], chosen, tuple(names), X, persons)
+        log = cls(numbers[:, 0], numbers[:, 1], chosen, tuple(names), X, persons)
+        if offered is None or indices is None:
+            return log
+        try:
+            arms = [real_array(offered, json.loads(text)) for text in table.texts(offered)]
+        except ValueError as error:
+            raise ValueError(f"column {offered!r} must hold what was offered, as JSON: {error}") from error
+        return replace(log, offered=arms, indices=indices.astype(np.int64))
 
     # -------------------------------------------------------------------------------- policies to be valued
 
@@ -140,6 +171,19 @@ class Log:
         if arm not in self.arms:
             raise ValueError(f"arm must be one of {self.arms[:20]!r}, got {arm!r}")
         return np.asarray(self.chosen == self.arms.index(arm), dtype=np.float64)
+
+    def under(self, policy: Released) -> Array:
+        """How probable the logged choices are under what a private policy has released, shape (n,).
+
+        Raises
+        ------
+        ValueError
+            If the log was read without what was offered, or it was offered to a policy of another kind.
+        """
+        if self.offered is None or self.indices is None:
+            raise ValueError('the log must hold what was offered: Log.read(path, offered="arms")')
+        pairs = zip(self.offered, self.indices.tolist(), strict=True)
+        return np.array([policy.probability(arms, index) for arms, index in pairs])
 
     def uniform(self) -> Array:
         """How probable they are under a uniform choice, shape (n,)."""

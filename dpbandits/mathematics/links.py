@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting.checks import positive
 
-__all__ = ["Link", "get_link"]
+__all__ = ["Link", "get_link", "is_named"]
 
 Array = NDArray[np.float64]
 
@@ -213,6 +213,11 @@ _LINKS = {
         derivative_between=lambda a, b: (math.exp(a), math.exp(b)),
     ),
 }
+
+
+def is_named(name: str) -> bool:
+    """Whether there is a link of that name here."""
+    return name in _LINKS
 
 
 def get_link(link: str | Link) -> Link:

@@ -124,12 +124,11 @@ class PlayedBlocks:
         )
         return replace(known, theta=theta, covariance=covariance, collected=collected)
 
-    def scores(self, known: Estimate, z: Array, rng: np.random.Generator) -> Array:
-        """xᵀθ_k + width·‖x‖_{P_k}·ξ_k with fresh ξ_k, for every arm."""
+    def draws(self, known: Estimate, z: Array) -> tuple[Array, Array]:
+        """Centre and standard deviation of xᵀθ_k + width·‖x‖_{P_k}·ξ_k, for every arm."""
         x = features(z)
         squares = known.covariance @ svec(x[:, None] * x)
-        draws = np.sqrt(np.maximum(squares, 0.0)) * rng.standard_normal(len(squares))
-        return np.asarray(known.theta @ x + self.width * draws)
+        return known.theta @ x, self.width * np.sqrt(np.maximum(squares, 0.0))
 
     def refit(
         self,

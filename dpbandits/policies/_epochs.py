@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
+from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.links import Link
 from dpbandits.policies._shuffled import ShufflePolicy
 from dpbandits.policy import Array, Pending
@@ -136,8 +137,17 @@ class Epochs(PrivatePolicy[None]):
         if self._over():
             self._next_epoch()
 
-    def _score(self, arms: Array) -> Array:
-        return self.policy._score(arms)
+    def _score(self, arms: Array) -> Array | Law:
+        return self._chooser()._score(arms)
+
+    def _chooser(self) -> PrivatePolicy[Any]:
+        return self.policy
+
+    def _count(self, arms: Array) -> int:
+        return self.policy._count(arms)
+
+    def _name(self, index: int) -> str:
+        return self.policy._name(index)
 
     def _note(self, arm: Array, index: int) -> tuple[int, ...]:
         # the epoch, the number of the decision in it, and what its policy writes down

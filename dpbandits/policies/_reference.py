@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from typing import Unpack
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.checks import fraction, positive
+from dpbandits.mathematics.choices import Law, inverse_gap
 from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, within
 from dpbandits.mathematics.estimators import Rows, Smooth, glm_loss, level_set_maxima
 from dpbandits.policies._parameters import Parameters, checked_parameters
@@ -74,6 +76,8 @@ class EllipsoidSet(Policy):
 
     theta: Array
     V: RankOneInverse
+    # γ/√t of the policies that draw arms by their gaps instead; t counts decisions
+    _gamma_scale: float | None = None
 
     @abstractmethod
     def width(self) -> float:
@@ -83,7 +87,9 @@ class EllipsoidSet(Policy):
         """Whether the confidence set holds ``theta``."""
         return within(theta, self.theta, self.V.matrix, self.width())
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
+        if self._gamma_scale is not None:
+            return inverse_gap(self.link.mean(arms @ self.theta), self._gamma_scale * math.sqrt(self.decisions))
         # x_t = argmax xᵀθ_t + width·‖x‖_{V_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 

@@ -15,6 +15,7 @@ from typing import Unpack
 
 from accounting.checks import nonnegative, positive
 from dpbandits.mathematics.blocks import features
+from dpbandits.mathematics.choices import Law, Ties
 from dpbandits.policies._disjoint import BallContexts
 from dpbandits.policies._ridge_blocks import RidgeBlocks
 from dpbandits.policy import Array, Options, Pending
@@ -75,11 +76,10 @@ class DisjointLinUCB(BallContexts):
     def _grow(self) -> None:
         self.model.grow()
 
-    def _score(self, context: Array) -> Array:
+    def _score(self, context: Array) -> Law:
         x = features(context)
-        # arms of which the same is known are equally good: the first of a random order
-        tie = 1e-9 * self.rng.random(len(self._catalogue))
-        return self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x) + tie)
+        # arms of which the same is known are equally good
+        return Ties(self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x)))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

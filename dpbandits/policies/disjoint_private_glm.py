@@ -50,6 +50,7 @@ from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget, Gaussian, calibrate
 from accounting.checks import integer, nonnegative, positive
+from dpbandits.mathematics.choices import Independent, Law
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._blocks import BlockSums, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
@@ -115,6 +116,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _choices_read = ("theta", "covariance")
+    _public_parts = ("_catalogue",)
 
     def __init__(
         self,
@@ -163,14 +166,20 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
 
     def _grow(self) -> None:
         self._sums.grow()
-        self.public = self._play.grown(self.public)
+        self.public = self._with_room(self.public)
+
+    def _with_room(self, public: Estimate) -> Estimate:
+        while len(public.theta) < len(self._catalogue):
+            public = self._play.grown(public)
+        return public
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, context: Array) -> Array:
+    def _score(self, context: Array) -> Law:
         if self.releases == 0:
-            return self._of_standing(self.rng.random(len(self._catalogue)))
-        return self._of_standing(self._play.scores(self.public, context, self.rng))
+            return self._any_standing()
+        centre, scale = self._play.draws(self.public, context)
+        return Independent(self._of_standing(centre), scale)
 
     # ----------------------------------------------------------------------------------------------- learn
 

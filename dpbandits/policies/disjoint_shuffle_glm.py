@@ -43,6 +43,7 @@ import numpy as np
 
 from accounting import ApproxDP, Budget
 from accounting.checks import integer, nonnegative, positive
+from dpbandits.mathematics.choices import Independent, Law
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._blocks import FOURTH, MATRIX, TOTAL, Released, block_record, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
@@ -201,6 +202,8 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
     _secret = ("_sums",)
     # the ledger holds what one batch costs, which says nothing of several together
     _prices_persons = False
+    _choices_read = ("estimate",)
+    _public_parts = ("_catalogue",)
 
     def __init__(
         self,
@@ -241,16 +244,20 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
 
     def _grow(self) -> None:
         self._sums.grow()
-        last = self.public
-        blocks = np.concatenate([last.blocks, np.zeros((1, last.blocks.shape[1]))])
-        self.public = replace(
-            last, estimate=self._play.grown(last.estimate), blocks=blocks, noise=np.append(last.noise, 0.0)
-        )
+        self.public = self._with_room(self.public)
 
-    def _score(self, context: Array) -> Array:
+    def _with_room(self, public: Weighted) -> Weighted:
+        while (arms := len(public.noise)) < len(self._catalogue):
+            blocks, noise = np.zeros((arms + 1, public.blocks.shape[1])), np.zeros(arms + 1)
+            blocks[:-1], noise[:-1] = public.blocks, public.noise
+            public = replace(public, estimate=self._play.grown(public.estimate), blocks=blocks, noise=noise)
+        return public
+
+    def _score(self, context: Array) -> Law:
         if self.releases == 0:
-            return self._of_standing(self.rng.random(len(self._catalogue)))
-        return self._of_standing(self._play.scores(self.public.estimate, context, self.rng))
+            return self._any_standing()
+        centre, scale = self._play.draws(self.public.estimate, context)
+        return Independent(self._of_standing(centre), scale)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self._sums.add(pending.index, pending.arm, reward - self._centre)

@@ -15,6 +15,7 @@ from typing import Unpack
 
 from accounting.checks import positive
 from dpbandits.mathematics.blocks import features
+from dpbandits.mathematics.choices import Independent, Law
 from dpbandits.policies._disjoint import BallContexts
 from dpbandits.policies._ridge_blocks import RidgeBlocks
 from dpbandits.policy import Array, Options, Pending
@@ -75,10 +76,9 @@ class DisjointThompson(BallContexts):
     def _grow(self) -> None:
         self.model.grow()
 
-    def _score(self, context: Array) -> Array:
+    def _score(self, context: Array) -> Law:
         x = features(context)
-        draws = self.model.norms(x) * self.rng.standard_normal(len(self._catalogue))
-        return self._of_standing(self.model.theta @ x + self.width * draws)
+        return Independent(self._of_standing(self.model.theta @ x), self.width * self.model.norms(x))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

@@ -127,10 +127,13 @@ class Doubling(Epochs):
     def _settle(self, arms: Array) -> None:
         super()._settle(arms)
         if self.previous is not None and self.policy.decisions == self.previous.horizon:
-            self.previous = None
+            self._publicly(self._hand_over)
 
-    def _score(self, arms: Array) -> Array:
-        return (self.policy if self.previous is None else self.previous)._score(arms)
+    def _hand_over(self) -> None:
+        self.previous = None
+
+    def _chooser(self) -> PrivatePolicy[Any]:
+        return self.policy if self.previous is None else self.previous
 
     # ----------------------------------------------------------------------------------------------- state
 

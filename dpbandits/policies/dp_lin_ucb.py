@@ -55,6 +55,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import choice, fraction, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
@@ -195,15 +196,14 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
         known = self.public
         if self.releases > 0 and self.parameters == "theory":
             return arms @ known.theta + known.beta * norms(arms, known.inverse)
-        xi = self.rng.standard_normal(self.dim)
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ xi)
-        return arms @ (known.theta + known.root @ xi) + norms(arms, known.shape)
+            return Perturbed(arms)
+        return Perturbed(arms, known.theta, known.root, norms(arms, known.shape))
 
     # ----------------------------------------------------------------------------------------------- learn
 

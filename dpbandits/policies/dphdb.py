@@ -55,6 +55,7 @@ import numpy as np
 
 from accounting import ZCDP, Budget, calibrate
 from accounting.checks import integer, positive
+from dpbandits.mathematics.choices import Law, Shares
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.per_arm import PerArm
@@ -149,8 +150,10 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    n_arms: int
     _secret = ("sums", "rows")
     _prices_persons = True
+    _choices_read = ("theta", "forced_theta")
 
     def __init__(
         self,
@@ -227,6 +230,14 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
             turn = np.zeros(self.n_arms)
             turn[self.decisions % self.n_arms] = 1.0
             return turn
+        return self._pre_selected(context)
+
+    def _score_elsewhere(self, context: Array) -> Array | Law:
+        if self.releases == 0:  # whoever does not know whose turn it is forces an arm at random
+            return Shares(np.full(self.n_arms, 1.0 / self.n_arms))
+        return self._pre_selected(context)
+
+    def _pre_selected(self, context: Array) -> Array:
         scores = np.asarray(self.link.mean(self.public.theta @ context))
         if math.isfinite(self.margin):
             rough = self.link.mean(self.public.forced_theta @ context)

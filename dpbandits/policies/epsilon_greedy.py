@@ -15,6 +15,7 @@ from typing import Unpack
 import numpy as np
 
 from accounting.checks import fraction, positive
+from dpbandits.mathematics.choices import Law, Shares
 from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policy import Array, Options, Pending, Policy
@@ -74,10 +75,10 @@ class EpsilonGreedy(Policy):
         self.b = np.zeros(dim)
         self.theta = np.zeros(dim)
 
-    def _score(self, arms: Array) -> Array:
-        if self.rng.random() < self.exploration:
-            return self.rng.random(len(arms))
-        return np.asarray(arms @ self.theta)
+    def _score(self, arms: Array) -> Law:
+        shares = np.full(len(arms), self.exploration / len(arms))
+        shares[(arms @ self.theta).argmax()] += 1.0 - self.exploration
+        return Shares(shares)
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -11,7 +11,7 @@ parameter, once, and the running Hessian H the curvature at the new one.
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 
@@ -40,8 +40,11 @@ class GLBOMD(EllipsoidSet):
         ``"theory"``: η = 1 + RS, λ and β_t of the theorem, under which the ellipsoid holds θ in all rounds with
         probability 1 − ``failure_probability``. ``"practical"``: η = 1, λ = d/4 and β = ``exploration``, which
         explores far less and comes with no such promise.
-    exploration : float
-        β of the practical parameters.
+    exploration : float or "inverse_gap"
+        β of the practical parameters. Or arm a is drawn with probability 1/(K + γ·gap_a), and the best with the rest,
+        where gaps are those of μ(xᵀθ_t) and γ = ``gamma_scale``·√t (Foster & Rakhlin 2020).
+    gamma_scale : float
+        By default that of Vowpal Wabbit.
     failure_probability : float
         δ of the theory's parameters.
     dispersion : float
@@ -70,7 +73,8 @@ class GLBOMD(EllipsoidSet):
         *,
         theta_bound: float = 3.0,
         parameters: Parameters = "practical",
-        exploration: float = 0.5,
+        exploration: float | Literal["inverse_gap"] = 0.5,
+        gamma_scale: float = 10.0,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
         **options: Unpack[Options],
@@ -78,7 +82,10 @@ class GLBOMD(EllipsoidSet):
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.exploration = positive("exploration", exploration)
+        self.exploration = exploration if exploration == "inverse_gap" else positive("exploration", exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
+        if self.exploration == "inverse_gap":
+            self._gamma_scale = self.gamma_scale
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.dispersion = positive("dispersion", dispersion)
         self.parameters = checked_parameters(parameters)
@@ -98,7 +105,7 @@ class GLBOMD(EllipsoidSet):
     def width(self) -> float:
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{H_t} ≤ β_t}."""
         if self.parameters == "practical":
-            return self.exploration
+            return 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
         growth = math.log(2.0 + 2.0 * self._C * self.rounds / self.ridge)
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)

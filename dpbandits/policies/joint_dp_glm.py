@@ -167,6 +167,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
     _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
     _notes = 1
     _prices_persons = True
+    _choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
 
     def __init__(
         self,

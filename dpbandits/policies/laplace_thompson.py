@@ -19,6 +19,7 @@ from typing import Unpack
 import numpy as np
 
 from accounting.checks import positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.estimators import Rows, glm_loss, minimize_in_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters, noise_level
@@ -111,10 +112,9 @@ class LaplaceThompson(ReferencePolicy):
         radius = self.noise_bound / (self.dispersion * c) * math.sqrt(deviation)
         return math.sqrt(self._k) * (radius + math.sqrt(self.ridge / c) * self.theta_bound)
 
-    def _score(self, arms: Array) -> Array:
-        # θ̃ ~ N(θ_t, v²H_t⁻¹): with H = LLᵀ, L⁻ᵀ times standard normals
-        noise = np.linalg.solve(np.linalg.cholesky(self.hessian).T, self.rng.standard_normal(self.dim))
-        return np.asarray(arms @ (self.theta + self.width() * noise))
+    def _score(self, arms: Array) -> Law:
+        # θ̃ ~ N(θ_t, v²H_t⁻¹): with H = LLᵀ, the root is L⁻ᵀ
+        return Perturbed(arms, self.theta, self.width() * np.linalg.inv(np.linalg.cholesky(self.hessian).T))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

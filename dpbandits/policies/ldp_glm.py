@@ -59,6 +59,7 @@ import numpy as np
 
 from accounting import Budget, Gaussian, PureDP, Release, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._estimating import EstimatingPolicy
@@ -202,10 +203,10 @@ class LDPGLM(EstimatingPolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ self.rng.standard_normal(self.dim))
+            return Perturbed(arms)
         return arms @ self.public.theta + self.exploration * norms(arms, self.public.uncertainty)
 
     # ----------------------------------------------------------------------------------------------- learn

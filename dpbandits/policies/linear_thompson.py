@@ -15,6 +15,7 @@ from typing import Unpack
 import numpy as np
 
 from accounting.checks import fraction, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policy import Array, Options, Pending, Policy
@@ -92,10 +93,9 @@ class LinearThompson(Policy):
             return self.radius_scale * self.noise_bound
         return self.noise_bound * math.sqrt(9.0 * self.dim * math.log((self.rounds + 1) / self.failure_probability))
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Law:
         # θ̃ ~ N(θ_t, v²V_t⁻¹)
-        noise = np.linalg.cholesky(self.V.inverse) @ self.rng.standard_normal(self.dim)
-        return np.asarray(arms @ (self.theta + self.width() * noise))
+        return Perturbed(arms, self.theta, np.asarray(self.width() * np.linalg.cholesky(self.V.inverse)))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm

@@ -9,11 +9,11 @@ of section 3, with the confidence set of Theorem 2 in its determinant form.
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Literal, Unpack
 
 import numpy as np
 
-from accounting.checks import positive
+from accounting.checks import choice, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.policies._parameters import Parameters, noise_level
 from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
@@ -36,6 +36,11 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         1 − ``failure_probability``. ``"practical"``: that radius times ``radius_scale``, without the promise.
     radius_scale : float
         Factor on the radius, of the practical parameters. At 1 they are the theory's.
+    exploration : {"optimism", "inverse_gap"}
+        The largest upper bound; or arm a with probability 1/(K + γ·gap_a), and the best with the rest, where gaps are
+        those of xᵀθ_t and γ = ``gamma_scale``·√t (Foster & Rakhlin 2020).
+    gamma_scale : float
+        By default that of Vowpal Wabbit.
     failure_probability : float
         δ.
     noise_bound : float, optional
@@ -71,6 +76,8 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         theta_bound: float = 1.0,
         parameters: Parameters = "practical",
         radius_scale: float = 1.0,
+        exploration: Literal["optimism", "inverse_gap"] = "optimism",
+        gamma_scale: float = 10.0,
         noise_bound: float | None = None,
         ridge: float = 1.0,
         **options: Unpack[ReferenceOptions],
@@ -78,6 +85,10 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         super().__init__(dim, (-math.inf, math.inf), theta_bound, parameters, radius_scale, **options)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=1.0)
         self.ridge = positive("ridge", ridge)
+        self.exploration = choice("exploration", exploration, "optimism", "inverse_gap")
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
+        if exploration == "inverse_gap":
+            self._gamma_scale = self.gamma_scale
         self.V = RankOneInverse(dim, self.ridge)
         self.b = np.zeros(dim)
         self.theta = np.zeros(dim)

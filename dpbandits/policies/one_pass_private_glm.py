@@ -52,6 +52,7 @@ import numpy as np
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.change import surprise, surprise_bound
+from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
@@ -118,8 +119,12 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 1.2 × a typical |r − c₀|.
-    exploration : float
-        β ≥ 0.
+    exploration : float or "inverse_gap"
+        β ≥ 0. Or arms are drawn by the gaps of their predicted rewards from the best (Foster & Rakhlin 2020): a has
+        probability 1/(K + γ·gap_a), and the best the rest, with γ = ``gamma_scale``·√t after a release at round t: no
+        arm is ever without a chance, as the evaluation of other policies on the log needs it.
+    gamma_scale : float
+        By default that of Vowpal Wabbit.
     ridge : float
         Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
     **options
@@ -146,6 +151,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _choices_read = ("theta", "root")
     _prices_persons = True
 
     def __init__(
@@ -163,7 +169,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         discount: float | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float = 0.6,
+        exploration: float | Literal["inverse_gap"] = 0.6,
+        gamma_scale: float = 10.0,
         ridge: float = 1.0,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -181,7 +188,9 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.growth = growth
         batch = 1 if release == "every_round" else self.first_batch
         self.gradient_share = fraction("gradient_share", gradient_share)
-        self.exploration = nonnegative("exploration", exploration)
+        self.exploration = exploration if exploration == "inverse_gap" else nonnegative("exploration", exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
+        self._width = 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
         self.ridge = positive("ridge", ridge)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
@@ -220,12 +229,14 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             self._warned = True
             warn_of_misfit(self.public.misfit, self.base_rate)
 
-    def _score(self, arms: Array) -> Array:
-        xi = self.rng.standard_normal(self.dim)
+    def _score(self, arms: Array) -> Law:
+        if self.exploration == "inverse_gap":
+            rounds = self.schedule.start(self.releases)
+            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ xi)
-        return np.asarray(arms @ (self.public.theta + self.public.root @ xi))
+            return Perturbed(arms)
+        return Perturbed(arms, self.public.theta, self.public.root)
 
     # ----------------------------------------------------------------------------------------------- learn
 
@@ -277,7 +288,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             left = share = self.discount ** (rounds - since)
         growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
         f = stalled(eigenvalues, growth, 1.0 - share, noise) if since else np.ones(d)
-        root = U * (self.exploration * np.sqrt(f / precision))
+        root = U * (self._width * np.sqrt(f / precision))
         past = last.past.followed_by(rounds, H, squares)
         # differences of two releases have at most twice the variance of one
         variance = 2.0 * (noise_b**2 + noise_H**2 * float(last.theta @ last.theta))

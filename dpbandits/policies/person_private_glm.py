@@ -54,6 +54,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._people import People, PersonSums, Weigh
@@ -156,6 +157,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
+    _choices_read = ("theta", "inverse")
     _prices_totals = True
 
     def __init__(
@@ -206,10 +208,10 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ self.rng.standard_normal(self.dim))
+            return Perturbed(arms)
         return arms @ self.public.theta + self.exploration * norms(arms, self.public.inverse)
 
     # ----------------------------------------------------------------------------------------------- learn

@@ -48,6 +48,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
@@ -126,6 +127,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
     trust: ClassVar[Literal["joint"]] = "joint"
     _secret = ("_sums",)
     _prices_persons = True
+    _choices_read = ("theta", "root")
 
     def __init__(
         self,
@@ -184,12 +186,11 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
-        direction = self.rng.standard_normal(self.dim)
+    def _score(self, arms: Array) -> Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ direction)
-        return np.asarray(arms @ (self.public.theta + self.public.root @ direction))
+            return Perturbed(arms)
+        return Perturbed(arms, self.public.theta, self.public.root)
 
     # ----------------------------------------------------------------------------------------------- learn
 

@@ -51,6 +51,7 @@ from numpy.typing import NDArray
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
 from accounting.checks import choice, fraction, integer, positive
 from accounting.conversions import gdp_epsilon
+from dpbandits.mathematics.choices import Law, Shares
 from dpbandits.mathematics.design import g_optimal_design
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
@@ -225,17 +226,15 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Law:
         alive = self._alive(arms)
-        scores = np.full(len(arms), -np.inf)
+        shares = np.zeros(len(arms))
         if len(alive) == 1:
-            scores[alive] = 0.0
-            return scores
+            shares[alive] = 1.0
+            return Shares(shares)
         design = g_optimal_design(np.sqrt(self._weights(arms[alive]))[:, None] * arms[alive], tolerance=1.0)
-        # the largest of ln π + Gumbel noise is a draw from π
-        with np.errstate(divide="ignore"):
-            scores[alive] = np.log(design) + self.rng.gumbel(size=len(alive))
-        return scores
+        shares[alive] = design
+        return Shares(shares)
 
     def _alive(self, arms: Array) -> NDArray[np.int64]:
         """Indices of the arms that no batch so far has ruled out, each batch among those that the earlier ones left."""

@@ -41,6 +41,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
@@ -116,6 +117,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     """
 
     _secret = ("_sums",)
+    _choices_read = ("theta", "shape")
 
     def __init__(
         self,
@@ -152,10 +154,10 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ self.rng.standard_normal(self.dim))
+            return Perturbed(arms)
         return arms @ self.public.theta + norms(arms, self.public.shape)
 
     # ----------------------------------------------------------------------------------------------- learn

@@ -52,6 +52,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
@@ -140,6 +141,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     """
 
     _secret = ("_sums",)
+    _choices_read = ("theta", "root")
 
     def __init__(
         self,
@@ -187,12 +189,11 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
             self._warned = True
             warn_of_misfit(self.public.misfit, self.base_rate)
 
-    def _score(self, arms: Array) -> Array:
-        xi = self.rng.standard_normal(self.dim)
+    def _score(self, arms: Array) -> Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return np.asarray(arms @ xi)
-        return np.asarray(arms @ (self.public.theta + self.public.root @ xi))
+            return Perturbed(arms)
+        return Perturbed(arms, self.public.theta, self.public.root)
 
     # ----------------------------------------------------------------------------------------------- learn
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Unpack
 
+import numpy as np
+
+from dpbandits.mathematics.choices import Law, Shares
 from dpbandits.policy import Array, Options, Pending, Policy
 
 __all__ = ["Uniform"]
@@ -34,8 +37,8 @@ class Uniform(Policy):
     ) -> None:
         super().__init__(dim, **options)
 
-    def _score(self, arms: Array) -> Array:
-        return self.rng.random(len(arms))
+    def _score(self, arms: Array) -> Law:
+        return Shares(np.full(len(arms), 1.0 / len(arms)))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         """Nothing: the choice never depends on rewards."""

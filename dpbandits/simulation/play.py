@@ -93,6 +93,6 @@ def parameters(policy: Policy) -> dict[str, str]:
         config = policy._config()
     except AttributeError:
         config = {}
-    # a label is drawn anew for every policy, and a checkpoint is a place
-    named = {name: repr(value) for name, value in config.items() if name not in ("label", "checkpoint")}
+    # a label is drawn anew for every policy, and a checkpoint or a log is a place
+    named = {name: repr(value) for name, value in config.items() if name not in ("label", "checkpoint", "decision_log")}
     return {"algorithm": type(policy).__name__} | named

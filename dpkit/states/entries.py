@@ -19,6 +19,7 @@ __all__ = [
     "check_kind",
     "conform",
     "entry",
+    "freeze",
     "generator",
     "generator_text",
     "kept",
@@ -119,6 +120,17 @@ def taken(name: str, saved: Any, like: Any) -> Any:
             raise ValueError(f"{name} must hold {len(like)} entries, got {short(saved)}")
         return type(like)(taken(f"{name}[{i}]", *pair) for i, pair in enumerate(zip(saved, like, strict=True)))
     return conform(name, saved, like)
+
+
+def freeze(value: Any) -> None:
+    """Make the arrays in a tree read-only, also those of dataclasses in it."""
+    if isinstance(value, np.ndarray):
+        value.setflags(write=False)
+    elif is_dataclass(value):
+        freeze([getattr(value, field.name) for field in fields(value)])
+    elif isinstance(value, (list, tuple, Mapping)):
+        for one in value.values() if isinstance(value, Mapping) else value:
+            freeze(one)
 
 
 def short(value: Any) -> str:

@@ -542,7 +542,7 @@ def test_disjoint_thompson_draws_from_its_posteriors():
     play(policy, 40, liked=("0",))
     z = np.array([0.3, -0.5, 0.2])
     x = blocks.features(z)
-    scores = np.array([policy._score(z) for _ in range(8000)])
+    scores = np.array([policy._score(z).draw(policy.rng) for _ in range(8000)])
     std = 0.3 * np.sqrt(np.einsum("i,kij,j->k", x, policy.model.inverse, x))
     assert (abs(scores.mean(axis=0) - policy.model.theta @ x) < 7 * std / math.sqrt(8000)).all()
     assert (abs(scores.var(axis=0) / std**2 - 1) < 7 * math.sqrt(2 / 8000)).all()

@@ -72,7 +72,7 @@ def test_a_round_plays_the_largest_upper_bound():
     covariance = policy.public.inverse + 0.25 * s**2 * policy.public.inverse @ policy.public.inverse
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, covariance, arms))
     # the part of the scores that changes from round to round, as a parameter
-    shifts = np.array([policy._score(arms) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
+    shifts = np.array([policy._score(arms).draw(rng) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
     moved = np.linalg.lstsq(arms, shifts.T, rcond=None)[0].T
     np.testing.assert_allclose(moved @ arms.T, shifts, atol=1e-12)
     root = np.linalg.inv(np.linalg.cholesky(covariance))

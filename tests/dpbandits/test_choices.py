@@ -1,0 +1,255 @@
+"""How probable choices are: closed forms, and the frequencies of choices in every policy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from accounting import Budget
+from dpbandits import policies
+from dpbandits.mathematics.choices import Independent, Law, Perturbed, Shares, Ties, inverse_gap
+from tests.support.private_policies import SMALL, small
+
+DRAWS = 10_000
+
+
+def seeded(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
+    X = rng.standard_normal((K, d))
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def excess(law: Law, told: Law | None = None, draws: int = DRAWS) -> float:
+    """How far the frequencies of draws are from the probabilities, over Bernstein's bound.
+
+    At most 1 but for a chance of 10⁻¹⁰ (under other seeds), given the probabilities; these may err by 6 standard
+    errors.
+    """
+    rng = seeded(11)
+    counts = np.bincount([law.draw(rng).argmax() for _ in range(draws)], minlength=len(law))
+    chances = np.array([(law if told is None else told).chance(k) for k in range(len(law))])
+    p, error = chances.T
+    L = math.log(2 * len(law) / 1e-10)
+    bound = np.sqrt(2 * draws * p * (1 - p) * L) + 2 * L / 3 + 6 * draws * error
+    return float((np.abs(counts - draws * p) / bound).max())
+
+
+def laws() -> dict[str, Law]:
+    rng = seeded()
+    X, theta = unit_arms(rng, 6, 3), 0.4 * rng.standard_normal(3)
+    root = 0.5 * rng.standard_normal((3, 3))
+    return {
+        "shares": Shares(np.array([0.5, 0.0, 0.3, 0.2])),
+        "one share": Shares(np.array([0.0, 1.0])),
+        "ties": Ties(np.array([1.0, 0.3, 1.0, -math.inf])),
+        "inverse gap": inverse_gap(np.array([0.1, 0.5, 0.3, -math.inf]), rate=20.0),
+        "independent": Independent(np.array([0.1, 0.5, 0.0, 0.2]), np.array([1.0, 0.3, 2.0, 0.0])),
+        "independent, one closed": Independent(np.array([0.1, -math.inf, 0.0]), np.array([0.5, 1.0, 0.01])),
+        "a random direction": Perturbed(X),
+        "a random direction, of many": Perturbed(unit_arms(rng, 12, 8)),
+        "a point with a root": Perturbed(X, theta, root),
+        "with a bonus": Perturbed(X, theta, root, 0.3 * rng.random(6)),
+        "of low rank": Perturbed(X, theta, root[:, :1]),
+        "of rank two": Perturbed(X, theta, root[:, :2]),
+        "without draws": Perturbed(X, theta, np.zeros((3, 3))),
+        "equal arms": Perturbed(np.array([[0.6, 0.8], [0.6, 0.8], [1.0, 0.0]])),
+        "one arm": Perturbed(np.ones((1, 1))),
+        "one dimension": Perturbed(np.array([[0.5], [-0.5], [0.2]]), np.array([0.3])),
+    }
+
+
+@pytest.mark.parametrize("name", laws())
+def test_frequencies_are_the_probabilities(name):
+    law = laws()[name]
+    assert excess(law) <= 1.0
+    assert law.chances().sum() == pytest.approx(1.0, abs=0.02)
+
+
+def test_the_test_of_frequencies_sees_other_probabilities():
+    X, theta = unit_arms(seeded(), 6, 3), np.array([0.3, 0.0, -0.2])
+    for told in (Perturbed(X, -theta, np.eye(3)), Perturbed(X, theta, np.diag([0.5, 1.0, 2.0]))):
+        assert excess(Perturbed(X, theta, np.eye(3)), told) > 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_arms_are_exact(seed):
+    rng = seeded(seed)
+    X, theta, root = unit_arms(rng, 2, 4), rng.standard_normal(4), rng.standard_normal((4, 4))
+    apart = X[0] - X[1]
+    exact = ndtr(apart @ theta / np.linalg.norm(apart @ root))
+    np.testing.assert_allclose(Perturbed(X, theta, root).chances(), [exact, 1 - exact], rtol=1e-12)
+    center, scale = rng.standard_normal(2), rng.random(2) + 0.1
+    exact = ndtr((center[0] - center[1]) / np.hypot(*scale))
+    np.testing.assert_allclose(Independent(center, scale).chances(), [exact, 1 - exact], rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_independent_arms_are_a_case_of_perturbed_ones(seed):
+    """The integral on the line, and the measure of the cone within five of its standard errors."""
+    rng = seeded(seed)
+    center, scale = 0.5 * rng.standard_normal(5), rng.random(5) + 0.1
+    line, cone = Independent(center, scale), Perturbed(np.eye(5), center, np.diag(scale))
+    assert line.chances().sum() == pytest.approx(1.0, abs=1e-9)
+    for k in range(5):
+        chance, error = cone.chance(k)
+        assert abs(chance - line.chance(k)[0]) < 5 * error + 1e-9
+        assert error <= max(0.02 * chance, 1e-6)
+
+
+def test_random_directions_in_the_plane_are_angles():
+    """An arm wins over the normal cone of its corner of the hull."""
+    angles = np.array([0.0, 1.0, 2.5, 4.0])
+    X = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    gaps = np.diff(np.append(angles, 2 * math.pi))
+    exact = 0.5 * (gaps + np.roll(gaps, 1)) / (2 * math.pi)
+    law = Perturbed(np.vstack([X, [[0.01, 0.02]]]))
+    for k in range(4):
+        chance, error = law.chance(k)
+        assert abs(chance - exact[k]) < 5 * error + 1e-9
+    assert law.chance(4)[0] == 0.0
+
+
+def test_rare_choices_have_digits():
+    """A third arm that never matters, and one that wins at five standard deviations."""
+    law = Perturbed(np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]), np.array([5.0, -2.0]), 0.7 * np.eye(2))
+    exact = ndtr(-7.0 / (0.7 * math.sqrt(2)))
+    chance, error = law.chance(1)
+    assert 0 < exact < 1e-11
+    assert chance == pytest.approx(exact, rel=0.1)
+    assert error < 0.1 * exact
+
+
+def test_the_same_question_has_the_same_answer():
+    X = unit_arms(seeded(), 10, 5)
+    assert Perturbed(X).chance(3) == Perturbed(X.copy()).chance(3)
+
+
+def test_it_keeps_what_it_was_asked_for():
+    X = unit_arms(seeded(), 4, 3)
+    law = Perturbed(X)
+    before = law.chance(0)
+    X[:] = 0.0
+    assert law.chance(0) == before
+
+
+@given(
+    st.lists(st.floats(-10, 10), min_size=1, max_size=30),
+    st.floats(0, 1e6),
+)
+def test_inverse_gaps_are_the_papers(scores, rate):
+    found = inverse_gap(np.array(scores), rate).chances()
+    best = int(np.argmax(scores))
+    K = len(scores)
+    for k in range(K):
+        if k != best:
+            assert found[k] == pytest.approx(1 / (K + rate * (max(scores) - scores[k])))
+    assert found.sum() == pytest.approx(1.0)
+    assert found[best] >= found.max() - 1e-12 >= 1 / K - 2e-12
+    assert (found > 0).all()
+
+
+# -------------------------------------------------------------------------------------------------- policies
+
+
+def learned(name: str):
+    """A policy that has learned a few rounds, and what it is offered."""
+    if name in SMALL:
+        policy = small(name, rng=seeded(3))
+    else:
+        kind = getattr(policies, name)
+        arguments = {"arms": 4} if name.startswith("Disjoint") else {}
+        policy = kind(2, reward_range=(0.0, 1.0), rng=seeded(3), horizon=100, **arguments)
+    rng = seeded(4)
+    for t in range(12):
+        offered = rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2)
+        policy.update(policy.select(offered), float(t % 3 == 0))
+    return policy, (rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2))
+
+
+ALL = [name for name in policies.__all__ if name not in ("CRMM", "CRTM", "HeavyOFUL", "HvtUCB")]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_policys_choices_have_their_probabilities(name):
+    policy, offered = learned(name)
+    decision = policy.select(offered)
+    if decision.law is None:
+        assert (decision.probability, decision.probability_error) == (1.0, 0.0)
+        return
+    assert 0.0 < decision.probability <= 1.0
+    assert decision.probability_error <= max(0.02 * decision.probability, 1e-6)
+    assert excess(decision.law) <= 1.0
+    # what is learned later does not change it
+    before = decision.probability
+    for _ in range(10):
+        policy.update(policy.select(offered), 1.0)
+    assert decision.probability == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_a_hundred_thousand_choices_have_their_probabilities(name):
+    policy, offered = learned(name)
+    decision = policy.select(offered)
+    assert decision.law is None or excess(decision.law, draws=100_000) <= 1.0
+
+
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateHvtUCB", "DPLinUCB", "ShuffleGLM", "DisjointPrivateGLM"])
+def test_first_batches_have_probabilities(name):
+    policy = small(name, rng=seeded())
+    decision = policy.select(np.array([0.6, -0.8]) if policy.takes == "context" else np.eye(2))
+    assert decision.probability == pytest.approx(0.5, abs=1e-9)
+
+
+def test_deterministic_policies_say_one():
+    policy = policies.OFUL(dim=3)
+    assert policy.select(np.eye(3)).probability == 1.0
+
+
+# ------------------------------------------------------------------------------------------------ inverse gap
+
+
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "GLBOMD", "OFUL"])
+def test_inverse_gap_gives_every_arm_a_chance(name):
+    rng = seeded(2)
+    more = {"budget": Budget(8.0, 1e-5)} if name == "OnePassPrivateGLM" else {}
+    policy = getattr(policies, name)(2, horizon=2000, exploration="inverse_gap", gamma_scale=5.0, rng=rng, **more)
+    liked = np.array([0.1, 0.9])
+    assert policy.select(np.eye(2)).law.chances().tolist() == [0.5, 0.5]
+    for _ in range(1990):
+        decision = policy.select(np.eye(2))
+        policy.update(decision, float(rng.random() < liked[decision.index]))
+    last = policy.select(np.eye(2))
+    t = policy.schedule.ends[policy.releases - 1] if more else policy.decisions - 1
+    means = policy.link.mean(np.eye(2) @ policy.theta)
+    low = 1 / (2 + 5.0 * math.sqrt(t) * float(means.max() - means.min()))
+    assert sorted(last.law.chances()) == pytest.approx([low, 1 - low])
+    assert int(np.argmax(last.law.chances())) == 1
+    assert 0 < low < 0.02
+
+
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "GLBOMD", "OFUL"])
+@pytest.mark.parametrize("wrong", [{"exploration": "gap"}, {"exploration": "inverse_gap", "gamma_scale": 0.0}])
+def test_bad_explorations_are_refused(name, wrong):
+    more = {"budget": Budget(8.0, 1e-5)} if name == "OnePassPrivateGLM" else {}
+    with pytest.raises((ValueError, TypeError), match=r"exploration|gamma_scale must be positive"):
+        getattr(policies, name)(2, horizon=20, **wrong, **more)
+
+
+def test_inverse_gap_is_released(tmp_path):
+    policy = small("OnePassPrivateGLM", exploration="inverse_gap", rng=seeded())
+    for _ in range(14):
+        policy.update(policy.select(np.eye(2)), 1.0)
+    decision = policy.select(np.eye(2))
+    np.testing.assert_array_equal(policy.released().probabilities(np.eye(2)), decision.law.chances())
+    policy.save(tmp_path / "state")
+    again = policies.OnePassPrivateGLM.load(tmp_path / "state", unattended=True)
+    assert again.released().probabilities(np.eye(2)).tolist() == decision.law.chances().tolist()
