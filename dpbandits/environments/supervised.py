@@ -76,6 +76,8 @@ class Supervised:
         m and K. (``dim`` is K·(m + 1), the dimension for a shared parameter.)
     labels : list of str
         Of the arms.
+    base_rate : float
+        1/K: one label is right.
 
     Raises
     ------
@@ -110,6 +112,7 @@ class Supervised:
         self.link = "linear"
         self.theta_bound = positive("theta_bound", theta_bound)
         self.reward_range = (0.0, 1.0)
+        self.base_rate = 1.0 / self.n_arms
         self.name = f"{table} (m = {self.context_dim}, K = {self.n_arms})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
