@@ -20,8 +20,8 @@ from dpbandits.policies._disjoint import PlayedBlocks
 from dpkit.continual import BufferedToeplitz
 
 BUDGET = Budget(8.0, 1e-2)
-TRIALS = 1000
-ROUNDS = 5
+TRIALS = 500
+ROUNDS = 3
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 Z = np.array([1.0, 0.0])
