@@ -59,7 +59,8 @@ def lagging(rounds_late: int) -> Arguments:
 
 def per_arm(world: Any, rounds: int) -> dict[str, Any]:
     """A parameter for every arm of a world that shows one context for all of them."""
-    return {"dim": world.context_dim, "arms": world.n_arms, "link": world.link, "theta_bound": 3.0}
+    known = {"dim": world.context_dim, "arms": world.n_arms, "link": world.link, "theta_bound": 3.0}
+    return known | {"base_rate": getattr(world, "base_rate", None)}
 
 
 def persons(world: Any, rounds: int) -> dict[str, Any]:

@@ -32,6 +32,8 @@ class Job:
     noise_scale: float
     horizon: int
     budget: Budget | None = None
+    # where a context is shown to arms that stand: how long it is, and how many arms
+    contexts: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class _Entry:
     # the class in dpbandits.policies, and its arguments besides dim and rng
     algorithm: str
     arguments: Callable[[Job], dict[str, Any]]
+    # whether it takes contexts, for arms that stand
+    contexts: bool = False
 
 
 def _model(job: Job) -> dict[str, Any]:
@@ -87,6 +91,14 @@ def _restarting(job: Job) -> dict[str, Any]:
     return _anytime(job) | {"horizon": job.horizon, "on_change": True}
 
 
+def _standing(job: Job) -> dict[str, Any]:
+    return {"reward_range": job.reward_range, "base_rate": job.base_rate, "on_violation": "clip"}
+
+
+def _standing_private(job: Job) -> dict[str, Any]:
+    return _standing(job) | {"link": job.link, "budget": job.budget, "horizon": job.horizon}
+
+
 POLICIES = {
     "uniform": _Entry("uniform", False, "Uniform", lambda job: {}),
     "epsilon-greedy": _Entry("ε-greedy", False, "EpsilonGreedy", _model),
@@ -107,6 +119,9 @@ POLICIES = {
     "heavy-oful": _Entry("HEAVY-OFUL", False, "HeavyOFUL", _heavy),
     "crtm": _Entry("CRTM", False, "CRTM", lambda job: _heavy(job) | {"link": job.link}),
     "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
+    # arms that stand, with a parameter each
+    "disjoint-lin-ucb": _Entry("disjoint LinUCB", False, "DisjointLinUCB", _standing, contexts=True),
+    "disjoint-thompson": _Entry("disjoint Thompson", False, "DisjointThompson", _standing, contexts=True),
     # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
     "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
@@ -120,6 +135,8 @@ POLICIES = {
     "shuffle-one-pass": _Entry("shuffle one-pass", True, "ShuffleOnePassGLM", _private),
     "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
     "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
+    "disjoint-private": _Entry("disjoint private", True, "DisjointPrivateGLM", _standing_private, contexts=True),
+    "disjoint-shuffle": _Entry("disjoint shuffle", True, "DisjointShuffleGLM", _standing_private, contexts=True),
 }
 
 
@@ -134,7 +151,10 @@ class _Factory:
         from dpbandits import policies
 
         entry = POLICIES[self.name]
-        policy: Policy = getattr(policies, entry.algorithm)(self.job.dim, **entry.arguments(self.job), rng=rng)
+        dim, arguments = self.job.dim, entry.arguments(self.job)
+        if entry.contexts and self.job.contexts is not None:
+            dim, arguments["arms"] = self.job.contexts
+        policy: Policy = getattr(policies, entry.algorithm)(dim, **arguments, rng=rng)
         return policy
 
 
@@ -155,7 +175,7 @@ def factories(
     Raises
     ------
     ValueError
-        For an unknown name or a budget out of range.
+        For an unknown name, a budget out of range, or a policy for arms that stand where none do.
     """
     from accounting import Budget
 
@@ -166,15 +186,21 @@ def factories(
     if unit not in ("round", "person"):
         raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
     budgets = [Budget(epsilon, delta, unit=unit) for epsilon in epsilons]
+    contexts = (environment.context_dim, environment.n_arms) if hasattr(environment, "context_dim") else None
     whose = ", person" if unit == "person" else ""
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:
         if name not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got policy={name!r}")
         title = POLICIES[name].title
+        if POLICIES[name].contexts and contexts is None:
+            raise ValueError(
+                f"policy must be one that chooses from changing arms in {environment.name}, which shows no contexts to "
+                f"arms that stand (a world such as disjoint does, and a log with labels), got policy={name!r}"
+            )
         if POLICIES[name].private:
             for budget in budgets:
-                made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget))
+                made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget, contexts))
         else:
-            made[title] = _Factory(name, Job(*known))
+            made[title] = _Factory(name, Job(*known, contexts=contexts))
     return made

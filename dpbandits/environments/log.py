@@ -166,6 +166,7 @@ class LogReplay:
             if len(names) < 2:
                 raise ValueError(f"{table.name}: column {label_column!r} must hold at least two labels, got one")
             self.labels: list[str] | None = names
+            self.context_dim, self.n_arms = len(features), len(names)
             self.rounds = len(X)
         else:
             codes, _ = table.codes(round_column)
@@ -224,7 +225,8 @@ class LogReplay:
             arms[np.arange(K), np.arange(K)] = self._features[t]
             rewards = np.zeros(K)
             rewards[self._label[t]] = 1.0
-            yield Round(arms.reshape(K, K * m), rewards, person=self._person(t))
+            context = self._features[t, 1:] / self._features[t, 0]
+            yield Round(arms.reshape(K, K * m), rewards, context=context, person=self._person(t))
 
     def _person(self, t: int) -> str | None:
         return None if self._persons is None else self._persons[t]

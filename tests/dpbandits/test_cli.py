@@ -31,6 +31,8 @@ def call(tmp_path, monkeypatch):
     return invoke
 
 
+# the others are shown contexts
+CHANGING = [name for name, entry in POLICIES.items() if not entry.contexts]
 QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 
 
@@ -97,12 +99,26 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
 
 @pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
 def test_every_policy_plays_every_link(call, tmp_path, link):
-    named = [word for policy in POLICIES for word in ("-p", policy)]
+    named = [word for policy in CHANGING for word in ("-p", policy)]
     result = call("run", *QUICK, "--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.complete
-    assert len(results.policies) == len(POLICIES)
+    assert len(results.policies) == len(CHANGING)
+
+
+def test_policies_with_a_parameter_per_arm_play_contexts(call, tmp_path):
+    named = [word for policy in POLICIES if policy not in CHANGING for word in ("-p", policy)]
+    result = call("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
+    assert result.exit_code == 0, result.output
+    results = Results.load(tmp_path / "run.json")
+    assert results.complete
+    assert len(results.policies) == len(POLICIES) - len(CHANGING) == 4
+    log = tmp_path / "log.csv"
+    log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
+    result = call("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1)
+    assert result.exit_code == 0, result.output
+    assert set(Results.load(tmp_path / "replay.json").policies) == set(results.policies)
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -131,9 +147,9 @@ def test_run_knows_heavy_tails(call, tmp_path, noise):
 
 def test_every_policy_copes_with_arms_that_come_and_go():
     environment = Available(GLM(3, arms=6, theta_norm=1.0), share=0.4, stay=0.5)
-    players = factories(list(POLICIES), [1.0], 1e-5, environment, 50)
+    players = factories(CHANGING, [1.0], 1e-5, environment, 50)
     results = simulate(players, environment, rounds=50, seeds=1, progress=False)
-    assert len(results.runs) == len(POLICIES)
+    assert len(results.runs) == len(CHANGING)
     assert all(np.isfinite(run.regret).all() for run in results.runs)
 
 
@@ -204,6 +220,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--delta", 1), "delta must lie in [0, 1), got delta=1.0"),
         (("run", "--link", "cauchit"), "link must be one of"),
         (("run", "--policy", "best"), "policy must be one of uniform, "),
+        (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),
         (("run", "--theta-norm", -1), "theta_norm must be positive"),

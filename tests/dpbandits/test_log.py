@@ -95,6 +95,9 @@ def test_labels_layout():
     assert environment.dim == 9
     rounds = episode(environment)
     assert [now.rewards.tolist() for now in rounds] == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
+    assert (environment.context_dim, environment.n_arms) == (2, 3)
+    assert rounds[1].context == pytest.approx([0.5, 0.0])
+    assert max(np.linalg.norm(now.context) for now in rounds) <= 1.0
     blocks = rounds[1].arms.reshape(3, 3, 3) * math.sqrt(2)
     for k in range(3):
         assert blocks[k, k] == pytest.approx([1, 0.5, 0])
