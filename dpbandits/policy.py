@@ -226,6 +226,12 @@ class Policy(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         Policy._kinds[kind_name(cls)] = cls
+        score = vars(cls).get("_score")
+        if "rng" in getattr(getattr(score, "__code__", None), "co_names", ()):
+            raise TypeError(
+                f"{cls.__name__}._score must draw nothing, as nobody would know how probable its choices are: return a "
+                "law of dpbandits.mathematics.choices"
+            )
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from accounting import Budget
-from dpbandits import policies
+from dpbandits import Policy, policies
 from dpbandits.mathematics.choices import Independent, Law, Perturbed, Shares, Ties, inverse_gap
 from tests.support.private_policies import SMALL, small
 
@@ -212,6 +212,24 @@ def test_first_batches_have_probabilities(name):
 def test_deterministic_policies_say_one():
     policy = policies.OFUL(dim=3)
     assert policy.select(np.eye(3)).probability == 1.0
+
+
+def test_a_policy_of_ones_own_must_not_draw_where_nobody_sees_it():
+    with pytest.raises(TypeError, match=r"Mine\._score must draw nothing"):
+
+        class Mine(Policy):
+            def _score(self, arms):
+                return self.rng.random(len(arms))
+
+    class Yours(Policy):
+        def _score(self, arms):
+            return Shares(np.array([0.2, 0.8]))
+
+        def _learn(self, pending, reward):
+            pass
+
+    decision = Yours(2).select(np.eye(2))
+    assert decision.probability == (0.2, 0.8)[decision.index]
 
 
 # ------------------------------------------------------------------------------------------------ inverse gap

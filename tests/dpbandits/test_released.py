@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import math
 import pickle
+import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -308,3 +312,12 @@ def test_registered_choices_survive_a_crash(tmp_path):
     del policy
     again = OnePassPrivateGLM.load(path, unattended=True)
     assert (repr(again._kept()), again.open_decisions, again.released().to_json()) == state
+
+
+def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "released.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(import multiprocessing\n.*?)```", page, flags=re.DOTALL)
+    assert len(program.split("if __name__")[1].splitlines()) <= 12
+    (tmp_path / "two.py").write_text(program)
+    done = subprocess.run([sys.executable, "two.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert re.match(r"Released\(OnePassPrivateGLM, number=\d+, \(1, 1e-06\)-DP joint", done.stdout), done.stderr
