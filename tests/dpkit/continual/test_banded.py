@@ -45,7 +45,7 @@ def some(data, T: int) -> Banded:
     return Banded(np.concatenate([[1.0], off]), T, inverse=inverse)
 
 
-# ------------------------------------------------------------------------------------------------ other people's numbers
+# ---------------------------------------------------------------------------------------------- other people's numbers
 
 
 def test_closed_form():
@@ -64,8 +64,8 @@ def test_all_bands_are_the_square_root_of_the_workload(beta):
     np.testing.assert_allclose(C @ C, workload, rtol=1e-10, atol=1e-12)
 
 
-# jax-privacy (github.com/google-deepmind/jax_privacy, matrix_factorization.toeplitz, float64): the root of the product of
-# minsep_sensitivity_squared and the mean of per_query_error, for banded_inverse_square_root_noising_coefs(p) …
+# jax-privacy (github.com/google-deepmind/jax_privacy, matrix_factorization.toeplitz, float64): the root of the product
+# of minsep_sensitivity_squared and the mean of per_query_error, for banded_inverse_square_root_noising_coefs(p) …
 BISR = {
     (1000, 64, 10, 100): 12.365843666565494,
     (1000, 16, 10, 100): 15.986812552708606,
@@ -102,7 +102,7 @@ def test_optimal_inverse_bands_are_within_a_hundredth_of_the_published_error(n, 
     assert found < 0.99 * root_mean_square_error(inverse_root(n, bands=p), **known)
 
 
-# ----------------------------------------------------------------------------------------------------------- the matrices
+# -------------------------------------------------------------------------------------------------------- the matrices
 
 
 @settings(max_examples=60, deadline=None)
@@ -130,10 +130,11 @@ def test_series(T, p, data):
     residual = np.convolve(a, c)[:T]
     residual[0] -= 1.0
     assert np.abs(residual).max(initial=0.0) <= 1e-14
-    assert (c >= 0).all() and (c <= 1 + 1e-12).all()
+    assert (c >= 0).all()
+    assert (c <= 1 + 1e-12).all()
 
 
-# ---------------------------------------------------------------------------------------------------------- sensitivities
+# ------------------------------------------------------------------------------------------------------- sensitivities
 
 
 def worst(C: np.ndarray, m: int, b: int) -> float:
@@ -177,7 +178,7 @@ def test_one_participation_more_costs_more():
     assert banded.joint_norm(6, 20) == banded.joint_norm(5, 20)
 
 
-# --------------------------------------------------------------------------------------------------------------- the search
+# ---------------------------------------------------------------------------------------------------------- the search
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.8])
@@ -219,7 +220,7 @@ def test_ten_thousand_steps():
     assert root_mean_square_error(found, **known) == pytest.approx(15.26, rel=2e-3)
 
 
-# -------------------------------------------------------------------------------------------------------------- as a stream
+# --------------------------------------------------------------------------------------------------------- as a stream
 
 
 def test_states_go_on_with_the_same_coefficients():
