@@ -48,7 +48,7 @@ from dpbandits.released import Released, shell_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import conform, freeze, kept, plain, resume, short, taken
-from dpkit.states.run import Here
+from dpkit.states.run import Here, newest
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
@@ -540,7 +540,7 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             raise ValueError(f"checkpoint must be None for a file that is one, got {str(loader.checkpoint)!r}")
         hold = files.hold(loader.path)
         try:
-            return cls._continued(*_newest(loader.path, loader.ledger), loader, hold)
+            return cls._continued(*newest(loader.path, loader.ledger), loader, hold)
         except BaseException:
             hold.close()
             raise
@@ -605,15 +605,3 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             if (row.label, row.release) not in recorded:
                 raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
         self.ledger = ledger
-
-
-def _newest(path: Path, ledger: Ledger | None) -> tuple[dict[str, Any], str]:
-    """The checkpoint, or the draft of it that was marked and not yet moved into place."""
-    tree, digest = files.read(path)
-    run = tree.get("run")
-    mark = None if ledger is None or not isinstance(run, dict) else ledger.newest_mark(str(run.get("id")))
-    for draft in files.drafts(path):
-        if mark is not None and digest != mark.digest and files.digest_of(draft.read_bytes()) == mark.digest:
-            files.place(draft, path)
-            return files.read(path)
-    return tree, digest

@@ -1,7 +1,7 @@
-"""scikit-learn estimators for private generalized linear models, over noisy gradient descent.
+"""scikit-learn estimators for private generalized linear models, over noisy gradient descent or DP-FTRL.
 
 For whoever has a scikit-learn pipeline and wants its last step private. Needs the extra ``learn``. Source of the method
-and of its proof: :mod:`dpkit.optimize.noisy_gradient_descent`.
+and of its proof: :mod:`dpkit.optimize.noisy_gradient_descent`, :mod:`dpkit.optimize.dp_ftrl`.
 
 Privacy. Unit: one row, or one person where ``fit`` is given ``groups``. A fit costs what ``cost_`` says and meets
 ``budget``; it releases ``coef_`` and ``intercept_``. Everything else that an estimator holds is public, so it may be
@@ -39,7 +39,7 @@ from accounting import Budget, Ledger
 from accounting.checks import positive
 from dpkit.clipping import shortened
 from dpkit.geometry import LpBall
-from dpkit.optimize import glm, noisy_gradient_descent
+from dpkit.optimize import dp_ftrl, glm, noisy_gradient_descent
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -61,7 +61,9 @@ class _PrivateGLM(BaseEstimator):  # type: ignore[misc]
     radius: float
     clip: float | None
     fit_intercept: bool
+    solver: str
     max_iter: int
+    epochs: int
     step_scale: float
     public_rows: int | None
     ledger: Ledger | None
@@ -83,19 +85,28 @@ class _PrivateGLM(BaseEstimator):  # type: ignore[misc]
         if clip is None:
             # the slope of the squared loss has no bound: 1 is that of η = 0 at the end of the range
             clip = min(objective.slope_bound, 1.0) * R * math.sqrt(2.0 if self.fit_intercept else 1.0)
-        fit = noisy_gradient_descent(
-            replace(objective, clip=clip),
-            rows,
-            y,
-            constraint=LpBall(2, rows.shape[1], radius / R),
-            budget=self.budget,
-            max_iterations=self.max_iter,
-            step_scale=self.step_scale,
-            public_rows=self.public_rows,
-            groups=groups,
-            rng=_generator(self.random_state),
-            ledger=self.ledger,
-        )
+        known: dict[str, Any] = {
+            "constraint": LpBall(2, rows.shape[1], radius / R),
+            "budget": self.budget,
+            "step_scale": self.step_scale,
+            "groups": groups,
+            "rng": _generator(self.random_state),
+            "ledger": self.ledger,
+        }
+        clipped = replace(objective, clip=clip)
+        if self.solver == "gradient_descent":
+            fit = noisy_gradient_descent(
+                clipped, rows, y, max_iterations=self.max_iter, public_rows=self.public_rows, **known
+            )
+        elif self.solver == "dp_ftrl":
+            if self.public_rows is not None:
+                raise ValueError(
+                    "public_rows must be None with solver='dp_ftrl', whose rows are counted in public, "
+                    f"got public_rows={self.public_rows!r}"
+                )
+            fit = dp_ftrl(clipped, rows, y, epochs=self.epochs, iterate="tail", **known)
+        else:
+            raise ValueError(f"solver must be 'gradient_descent' or 'dp_ftrl', got solver={self.solver!r}")
         self.cost_ = fit.cost
         self.n_iter_ = fit.nit
         return fit.x[:d], float(fit.x[d] * R) if self.fit_intercept else 0.0
@@ -145,10 +156,15 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         logistic loss.
     fit_intercept : bool
         By a constant feature of size R.
+    solver : {"gradient_descent", "dp_ftrl"}
+        Full passes with independent noise; or :func:`dpkit.optimize.dp_ftrl`, whose steps take √n rows each, in an
+        order that is public: fewer passes, for "replace" and "zero_out" only.
     max_iter : int
-        The largest number of steps.
+        The largest number of steps of gradient descent.
+    epochs : int
+        The number of passes of DP-FTRL.
     step_scale : float
-        Multiplies the step of :func:`dpkit.optimize.noisy_gradient_descent`.
+        Multiplies the step of the solver.
     public_rows : int, optional
         The number that sums are divided by. Required under add_remove.
     ledger : Ledger, optional
@@ -190,7 +206,9 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         radius: float = 5.0,
         clip: float | None = None,
         fit_intercept: bool = True,
+        solver: Literal["gradient_descent", "dp_ftrl"] = "gradient_descent",
         max_iter: int = 200,
+        epochs: int = 10,
         step_scale: float = 1.0,
         public_rows: int | None = None,
         ledger: Ledger | None = None,
@@ -203,7 +221,9 @@ class PrivateGLMClassifier(ClassifierMixin, _PrivateGLM):  # type: ignore[misc]
         self.radius = radius
         self.clip = clip
         self.fit_intercept = fit_intercept
+        self.solver = solver
         self.max_iter = max_iter
+        self.epochs = epochs
         self.step_scale = step_scale
         self.public_rows = public_rows
         self.ledger = ledger
@@ -328,7 +348,9 @@ class PrivateGLMRegressor(RegressorMixin, _PrivateGLM):  # type: ignore[misc]
         radius: float = 2.0,
         clip: float | None = None,
         fit_intercept: bool = True,
+        solver: Literal["gradient_descent", "dp_ftrl"] = "gradient_descent",
         max_iter: int = 200,
+        epochs: int = 10,
         step_scale: float = 1.0,
         public_rows: int | None = None,
         ledger: Ledger | None = None,
@@ -342,7 +364,9 @@ class PrivateGLMRegressor(RegressorMixin, _PrivateGLM):  # type: ignore[misc]
         self.radius = radius
         self.clip = clip
         self.fit_intercept = fit_intercept
+        self.solver = solver
         self.max_iter = max_iter
+        self.epochs = epochs
         self.step_scale = step_scale
         self.public_rows = public_rows
         self.ledger = ledger

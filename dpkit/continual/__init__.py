@@ -13,6 +13,9 @@ mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory   
 (The noise is the standard deviation of the worst estimate, per unit of sensitivity, at ρ = ½ zCDP. ``Discounted``
 releases Σ_s γ^(t−s) x_s, which forgets; the others release Σ_s x_s.)
 
+For units that come back every b steps, as rows do in training, ``ContinualSum`` takes a ``Banded`` factorization, from
+``inverse_root`` (closed form) or ``optimal`` (numerical).
+
 Every mechanism has the same methods: ``add(x)`` returns the noisy sum so far and ``add_many(xs)`` several of them,
 ``noise_std(t)`` is the standard deviation of the t-th, ``cost`` describes the whole stream, and is what the
 ledger is charged with, once, when the mechanism is made. ``state()`` saves a stream; the class method
@@ -21,6 +24,7 @@ in place, for an object that owns the stream and its promise. Noise is added to 
 floating point too. Each is a ``ContinualSum`` with a ``Factorization``, and so is a new one.
 """
 
+from dpkit.continual.banded import Banded, inverse_root, optimal
 from dpkit.continual.binary_tree import BinaryTree
 from dpkit.continual.buffered_toeplitz import BufferedToeplitz
 from dpkit.continual.discounted import Discounted
@@ -29,4 +33,15 @@ from dpkit.continual.sums import ContinualSum
 from dpkit.continual.toeplitz import Toeplitz
 from dpkit.continual.unbounded import Unbounded
 
-__all__ = ["BinaryTree", "BufferedToeplitz", "ContinualSum", "Discounted", "Factorization", "Toeplitz", "Unbounded"]
+__all__ = [
+    "Banded",
+    "BinaryTree",
+    "BufferedToeplitz",
+    "ContinualSum",
+    "Discounted",
+    "Factorization",
+    "Toeplitz",
+    "Unbounded",
+    "inverse_root",
+    "optimal",
+]

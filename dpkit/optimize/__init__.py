@@ -6,6 +6,7 @@ Every optimizer returns a ``scipy.optimize.OptimizeResult`` with ``x``, ``nit``,
 Which one: ``docs/optimizers.md`` compares them on one table.
 """
 
+from dpkit.optimize.dp_ftrl import DPFTRL, dp_ftrl
 from dpkit.optimize.dp_sgd import dp_sgd
 from dpkit.optimize.localized_mirror_descent import localized_mirror_descent
 from dpkit.optimize.noisy_gradient_descent import noisy_gradient_descent
@@ -20,9 +21,11 @@ from dpkit.optimize.shuffle_gradient_descent import shuffle_gradient_descent
 from dpkit.optimize.sufficient_statistics import sufficient_statistics
 
 __all__ = [
+    "DPFTRL",
     "GLM",
     "OnlineFrankWolfe",
     "PolyhedralOnlineFrankWolfe",
+    "dp_ftrl",
     "dp_sgd",
     "glm",
     "localized_mirror_descent",

@@ -29,7 +29,7 @@ from dpkit.mechanisms import GaussianMechanism
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["private_optimizer", "row_gradients"]
+__all__ = ["clipped_sums", "private_optimizer", "row_gradients"]
 
 # added to lengths: squares of entries that are smaller underflow
 _TINY = 1e-150
@@ -94,10 +94,6 @@ def private_optimizer(
     from opacus.accountants import RDPAccountant
     from opacus.optimizers import DPOptimizer
 
-    unit, most = grid(mechanism.sensitivity, WHOLE_BITS)
-    size = sum(p.numel() for p in parameters)
-    most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
-
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
         clipped = 0
 
@@ -106,20 +102,14 @@ def private_optimizer(
             return list(parameters)
 
         def clip_and_accumulate(self) -> None:
-            gradients = [p.grad_sample.detach().reshape(len(p.grad_sample), p.numel()) for p in parameters]
-            lengths = grown(torch.stack([_lengths(g) for g in gradients]).square().sum(dim=0).sqrt() + _TINY, size)
-            self.clipped += int((~(lengths <= self.max_grad_norm)).sum())
-            finite = torch.isfinite(lengths)
-            if not finite.all():
-                gradients, lengths = [g[finite] for g in gradients], lengths[finite]
-            factors = (most / lengths).clamp(max=1.0 / unit)
-            for p, g in zip(parameters, gradients, strict=True):
-                total = _whole_sum(factors, g).reshape(p.shape)
+            totals, count = clipped_sums([p.grad_sample.detach() for p in parameters], mechanism.sensitivity)
+            self.clipped += count
+            for p, total in zip(parameters, totals, strict=True):
                 p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
 
         def add_noise(self) -> None:
             total = np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters])
-            noisy = mechanism.release(total * unit)
+            noisy = mechanism.release(total * grid(mechanism.sensitivity, WHOLE_BITS)[0])
             start = 0
             for p in parameters:
                 p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape)
@@ -134,6 +124,37 @@ def private_optimizer(
     accountant = RDPAccountant()
     private.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=rate))
     return private, accountant.history
+
+
+def clipped_sums(gradients: Sequence[torch.Tensor], clip: float) -> tuple[list[torch.Tensor], int]:
+    """Σ_i of the rows' gradients, each cut to length ``clip`` over all parameters, and how many were longer.
+
+    Parameters
+    ----------
+    gradients : sequence of Tensor
+        (rows, *shape) for every parameter.
+    clip : float
+
+    Returns
+    -------
+    totals : list of Tensor
+        Of each parameter's shape, in float64: whole numbers of the unit ``grid(clip, WHOLE_BITS)[0]``, exact.
+    count : int
+    """
+    import torch
+
+    shapes = [g.shape[1:] for g in gradients]
+    flat = [g.reshape(len(g), s.numel()) for g, s in zip(gradients, shapes, strict=True)]
+    size = sum(s.numel() for s in shapes)
+    unit, most = grid(clip, WHOLE_BITS)
+    most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
+    lengths = grown(torch.stack([_lengths(g) for g in flat]).square().sum(dim=0).sqrt() + _TINY, size)
+    count = int((~(lengths <= clip)).sum())
+    finite = torch.isfinite(lengths)
+    if not finite.all():
+        flat, lengths = [g[finite] for g in flat], lengths[finite]
+    factors = (most / lengths).clamp(max=1.0 / unit)
+    return [_whole_sum(factors, g).reshape(s) for g, s in zip(flat, shapes, strict=True)], count
 
 
 def _lengths(gradients: torch.Tensor) -> torch.Tensor:

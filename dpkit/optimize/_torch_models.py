@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import positive
+from dpkit.optimize._people import People
 from dpkit.optimize._private_steps import row_gradients
 from dpkit.optimize._rows import checked_data, clip_of
 from dpkit.optimize.objectives import GLM
@@ -17,7 +18,7 @@ from dpkit.optimize.objectives import GLM
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Problem", "Released", "linear_problem", "module_problem", "torch_optimizer"]
+__all__ = ["Problem", "Released", "linear_problem", "module_problem", "person_means", "torch_optimizer"]
 
 
 class Problem(NamedTuple):
@@ -181,3 +182,19 @@ def torch_optimizer(
     if isinstance(inner, torch.optim.LBFGS):
         raise ValueError("optimizer must take a step from one gradient, got torch.optim.LBFGS, which asks for more")
     return inner
+
+
+def person_means(problem: Problem, people: People, persons: NDArray[np.intp]) -> list[Any]:
+    """The mean gradients of some people's rows."""
+    import torch
+
+    rows, begins = people.rows(persons)
+    sizes = people.sizes[persons]
+    gradients = problem.gradients(*problem.rows.at(people.order[rows]))
+    whose = torch.from_numpy(np.repeat(np.arange(len(begins)), sizes)).to(gradients[0].device)
+    counts = torch.from_numpy(sizes).to(gradients[0])
+    means = []
+    for gradient in gradients:
+        total = gradient.new_zeros((len(begins), *gradient.shape[1:])).index_add_(0, whose, gradient)
+        means.append(total / counts.reshape(-1, *[1] * (total.dim() - 1)))
+    return means

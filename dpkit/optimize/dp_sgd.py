@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import (
     Budget,
@@ -52,7 +52,14 @@ from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._people import People, checked_people
 from dpkit.optimize._private_steps import private_optimizer
 from dpkit.optimize._rows import checked_budget, poisson_sample, public_count
-from dpkit.optimize._torch_models import Problem, Released, linear_problem, module_problem, torch_optimizer
+from dpkit.optimize._torch_models import (
+    Problem,
+    Released,
+    linear_problem,
+    module_problem,
+    person_means,
+    torch_optimizer,
+)
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -287,7 +294,7 @@ def _step(
         parts = people.parts(chosen, held) or [chosen]
     for number, part in enumerate(parts, start=1):
         if part.size and people is not None:
-            found = _person_means(problem, people, part)
+            found = person_means(problem, people, part)
         elif part.size:
             found = problem.gradients(*problem.rows.at(part))
         else:
@@ -298,19 +305,3 @@ def _step(
         private.signal_skip_step(do_skip=number < len(parts))
         private.step()
         private.zero_grad()
-
-
-def _person_means(problem: Problem, people: People, persons: NDArray[np.intp]) -> list[Any]:
-    """The mean gradients of some people's rows."""
-    import torch
-
-    rows, begins = people.rows(persons)
-    sizes = people.sizes[persons]
-    gradients = problem.gradients(*problem.rows.at(people.order[rows]))
-    whose = torch.from_numpy(np.repeat(np.arange(len(begins)), sizes)).to(gradients[0].device)
-    counts = torch.from_numpy(sizes).to(gradients[0])
-    means = []
-    for gradient in gradients:
-        total = gradient.new_zeros((len(begins), *gradient.shape[1:])).index_add_(0, whose, gradient)
-        means.append(total / counts.reshape(-1, *[1] * (total.dim() - 1)))
-    return means

@@ -46,7 +46,7 @@ from accounting import Ledger, Release
 from dpkit.states import files
 from dpkit.states.entries import scalar
 
-__all__ = ["Here", "Run", "RunStopped", "Unrepeatable"]
+__all__ = ["Here", "Run", "RunStopped", "Unrepeatable", "newest"]
 
 
 class RunStopped(RuntimeError):
@@ -304,3 +304,15 @@ def _checked(saved: Mapping[str, Any]) -> tuple[str, int, str, bool]:
     if type(with_ledger) is not bool:
         raise ValueError(f"ledger must be True or False, got ledger={with_ledger!r}")
     return id, step, anchor, with_ledger
+
+
+def newest(path: Path, ledger: Ledger | None) -> tuple[dict[str, Any], str]:
+    """The checkpoint at ``path`` and its digest, or the draft of it that was marked and not yet moved into place."""
+    tree, digest = files.read(path)
+    run = tree.get("run")
+    mark = None if ledger is None or not isinstance(run, dict) else ledger.newest_mark(str(run.get("id")))
+    for draft in files.drafts(path):
+        if mark is not None and digest != mark.digest and files.digest_of(draft.read_bytes()) == mark.digest:
+            files.place(draft, path)
+            return files.read(path)
+    return tree, digest

@@ -1,0 +1,266 @@
+"""Banded factorizations: against dense matrices, other people's numbers, and every set of steps and signs by force."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import combinations, pairwise, product
+
+import numpy as np
+import pytest
+from factors import decoder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import Budget, Gaussian
+from dpkit.continual import Banded, ContinualSum, inverse_root, optimal
+from dpkit.continual._optimal_bands import mean_square, squared_sensitivity
+from dpkit.continual._series import inverse_series
+from dpkit.continual.banded import lowest_error, root_mean_square_error
+
+SCALAR = {"shape": (), "sensitivity": 1.0, "noise_multiplier": 1.0}
+
+
+def triangle(first: np.ndarray, T: int) -> np.ndarray:
+    """The lower-triangular Toeplitz matrix with this first column."""
+    column = np.zeros(T)
+    column[: min(T, len(first))] = first[:T]
+    lags = np.subtract.outer(np.arange(T), np.arange(T))
+    return np.where(lags >= 0, column[np.abs(lags)], 0.0)
+
+
+def dense(banded: Banded) -> np.ndarray:
+    """C."""
+    a = triangle(banded.coefficients, banded.horizon)
+    return np.linalg.inv(a) if banded.inverse else a
+
+
+def some(data, T: int) -> Banded:
+    """Any banded factorization of T steps."""
+    p = data.draw(st.integers(1, T))
+    inverse = data.draw(st.booleans())
+    off = np.array(data.draw(st.lists(st.floats(0, 1, allow_subnormal=False), min_size=p - 1, max_size=p - 1)))
+    if inverse and off.size:
+        off = -off / max(1.0, off.sum() * (1 + 1e-9))
+    return Banded(np.concatenate([[1.0], off]), T, inverse=inverse)
+
+
+# ---------------------------------------------------------------------------------------------- other people's numbers
+
+
+def test_closed_form():
+    """Kalinin, McKenna, Upadhyay & Lampert (2025): r_0 = 1, r_k = r_{k−1}(k − 3/2)/k."""
+    exact = [Fraction(1)]
+    for k in range(1, 12):
+        exact.append(exact[-1] * (Fraction(k) - Fraction(3, 2)) / k)
+    np.testing.assert_allclose(inverse_root(50, bands=12).coefficients, [float(r) for r in exact], rtol=1e-14)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 0.9])
+def test_all_bands_are_the_square_root_of_the_workload(beta):
+    T = 40
+    workload = triangle(np.ones(T), T) @ triangle(beta ** np.arange(T), T)
+    C = dense(inverse_root(T, bands=T, momentum=beta))
+    np.testing.assert_allclose(C @ C, workload, rtol=1e-10, atol=1e-12)
+
+
+# jax-privacy (github.com/google-deepmind/jax_privacy, matrix_factorization.toeplitz, float64): the root of the product
+# of minsep_sensitivity_squared and the mean of per_query_error, for banded_inverse_square_root_noising_coefs(p) …
+BISR = {
+    (1000, 64, 10, 100): 12.365843666565494,
+    (1000, 16, 10, 100): 15.986812552708606,
+    (2000, 100, 20, 100): 21.918217526025604,
+    (10_000, 64, 10, 1000): 26.42535237400947,
+}
+# … for optimize_banded_toeplitz(n, p), one participation …
+BANDED = {
+    (1000, 8): 8.351642329405193,
+    (1000, 64): 4.03486784154247,
+    (2000, 100): 4.518353930753955,
+    (10_000, 64): 9.852662665362258,
+}
+# … and for optimize_banded_inverse_toeplitz, 250 steps, of which coefficients may have any sign
+INVERSE = {(1000, 64, 10, 100): 12.07041534894563, (1000, 16, 10, 100): 12.22607929292399}
+
+
+@pytest.mark.parametrize(("n", "p", "k", "b"), sorted(BISR))
+def test_closed_form_has_the_published_error(n, p, k, b):
+    found = root_mean_square_error(inverse_root(n, bands=p), participations=k, min_separation=b)
+    assert found == pytest.approx(BISR[n, p, k, b], rel=1e-8)
+
+
+@pytest.mark.parametrize(("n", "p"), sorted(BANDED))
+def test_optimal_bands_have_the_published_error(n, p):
+    assert root_mean_square_error(optimal(n, bands=p)) == pytest.approx(BANDED[n, p], rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "p", "k", "b"), sorted(INVERSE))
+def test_optimal_inverse_bands_are_within_a_hundredth_of_the_published_error(n, p, k, b):
+    known = {"participations": k, "min_separation": b}
+    found = root_mean_square_error(optimal(n, bands=p, inverse=True, **known), **known)
+    assert found <= 1.01 * INVERSE[n, p, k, b]
+    assert found < 0.99 * root_mean_square_error(inverse_root(n, bands=p), **known)
+
+
+# -------------------------------------------------------------------------------------------------------- the matrices
+
+
+@settings(max_examples=60, deadline=None)
+@given(T=st.integers(1, 12), data=st.data())
+def test_streams_are_the_dense_mechanism(T, data):
+    banded = some(data, T)
+    sums = ContinualSum(banded, shape=T, sensitivity=1.0, noise_multiplier=1.0, rng=np.random.default_rng(0))
+    C, A = dense(banded), np.tril(np.ones((T, T)))
+    B = decoder(sums, T)
+    np.testing.assert_allclose(B @ C, A, atol=1e-6)
+    np.testing.assert_allclose([banded.error(t) for t in range(1, T + 1)], np.linalg.norm(B, axis=1), rtol=1e-6)
+    assert np.linalg.norm(C, axis=0).max() <= banded.column_norm
+    banded.begin(T, np.dtype(np.int64))
+    scale = 2.0**20
+    rows = np.vstack([banded.encode(t, scale * unit) for t, unit in enumerate(np.eye(T))])
+    np.testing.assert_allclose(rows, scale * C, atol=0.6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(T=st.integers(1, 2000), p=st.integers(1, 40), data=st.data())
+def test_series(T, p, data):
+    off = np.array(data.draw(st.lists(st.floats(-1, 0, allow_subnormal=False), min_size=p - 1, max_size=p - 1)))
+    a = np.concatenate([[1.0], off / max(1.0, -off.sum())])
+    c = inverse_series(a, T)
+    residual = np.convolve(a, c)[:T]
+    residual[0] -= 1.0
+    assert np.abs(residual).max(initial=0.0) <= 1e-14
+    assert (c >= 0).all()
+    assert (c <= 1 + 1e-12).all()
+
+
+# ------------------------------------------------------------------------------------------------------- sensitivities
+
+
+def worst(C: np.ndarray, m: int, b: int) -> float:
+    """max ‖Σ Ce_j u_jᵀ‖ over sets of m columns, b apart, and unit vectors u_j along two axes, with both signs."""
+    directions = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0)]
+    largest = 0.0
+    for count in range(1, m + 1):
+        for S in combinations(range(C.shape[1]), count):
+            if all(q - p >= b for p, q in pairwise(S)):
+                for u in product(directions, repeat=count):
+                    largest = max(largest, float(np.linalg.norm(C[:, list(S)] @ np.array(u))))
+    return largest
+
+
+@settings(max_examples=80, deadline=None)
+@given(T=st.integers(1, 8), m=st.integers(1, 4), b=st.integers(1, 4), data=st.data())
+def test_no_unit_moves_a_stream_farther_than_the_joint_norm(T, m, b, data):
+    banded = some(data, T)
+    most = worst(dense(banded), min(m, -(-T // b)), b)
+    claimed = banded.joint_norm(m, b)
+    assert most <= claimed * (1 + 1e-12)
+    falls = (np.diff(banded._c) <= 0).all()
+    if falls or (not banded.inverse and banded.bands <= b) or min(m, -(-T // b)) == 1:
+        assert claimed <= most * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+@pytest.mark.parametrize(("T", "m", "b"), [(60, 1, 1), (60, 6, 10), (64, 4, 16)])
+def test_what_is_made_has_exact_sensitivities(T, m, b, inverse):
+    known = {"participations": m, "min_separation": b}
+    banded = optimal(T, bands=8, inverse=inverse, **known) if not inverse else inverse_root(T, bands=8)
+    C = dense(banded)
+    exact = np.linalg.norm(C[:, [j * b for j in range(m)]].sum(axis=1))
+    assert banded.joint_norm(m, b) == pytest.approx(exact, rel=1e-9)
+
+
+def test_one_participation_more_costs_more():
+    banded = inverse_root(100, bands=8)
+    assert banded.joint_norm(5, 20) > 1.1 * banded.joint_norm(4, 20)
+    # there is no room for a sixth
+    assert banded.joint_norm(6, 20) == banded.joint_norm(5, 20)
+
+
+# ---------------------------------------------------------------------------------------------------------- the search
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.8])
+@pytest.mark.parametrize("rates", [None, np.linspace(1.0, 0.1, 30)])
+def test_errors_and_gradients(beta, rates):
+    T = 30
+    rng = np.random.default_rng(0)
+    n = np.concatenate([[1.0], -rng.random(T - 1) / T])
+    eta = np.ones(T) if rates is None else rates
+    workload = np.tril(np.ones((T, T))) @ np.diag(eta) @ triangle(beta ** np.arange(T), T)
+    squares = np.sum((workload @ triangle(n, T)) ** 2, axis=1)
+    value, gradient = mean_square(n, beta, rates)
+    rows = np.arange(T) if rates is None else np.unique(np.ceil(np.linspace(0, T, 25)[1:]).astype(int)) - 1
+    assert value == pytest.approx(squares[rows].mean(), rel=1e-9)
+    step = 1e-6 * rng.normal(size=T)
+    moved = mean_square(n + step, beta, rates)[0] - mean_square(n - step, beta, rates)[0]
+    assert moved == pytest.approx(2 * gradient @ step, rel=1e-5)
+    c = inverse_series(n, T)
+    value, gradient = squared_sensitivity(c, 3, 7)
+    assert value == pytest.approx(np.linalg.norm(triangle(c, T)[:, [0, 7, 14]].sum(axis=1)) ** 2)
+    moved = squared_sensitivity(c + step, 3, 7)[0] - squared_sensitivity(c - step, 3, 7)[0]
+    assert moved == pytest.approx(2 * gradient @ step, rel=1e-6)
+
+
+@pytest.mark.parametrize("more", [{}, {"momentum": 0.9}, {"rates": np.linspace(1.0, 0.01, 400)}])
+def test_what_is_searched_for_is_better_than_the_closed_form(more):
+    known = {"participations": 4, "min_separation": 100, **more}
+    closed = inverse_root(400, bands=32, momentum=more.get("momentum", 0.0))
+    found = lowest_error(400, bands=32, **known)
+    assert root_mean_square_error(found, **known) < root_mean_square_error(closed, **known)
+    if more:  # made for another workload it is worse
+        other = lowest_error(400, bands=32, participations=4, min_separation=100)
+        assert root_mean_square_error(found, **known) < 0.9999 * root_mean_square_error(other, **known)
+
+
+def test_ten_thousand_steps():
+    known = {"participations": 10, "min_separation": 1000}
+    found = lowest_error(10_000, bands=64, **known)
+    assert root_mean_square_error(found, **known) == pytest.approx(15.26, rel=2e-3)
+
+
+# --------------------------------------------------------------------------------------------------------- as a stream
+
+
+def test_states_go_on_with_the_same_coefficients():
+    banded = inverse_root(20, bands=4)
+    sums = ContinualSum(banded, **SCALAR, participations=2, min_separation=10, rng=np.random.default_rng(0))
+    for x in np.linspace(-1, 1, 7):
+        sums.add(x)
+    state = sums.state()
+    again = ContinualSum.restore(state, factorization=inverse_root(20, bands=4))
+    assert [sums.add(0.5) for _ in range(13)] == [again.add(0.5) for _ in range(13)]
+    with pytest.raises(ValueError, match="coefficients"):
+        ContinualSum.restore(state, factorization=Banded([1.0, -0.5, -0.1, 0.0], 20, inverse=True))
+    with pytest.raises(ValueError, match="inputs"):
+        ContinualSum.restore(state | {"inputs": np.full((3, 1), 1e30)}, factorization=inverse_root(20, bands=4))
+
+
+def test_calibration():
+    budget = Budget(1.0, 1e-6)
+    known = {"shape": 2, "sensitivity": 1.0, "participations": 5, "min_separation": 20}
+    sums = ContinualSum.calibrated(budget=budget, factorization=inverse_root(100, bands=16), **known)
+    assert isinstance(sums.cost, Gaussian)
+    expected = sums.noise_multiplier * inverse_root(100, bands=16).joint_norm(5, 20) * sums._factorization.error(100)
+    assert sums.noise_std(100) == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        (lambda: Banded([0.5], 3, inverse=False), "coefficients"),
+        (lambda: Banded([1.0, 0.5], 3, inverse=True), "coefficients"),
+        (lambda: Banded([1.0, -0.7, -0.4], 3, inverse=True), "coefficients"),
+        (lambda: Banded([1.0, -0.1], 3, inverse=False), "coefficients"),
+        (lambda: Banded([1.0, math.nan], 3, inverse=False), "coefficients"),
+        (lambda: Banded([1.0] * 4, 3, inverse=False), "coefficients"),
+        (lambda: Banded([1.0], 2**30, inverse=False), "horizon"),
+        (lambda: inverse_root(10, bands=2, momentum=1.0), "momentum"),
+        (lambda: optimal(10, bands=6, participations=2, min_separation=5), "min_separation"),
+        (lambda: optimal(10, rates=[1.0]), "rates"),
+    ],
+)
+def test_bad_parameters(bad, word):
+    with pytest.raises(ValueError, match=word):
+        bad()
