@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
@@ -20,7 +21,8 @@ __all__ = ["CheckedRow", "checked_rows", "learn"]
 _TICK = 256
 
 
-class CheckedRow(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CheckedRow:
     """What ``_admit_choice`` and ``_take_in`` are told of a row."""
 
     arm: Array

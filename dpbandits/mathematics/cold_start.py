@@ -69,7 +69,7 @@ def warn_of_cold_start(found: float, dim: int, rounds: int, budget: Budget) -> N
         return
     lacking = _SPARE * _LEAST / found
     fewer = math.floor(dim / lacking ** (2 / 3))
-    ways = [f"ε = {_rounded(_epsilon(budget, lacking))}", f"T = {_rounded(rounds * lacking)}"]
+    ways = [f"ε = {_rounded(_epsilon(budget, lacking))}", f"T = {_rounded(math.ceil(rounds * lacking))}"]
     if fewer >= 1:
         ways.append(f"d = {fewer}")
     warnings.warn(

@@ -41,8 +41,8 @@ class RankOneInverse:
     """
 
     def __init__(self, dim: int, ridge: float, *, refresh: int = 512, start: Array | None = None) -> None:
-        self.matrix = ridge * np.eye(dim) if start is None else start.copy()
-        self.inverse = np.eye(dim) / ridge if start is None else np.linalg.inv(start)
+        self.matrix: Array = ridge * np.eye(dim) if start is None else start.copy()
+        self.inverse: Array = np.eye(dim) / ridge if start is None else np.linalg.inv(start)
         self.refresh = refresh
         self.updates = 0
         self.log_det = 0.0

@@ -223,14 +223,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         public = self._prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
         self.public = Estimate(*public, Past.empty(dim), 0.0, covariance, 0.0)
         noise_H, noise_b = self._sums.noise(max(1, len(self.schedule.ends)))
-        clear = clarity(
-            self.dim,
-            T if self.discount is None else min(T, 1 / (1 - self.discount)),
-            self._record.W,
-            S,
-            noise_b,
-            noise_H,
-        )
+        remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
+        clear = clarity(self.dim, remembered, self._record.W, S, noise_b, noise_H)
         if self.prior is None:
             warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
