@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -143,6 +144,8 @@ def price(
     if delay or missing:
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     out.mkdir(parents=True, exist_ok=True)
+    if jobs is None:
+        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     table = price_of_privacy(
         environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
         jobs=jobs,
