@@ -189,12 +189,12 @@ class _Made:
     def __call__(self, rng: np.random.Generator) -> Policy:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
-            return self.algorithm(self.dim, **self.parameters, rng=rng)  # type: ignore[arg-type]
+            return self.algorithm(self.dim, **self.parameters, rng=rng)
 
     def hopeless(self) -> bool:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            self.algorithm(self.dim, **self.parameters, rng=np.random.default_rng(0))  # type: ignore[arg-type]
+            self.algorithm(self.dim, **self.parameters, rng=np.random.default_rng(0))
         return any(str(one.message).startswith("the noise for ε") for one in said)
 
 
@@ -289,8 +289,12 @@ def price_of_privacy(
                 price=price, price_se=error, hopeless=hopeless[name],
             )
         )  # fmt: skip
-    baselines = [found[name][key] for name in (_FREE, _UNIFORM) for key in ("reward", "reward_se")]
-    return PriceTable(environment.name, count, found[_FREE]["seeds"], modelled, *baselines, tuple(rows))
+    baselines = {
+        field + suffix: found[name]["reward" + suffix]
+        for field, name in (("free", _FREE), ("uniform", _UNIFORM))
+        for suffix in ("", "_se")
+    }
+    return PriceTable(environment.name, count, found[_FREE]["seeds"], modelled, **baselines, rows=tuple(rows))
 
 
 def _environment(source: Any) -> tuple[Any, bool]:
@@ -354,7 +358,7 @@ def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
     wrong = [unit for unit in policies or {} if unit not in _PRIVATE]
     if wrong:
         raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
-    found = {}
+    found: dict[str, type[Policy]] = {}
     for unit in units:
         given = (policies or {}).get(unit, _PRIVATE[unit])
         kind = _class(given) if isinstance(given, str) else given
@@ -380,7 +384,7 @@ def _last(results: Results, name: str) -> Array:
     """What each seed was worth: per round, minus the regret where it is known."""
     if results.metric == "regret":
         return -results.curves(name, "regret")[1][:, -1] / results.runs[0].round[-1]
-    return results.curves(name, "reward")[1][:, -1]
+    return np.asarray(results.curves(name, "reward")[1][:, -1])
 
 
 def _ratio(lost: Array, gain: Array) -> tuple[float, float]:

@@ -42,7 +42,9 @@ class RankOneInverse:
 
     def __init__(self, dim: int, ridge: float, *, refresh: int = 512, start: Array | None = None) -> None:
         self.matrix: Array = ridge * np.eye(dim) if start is None else start.copy()
-        self.inverse: Array = np.eye(dim) / ridge if start is None else np.linalg.inv(start)
+        self.inverse: Array = (
+            np.asarray(np.linalg.inv(start), dtype=np.float64) if start is not None else np.eye(dim) / ridge
+        )
         self.refresh = refresh
         self.updates = 0
         self.log_det = 0.0
