@@ -383,7 +383,7 @@ def _accepted(kind: type[Policy], parameters: Mapping[str, Any]) -> dict[str, An
 def _last(results: Results, name: str) -> Array:
     """What each seed was worth: per round, minus the regret where it is known."""
     if results.metric == "regret":
-        return -results.curves(name, "regret")[1][:, -1] / results.runs[0].round[-1]
+        return np.asarray(-results.curves(name, "regret")[1][:, -1] / results.runs[0].round[-1])
     return np.asarray(results.curves(name, "reward")[1][:, -1])
 
 

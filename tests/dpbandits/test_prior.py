@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits import Policy, policies
+from dpbandits import Policy, Released, policies
 from dpbandits.environments import GLM
 from dpbandits.environments.arms import random_parameter
 from dpbandits.mathematics.prior import Prior, checked_prior, posterior
@@ -88,6 +88,13 @@ def test_states_keep_it(name, precision, tmp_path):
         np.testing.assert_array_equal(one.scores, other.scores)
         policy.update(one, 1.0)
         again.update(other, 1.0)
+
+
+@pytest.mark.parametrize("precision", [1e4, 1e4 * np.eye(3)])
+def test_what_is_handed_on_has_it(precision):
+    policy = made("OnePassPrivateGLM", prior=([0.0, 1.5, 0.0], precision))
+    again = Released.from_json(policy.released().to_json())
+    assert again.choose(np.eye(3), rng=np.random.default_rng(0))[0] == 1
 
 
 def test_it_costs_nothing():
