@@ -10,6 +10,7 @@ import dpkit  # noqa: F401 (first: it refuses a foreign package in the place of 
 if TYPE_CHECKING:
     from accounting import __version__
     from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
+    from dpbandits.price import PriceTable, price_of_privacy
     from dpbandits.private_policy import PrivatePolicy
     from dpbandits.released import Released
     from dpbandits.simulation.results import Results
@@ -20,10 +21,12 @@ __all__ = [
     "Pending",
     "Policy",
     "PrivacyReport",
+    "PriceTable",
     "PrivatePolicy",
     "Released",
     "Results",
     "__version__",
+    "price_of_privacy",
     "simulate",
 ]
 
@@ -35,8 +38,10 @@ _HOMES = {
     "PrivacyReport": "dpbandits.policy",
     "PrivatePolicy": "dpbandits.private_policy",
     "Released": "dpbandits.released",
+    "PriceTable": "dpbandits.price",
     "Results": "dpbandits.simulation.results",
     "__version__": "accounting",
+    "price_of_privacy": "dpbandits.price",
     "simulate": "dpbandits.simulation.simulate",
 }
 

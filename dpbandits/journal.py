@@ -97,10 +97,11 @@ class Journal:
         """A decision was made."""
         self._append([_decision(pending)])
 
-    def rewarded(self, id: int, reward: float) -> None:
-        """Its reward came; on disk when this returns."""
+    def rewarded(self, id: int, reward: float, *, sync: bool = True) -> None:
+        """Its reward came; on disk when this returns, or when ``sync`` was called."""
         self._append([["r", id, reward]])
-        self.sync()
+        if sync:
+            self.sync()
 
     def forgotten(self, id: int) -> None:
         """Nobody waits for the reward any more."""

@@ -17,7 +17,8 @@ import math
 import secrets
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from inspect import Parameter, signature
 from pathlib import Path
@@ -374,9 +375,13 @@ class Policy(ABC):
     def _decided(self, arms: Array, index: int, scores: Array, law: Law | None, who: int) -> Decision:
         """Wait for the reward of what was chosen."""
         arm = self._chosen(arms, index)
-        decision = Decision(self.decisions, index, arm, scores, self._id, law, self._name(index))
-        self._admit(Pending(arm, index, self.decisions, self._note(arm, index), who))
-        return decision
+        return Decision(self._admit_choice(arm, index, who), index, arm, scores, self._id, law, self._name(index))
+
+    def _admit_choice(self, arm: Array, index: int, who: int) -> int:
+        """Wait for the reward of a choice, whoever made it; the id of the decision."""
+        key = self.decisions
+        self._admit(Pending(arm, index, key, self._note(arm, index), who))
+        return key
 
     def update(self, decision: Decision | int, reward: float | None) -> None:
         """Learn the reward of a decision (given itself or by its id); None is a reward that will never come.
@@ -409,6 +414,47 @@ class Policy(ABC):
             self._open.pop(key, None)
             if self.decision_log is not None:
                 self.decision_log.closed(key, None)
+
+    def learn_log(self, rows: Iterable[Any], *, progress: bool = True) -> int:
+        """Learn from choices that were made elsewhere, before the first round or between two.
+
+        Every row counts as a decision of this run, and its reward as told at once: for the schedule, the horizon, the
+        noise and the persons' allowances it is a round like any other, and protected like one. Whose choices they were
+        does not matter, but for what can be learned from them. How many rows there are is public. Nobody else chooses
+        meanwhile.
+
+        Parameters
+        ----------
+        rows : iterable
+            Each a tuple ``(arm, reward)`` or ``(arm, reward, person)``, where the arm is the vector that was chosen; or
+            a :class:`dpbandits.evaluate.LoggedRound`, which policies that take contexts need. All are checked before
+            the first is learned.
+        progress : bool
+            Show a progress bar on a terminal, if ``rich`` is installed.
+
+        Returns
+        -------
+        int
+            How many rows were learned.
+
+        Raises
+        ------
+        ValueError
+            Naming the first bad row: as ``select`` and ``update`` would, or there are more rows than the horizon has
+            left. The policy's state is as it was.
+
+        Notes
+        -----
+        With a checkpoint all rows are durable when this returns. After a crash in the middle, ``decisions`` tells how
+        many were taken in; the others can be given again.
+        """
+        from dpbandits.logs import checked_rows, learn
+
+        self._check()
+        checked = checked_rows(self, rows)
+        with self._lock:
+            self._check_open()
+            return learn(self, checked, progress)
 
     @property
     def open_decisions(self) -> list[int]:
@@ -477,6 +523,10 @@ class Policy(ABC):
         """Close the decision and learn; closed first, so that no reward counts twice."""
         del self._open[key]
         self._learn(pending, reward)
+
+    def _together(self) -> AbstractContextManager[None]:
+        """Rewards that are taken in inside of it are acknowledged together, at its end."""
+        return nullcontext()
 
     def _key(self, decision: Decision | int) -> int:
         key = decision

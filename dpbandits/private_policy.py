@@ -28,7 +28,8 @@ import bisect
 import math
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -223,6 +224,8 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     _counts_decisions: bool = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
     _prices_totals: ClassVar[bool] = False
+    # whether rewards are written through to the disk together, by whoever sets this
+    _many: bool = False
 
     # the fields of the public half that choices depend on; where none is named, all of them
     _choices_read: ClassVar[tuple[str, ...]] = ()
@@ -453,12 +456,22 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         if self._journal is not None:
-            self._journal.rewarded(key, reward)
+            self._journal.rewarded(key, reward, sync=not self._many)
         # a record that was half learned must not be learned again
         self._run.stop("was interrupted while it learned")
         del self._open[key]
         self._teach(pending, reward)
         self._run.end()
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        self._many = True
+        try:
+            yield
+        finally:
+            self._many = False
+            if self._journal is not None:
+                self._journal.sync()
 
     def _teach(self, pending: Pending, reward: float) -> None:
         """Learn, where the record is to enter a batch and its person may teach once more."""

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from dpbandits.cli.evaluate import evaluate
+from dpbandits.cli.price import Lists, price
 from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.replay import replay
 from dpbandits.cli.reproduce import HELP, reproduce
@@ -75,4 +76,5 @@ def _root(
 
 for _command in (quickstart, run, replay, evaluate):
     app.command()(_command)
+app.command(cls=Lists)(price)
 app.command(help=HELP)(reproduce)

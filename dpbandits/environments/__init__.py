@@ -4,6 +4,7 @@ from dpbandits.environments.adversarial import Adversarial
 from dpbandits.environments.advertising import Advertising
 from dpbandits.environments.available import Available
 from dpbandits.environments.base import Environment, Round
+from dpbandits.environments.chosen import ChosenLog
 from dpbandits.environments.delayed import Delayed
 from dpbandits.environments.disjoint import Disjoint
 from dpbandits.environments.drifting import Drifting
@@ -25,6 +26,7 @@ __all__ = [
     "Adversarial",
     "Advertising",
     "Available",
+    "ChosenLog",
     "Delayed",
     "Disjoint",
     "Drifting",

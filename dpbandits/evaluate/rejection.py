@@ -37,12 +37,15 @@ class LoggedRound:
     reward : float
     probability : float or None
         With which it was chosen; None for 1/K.
+    person : str, bytes, int or None
+        Whose round it was.
     """
 
     arms: Array
     index: int
     reward: float
     probability: float | None = None
+    person: str | bytes | int | None = None
 
 
 def rejection_replay(

@@ -29,6 +29,8 @@ class RankOneInverse:
         λ > 0.
     refresh : int
         Updates between two fresh inversions.
+    start : ndarray of shape (d, d), optional
+        Positive definite: what stands for λI. Then ``log_det`` counts from its determinant.
 
     Examples
     --------
@@ -38,9 +40,11 @@ class RankOneInverse:
     [0.25, 1.0]
     """
 
-    def __init__(self, dim: int, ridge: float, *, refresh: int = 512) -> None:
-        self.matrix = ridge * np.eye(dim)
-        self.inverse = np.eye(dim) / ridge
+    def __init__(self, dim: int, ridge: float, *, refresh: int = 512, start: Array | None = None) -> None:
+        self.matrix: Array = ridge * np.eye(dim) if start is None else start.copy()
+        self.inverse: Array = (
+            np.asarray(np.linalg.inv(start), dtype=np.float64) if start is not None else np.eye(dim) / ridge
+        )
         self.refresh = refresh
         self.updates = 0
         self.log_det = 0.0

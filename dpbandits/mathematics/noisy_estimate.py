@@ -92,28 +92,26 @@ def errors(eigenvalues: Array, noise_H: float, noise_b: float, length: float, ch
     return np.asarray(noise_b**2 + 0.7 * noise_H**2 * (d + 1) / (2 * d) * length + chance * eigenvalues)
 
 
-def precisions(eigenvalues: Array, variances: Array, prior: float) -> tuple[Array, Array]:
-    """The weights of θ's estimate along eigenvectors with eigenvalues λ: gains λ/r and precisions λ²/r + 1/τ².
+def precisions(eigenvalues: Array, variances: Array) -> tuple[Array, Array]:
+    """The weights of θ's estimate along eigenvectors with eigenvalues λ: gains λ/r and precisions λ²/r.
 
-    Along eigenvector u, uᵀb = λ·uᵀθ + an error of variance r. So uᵀθ, a priori of variance τ², has the posterior mean
-    gain·uᵀb/precision and the posterior variance 1/precision.
+    Along eigenvector u, uᵀb = λ·uᵀθ + an error of variance r. So gain·uᵀb is the precision times the estimate of uᵀθ;
+    :func:`dpbandits.mathematics.prior.posterior` joins it to what was known before.
 
     Parameters
     ----------
     eigenvalues, variances : ndarray of shape (d,)
         λ and r.
-    prior : float
-        1/τ².
 
     Examples
     --------
     >>> import numpy as np
-    >>> gains, precision = precisions(np.array([1.0, 10.0]), np.array([2.0, 5.0]), prior=0.5)
+    >>> gains, precision = precisions(np.array([1.0, 10.0]), np.array([2.0, 5.0]))
     >>> gains.tolist(), precision.tolist()
-    ([0.5, 2.0], [1.0, 20.5])
+    ([0.5, 2.0], [0.5, 20.0])
     """
     gains = eigenvalues / variances
-    return gains, gains * eigenvalues + prior
+    return gains, gains * eigenvalues
 
 
 def stalled(eigenvalues: Array, growth: Array, share: float, noise: float) -> Array:

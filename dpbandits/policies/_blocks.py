@@ -185,6 +185,10 @@ class BlockSums:
         """One more block; its stream starts at the next release."""
         self.open = np.concatenate([self.open, np.zeros((1, self.open.shape[1]))])
 
+    def noise(self, k: int) -> float:
+        """The standard deviation of an entry of b in the k-th release, of the arms that were there from the start."""
+        return self._streams[0][2].noise_std(k) / self._c
+
     def add(self, block: int, z: Array, g: float) -> None:
         """Take in one record."""
         self.open[block] += np.rint(self._unit * block_record(z[None], np.array([g]), self._c)[0])

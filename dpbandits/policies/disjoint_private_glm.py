@@ -51,6 +51,7 @@ from typing import ClassVar, Literal, Unpack
 from accounting import Budget, Gaussian, calibrate
 from accounting.checks import integer, nonnegative, positive
 from dpbandits.mathematics.choices import Independent, Law
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._blocks import BlockSums, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
@@ -157,6 +158,10 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
             rng=self.rng,
         )
         self.public = self._play.nothing(K)
+        # each arm has a K-th of the rounds; H_k is known far better than b_k
+        slope = self.link.lipschitz(S)
+        clear = clarity(self.dim + 1, T / K, slope, S, self._sums.noise(max(1, len(self.schedule.ends))))
+        warn_of_cold_start(clear, self.dim + 1, T, budget)
         self._open_run(self._sums.cost)
 
     @property

@@ -56,6 +56,7 @@ import numpy as np
 from accounting import Budget
 from accounting.checks import choice, fraction, nonnegative, positive
 from dpbandits.mathematics.choices import Law, Perturbed
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
@@ -192,6 +193,9 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             self._gamma = float(noise_u) * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
+        noise_V, noise_u = self._sums.noise(n)
+        clear = clarity(self.dim, T, 1.0, self.theta_bound, noise_u, noise_V)
+        warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
 
     # ---------------------------------------------------------------------------------------------- choose

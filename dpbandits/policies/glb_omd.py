@@ -18,6 +18,7 @@ import numpy as np
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, not_in_theory
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._reference import EllipsoidSet
 from dpbandits.policy import Options, Pending
@@ -49,6 +50,9 @@ class GLBOMD(EllipsoidSet):
         δ of the theory's parameters.
     dispersion : float
         g(τ) of the exponential family: 1 for Bernoulli and Poisson rewards, the variance for Gaussian ones.
+    prior : (array_like, array_like), optional
+        Mean and precision (the inverse of the covariance, or a number times the identity) of a normal prior of θ, in
+        place of the default one. Of the practical parameters.
     **options
         ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
@@ -77,6 +81,7 @@ class GLBOMD(EllipsoidSet):
         gamma_scale: float = 10.0,
         failure_probability: float = 0.01,
         dispersion: float = 1.0,
+        prior: PriorLike | None = None,
         **options: Unpack[Options],
     ) -> None:
         self.link = get_link(link)
@@ -98,8 +103,11 @@ class GLBOMD(EllipsoidSet):
         else:
             self.eta = 1.0
             self.ridge = 0.25 * dim
-        self.V = RankOneInverse(dim, self.ridge)
-        self.theta = np.zeros(dim)
+        not_in_theory(prior, parameters)
+        self.prior = checked_prior(prior, self.dim, S)
+        start = Prior.of(self.prior, self.dim, self.ridge, S)
+        self.V = RankOneInverse(dim, self.ridge, start=None if self.prior is None else start.precision)
+        self.theta = start.mean.copy()
         self.rounds = 0  # rewards taken in
 
     def width(self) -> float:

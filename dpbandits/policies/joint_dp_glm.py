@@ -66,6 +66,7 @@ from accounting import Budget, Gaussian, Release, TreeAggregation, calibrate
 from accounting import delta as delta_of
 from accounting.amplification.participation import group
 from accounting.checks import choice, fraction, integer, nonnegative, positive
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
@@ -251,6 +252,10 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
             *(zero, shift * identity, identity / shift, identity / math.sqrt(shift), 0),
             *(zero, identity / shift_H, identity / math.sqrt(shift_H), 0),
         )
+        # a gradient of all rounds, with the noise of the call that has the largest share
+        largest = (1.0 - _DECAY) / (1.0 - _DECAY ** min(self.policy_calls, self.exploration_calls))
+        noise = self._z / math.sqrt(largest) * self.clip * (2.0 if budget.adjacency == "replace" else 1.0)
+        warn_of_cold_start(clarity(dim, T, self.link.lipschitz(S), S, noise), dim, T, budget)
         self._open_run(self._cost(z, steps))
 
     def _cost(self, z: float, steps: int) -> Release:

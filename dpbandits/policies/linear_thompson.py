@@ -17,6 +17,7 @@ import numpy as np
 from accounting.checks import fraction, positive
 from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.ellipsoid import RankOneInverse
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, not_in_theory
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policy import Array, Options, Pending, Policy
 
@@ -43,6 +44,9 @@ class LinearThompson(Policy):
         the practical parameters.
     ridge : float
         λ > 0: the prior is N(0, (v²/λ)I).
+    prior : (array_like, array_like), optional
+        Mean and precision (the inverse of the covariance, or a number times the identity) of a normal prior of θ, in
+        place of the default one. Of the practical parameters.
     **options
         ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
@@ -74,6 +78,7 @@ class LinearThompson(Policy):
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
         ridge: float = 1.0,
+        prior: PriorLike | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
@@ -82,9 +87,14 @@ class LinearThompson(Policy):
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, typical=1.0)
         self.ridge = positive("ridge", ridge)
-        self.V = RankOneInverse(dim, self.ridge)
-        self.b = np.zeros(dim)
-        self.theta = np.zeros(dim)
+        not_in_theory(prior, parameters)
+        self.prior = checked_prior(prior, self.dim, math.inf)
+        # V counts rounds: a round has the precision 1/v²
+        v2 = (self.radius_scale * self.noise_bound) ** 2
+        start = Prior.of(self.prior, self.dim, self.ridge / v2, math.sqrt(v2 / self.ridge))
+        self.V = RankOneInverse(dim, self.ridge, start=None if self.prior is None else v2 * start.precision)
+        self.b = self.V.matrix @ start.mean
+        self.theta = start.mean.copy()
         self.rounds = 0  # rewards taken in
 
     def width(self) -> float:

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from typing import Literal, Unpack
 
-import numpy as np
-
 from accounting.checks import choice, positive
 from dpbandits.mathematics.ellipsoid import RankOneInverse
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, not_in_theory
 from dpbandits.policies._parameters import Parameters, noise_level
 from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
 from dpbandits.policy import Pending
@@ -47,6 +46,9 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         R. By default half the length of ``reward_range``; where that is infinite, 1 for the practical parameters.
     ridge : float
         λ > 0.
+    prior : (array_like, array_like), optional
+        Mean and precision (the inverse of the covariance, or a number times the identity) of a normal prior of θ, in
+        place of the default one. Of the practical parameters.
     **options
         ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
         :class:`dpbandits.policy.Policy`.
@@ -80,6 +82,7 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         gamma_scale: float = 10.0,
         noise_bound: float | None = None,
         ridge: float = 1.0,
+        prior: PriorLike | None = None,
         **options: Unpack[ReferenceOptions],
     ) -> None:
         super().__init__(dim, (-math.inf, math.inf), theta_bound, parameters, radius_scale, **options)
@@ -89,9 +92,14 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         if exploration == "inverse_gap":
             self._gamma_scale = self.gamma_scale
-        self.V = RankOneInverse(dim, self.ridge)
-        self.b = np.zeros(dim)
-        self.theta = np.zeros(dim)
+        not_in_theory(prior, parameters)
+        self.prior = checked_prior(prior, self.dim, self.theta_bound)
+        # V counts rounds: a round has the precision 1/R²
+        R2 = self.noise_bound**2
+        start = Prior.of(self.prior, self.dim, self.ridge / R2, self.theta_bound)
+        self.V = RankOneInverse(dim, self.ridge, start=None if self.prior is None else R2 * start.precision)
+        self.b = self.V.matrix @ start.mean
+        self.theta = start.mean.copy()
 
     def width(self) -> float:
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ β_t}."""

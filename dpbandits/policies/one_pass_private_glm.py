@@ -53,9 +53,10 @@ from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.change import surprise, surprise_bound
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
-from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
 from dpbandits.policies._records import SecantRecord
@@ -127,6 +128,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         By default that of Vowpal Wabbit.
     ridge : float
         Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
+    prior : (array_like, array_like), optional
+        Mean and precision (the inverse of the covariance, or a number times the identity) of a normal prior of θ, in
+        place of the default one, 0 and ``ridge``·d/S². It must be public knowledge: nothing of this data may be in it.
+        Then the first batch plays by the prior, too.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -172,6 +177,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         exploration: float | Literal["inverse_gap"] = 0.6,
         gamma_scale: float = 10.0,
         ridge: float = 1.0,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -192,6 +198,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self._width = 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
         self.ridge = positive("ridge", ridge)
+        self.prior = checked_prior(prior, self.dim, S)
+        self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
@@ -209,8 +217,16 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             discount=None if self.discount is None else self.discount**batch,
         )
         zero, square = np.zeros(dim), np.zeros((dim, dim))
-        past, prior = Past.empty(dim), S**2 * np.eye(dim)
-        self.public = Estimate(zero, square, square, zero, 0.0, 0.0, (square, zero), past, 0.0, prior, 0.0)
+        root, covariance = square, S**2 * np.eye(dim)
+        if self.prior is not None:
+            root, covariance = self._width * self._prior.root, self._prior.covariance
+        public = self._prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
+        self.public = Estimate(*public, Past.empty(dim), 0.0, covariance, 0.0)
+        noise_H, noise_b = self._sums.noise(max(1, len(self.schedule.ends)))
+        remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
+        clear = clarity(self.dim, remembered, self._record.W, S, noise_b, noise_H)
+        if self.prior is None:
+            warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
 
     @property
@@ -233,7 +249,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if self.exploration == "inverse_gap":
             rounds = self.schedule.start(self.releases)
             return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return Perturbed(arms, self.public.theta, self.public.root)
@@ -260,10 +276,11 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
         unlikely = surprise(m - M @ theta, M, last.covariance, noise=noise, reward_variance=self._record.chance)
 
-        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0
-        squares = last.squares + (float(theta @ M @ theta) if k > 1 else 0.0)
+        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        guessed = k > 1 or self.prior is not None
+        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
         slope = 1.0
-        if k > 1:
+        if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
             slope = self._record.tangent((squares - until) / (rounds - since))
         H = kept * last.H + slope * M
@@ -275,10 +292,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         noise = noise_H * math.sqrt(slopes / k)
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise)
-        length = min(float(theta @ theta), S**2) if k > 1 else 0.25 * S**2
+        length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
         variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
-        gains, precision = precisions(eigenvalues, variances, self.ridge * d / S**2)
-        theta = ball_constrained_minimizer(precision, U, U @ (gains * (U.T @ b)), S)
+        gains, precision = precisions(eigenvalues, variances)
+        known = posterior(self._prior, precision, U, gains * (U.T @ b), S)
 
         # where information stands still, look around
         since, earlier, _ = last.past.before(0.55 * rounds)
@@ -288,11 +305,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             left = share = self.discount ** (rounds - since)
         growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
         f = stalled(eigenvalues, growth, 1.0 - share, noise) if since else np.ones(d)
-        root = U * (self._width * np.sqrt(f / precision))
+        root = known.root @ (U * (self._width * np.sqrt(f)))
         past = last.past.followed_by(rounds, H, squares)
         # differences of two releases have at most twice the variance of one
         variance = 2.0 * (noise_b**2 + noise_H**2 * float(last.theta @ last.theta))
         start = self.schedule.start(self.releases)
         found = misfit(m - M @ last.theta, last.theta, variance, rounds - start, self.clip)
-        covariance = (U / precision) @ U.T
-        return Estimate(theta, root, H, b, slopes, squares, totals, past, found, covariance, unlikely)
+        return Estimate(known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely)

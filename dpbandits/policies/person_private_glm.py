@@ -55,8 +55,10 @@ import numpy as np
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.choices import Law, Perturbed
-from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
+from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._people import People, PersonSums, Weigh
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, checked_budget, finite_rewards
@@ -135,6 +137,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         In (0, 1): κ while every round is a newcomer's; κ falls to a quarter of it when nobody new comes.
     exploration : float
         β ≥ 0.
+    prior : (array_like, array_like), optional
+        Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
@@ -172,6 +177,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         first_batch: int | None = None,
         spending: float = 0.4,
         exploration: float = 0.5,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -189,6 +195,9 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.spending = fraction("spending", spending)
         self.exploration = nonnegative("exploration", exploration)
+        S = self.theta_bound
+        self.prior = checked_prior(prior, self.dim, S)
+        self._prior = Prior.of(self.prior, self.dim, self.dim / S**2, S)
 
         low, high = finite_rewards(self.reward_range)
         self._W = self.link.lipschitz(self.theta_bound)
@@ -197,8 +206,14 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         d, m = self.dim, len(self.schedule.ends)
         self._sums = PersonSums(d, budget=budget, releases=m, horizon=T, rng=self.rng)
         none, vectors = np.zeros(m), np.zeros((m, d))
-        prior = np.eye(d) * self.theta_bound**2 / d
-        self.public = Estimate(np.zeros(d), prior, np.zeros((m, d, d)), vectors, vectors, none, none, none)
+        guess = self._prior
+        self.public = Estimate(guess.mean, guess.covariance, np.zeros((m, d, d)), vectors, vectors, none, none, none)
+        # at best everybody comes once, and spends all on one release
+        newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
+        a, F, B = self._bounds(newcomers, 1.0)
+        noise = self._sums.noise * float(self._sensitivities(newcomers, a, F, B)[0])
+        if self.prior is None:
+            warn_of_cold_start(clarity(d, T, self._W, S, noise, noise / a), d, T, budget)
         self._open_run(self._sums.cost)
 
     @property
@@ -209,7 +224,7 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
     # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, arms: Array) -> Array | Law:
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return arms @ self.public.theta + self.exploration * norms(arms, self.public.inverse)
@@ -331,6 +346,5 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         raised = np.maximum(λ + _RAISE * level * math.sqrt(2 * d), W / 20)
         right = U.T @ (u @ y) + _ANCHOR * (raised - λ) * (U.T @ (u @ anchors))
         variance = (u**2) @ D + (u @ luck @ u) / (_VARIANCE * W) * raised
-        precision = raised**2 / variance + d / S**2
-        theta = ball_constrained_minimizer(precision, U, U @ (raised / variance * right), S)
-        return Estimate(theta, (U / precision) @ U.T, **history)
+        known = posterior(self._prior, raised**2 / variance, U, raised / variance * right, S)
+        return Estimate(known.mean, known.covariance, **history)

@@ -53,9 +53,10 @@ import numpy as np
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.choices import Law, Perturbed
-from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
+from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
 from dpbandits.policies._records import SecantRecord
@@ -117,6 +118,9 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         β ≥ 0.
     ridge : float
         Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
+    prior : (array_like, array_like), optional
+        Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -158,6 +162,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         clip: float | None = None,
         exploration: float = 0.6,
         ridge: float = 1.0,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -168,6 +173,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
+        self.prior = checked_prior(prior, self.dim, S)
+        self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
 
@@ -178,7 +185,14 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         )
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
-        self.public = Estimate(zero, square, square, zero, (0.0, 0.0), 0.0, Past.empty(dim), 0.0)
+        root = square if self.prior is None else self.exploration * self._prior.root
+        self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0), 0.0, Past.empty(dim), 0.0)
+        # of all batches, each with noise of its own
+        noise = math.sqrt(sum(self._sums.noise_std(batch) ** 2 for batch in range(len(ends))))
+        T = integer("horizon", horizon, at_least=1)
+        clear = clarity(self.dim, T, W, S, noise / self._sums.c, noise / self._sums.a)
+        if self.prior is None:
+            warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
 
     # ---------------------------------------------------------------------------------------------- choose
@@ -190,7 +204,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
             warn_of_misfit(self.public.misfit, self.base_rate)
 
     def _score(self, arms: Array) -> Law:
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return Perturbed(arms, self.public.theta, self.public.root)
@@ -215,10 +229,11 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         n_0 = (std / self._sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
         weight = 1.0 / (1.0 + n_0 / users)
 
-        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0
-        squares = last.squares + (float(theta @ M @ theta) if k > 1 else 0.0)
+        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        guessed = k > 1 or self.prior is not None
+        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
         slope = 1.0
-        if k > 1:
+        if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
             slope = self._record.tangent((squares - until) / (rounds - since))
         H = last.H + weight * slope * M
@@ -228,17 +243,17 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
-        length = min(float(theta @ theta), S**2) if k > 1 else 0.25 * S**2
+        length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
         variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
-        gains, precision = precisions(eigenvalues, variances, self.ridge * d / S**2)
-        theta = ball_constrained_minimizer(precision, U, U @ (gains * (U.T @ b)), S)
+        gains, precision = precisions(eigenvalues, variances)
+        known = posterior(self._prior, precision, U, gains * (U.T @ b), S)
 
         # look around, most where information stands still
         since, earlier, _ = last.past.before(0.55 * rounds)
         growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
         f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
-        root = U * (self.exploration * np.sqrt(np.maximum(f, _LEAST) / precision))
+        root = known.root @ (U * (self.exploration * np.sqrt(np.maximum(f, _LEAST))))
         past = last.past.followed_by(rounds, H, squares)
         variance = (std / self._sums.c) ** 2 + (std / self._sums.a) ** 2 * float(last.theta @ last.theta)
         found = misfit(m - M @ last.theta, last.theta, variance, users, self.clip)
-        return Estimate(theta, root, H, b, noise, squares, past, found)
+        return Estimate(known.mean, root, H, b, noise, squares, past, found)

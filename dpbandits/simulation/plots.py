@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,10 @@ from dpbandits._extras import need
 from dpbandits.policy import Array
 from dpbandits.simulation.results import Metric, Results
 
-__all__ = ["COLOURS", "STYLE", "draw"]
+if TYPE_CHECKING:
+    from dpbandits.price import PriceTable
+
+__all__ = ["COLOURS", "STYLE", "draw", "draw_prices"]
 
 # Okabe & Ito (2008): told apart with any colour vision
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -214,3 +217,70 @@ def _label_ends(ax: Any, ends: list[tuple[float, str, str]]) -> None:
     placed = np.minimum(np.maximum(placed, steps), 1.0 - steps[::-1])
     for height, (_, colour, name) in zip(placed, ends, strict=True):
         ax.text(1.02, height, name, transform=ax.transAxes, color=colour, va="center", fontsize=9)
+
+
+def draw_prices(table: PriceTable, target: Any) -> Any:
+    """The share of the gain that is lost, against ε, a line for each unit, with 95 % intervals.
+
+    Returns
+    -------
+    The axes, or the path.
+    """
+    need("matplotlib", "plotting")
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    if not isinstance(target, (str, Path)):
+        _prices(table, target)
+        return target
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 4.6), dpi=150, layout="constrained")
+        FigureCanvasAgg(figure)
+        _prices(table, figure.subplots())
+        lines = textwrap.wrap(f"{table.caption()}. {table.sentence()}", 105)
+        below = 0.03 + 0.035 * len(lines)
+        engine: Any = figure.get_layout_engine()
+        engine.set(rect=(0.01, below, 0.98, 0.98 - below))
+        figure.text(0.02, 0.02, "\n".join(lines), fontsize=8, color=_GREY)
+        figure.savefig(target)
+    return Path(target)
+
+
+def _prices(table: PriceTable, ax: Any) -> None:
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    widest = 0.0
+    units = list(dict.fromkeys(row.unit for row in table.rows))
+    quantile = 1.96 if table.seeds < 2 else _student(table.seeds - 1)
+    for colour, unit in zip(COLOURS, units, strict=False):
+        rows = sorted((row for row in table.rows if row.unit == unit), key=lambda row: row.epsilon)
+        epsilons, prices = [row.epsilon for row in rows], [row.price for row in rows]
+        halves = [0.0 if math.isnan(row.price_se) else quantile * row.price_se for row in rows]
+        ax.errorbar(
+            epsilons, prices, halves, color=colour, marker="o", markersize=7, capsize=3, linewidth=1.5, label=unit
+        )
+        widest = max([widest, *(p + h for p, h in zip(prices, halves, strict=True) if math.isfinite(p))])
+    ax.axhline(1.0, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
+    ax.axhline(0.0, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
+    budgets = sorted({row.epsilon for row in table.rows})
+    ax.set_xscale("log")
+    ax.set_xlim(budgets[0] / 1.5, budgets[-1] * 1.5)
+    ax.set_ylim(-0.08, max(1.15, widest + 0.05))
+    ax.text(budgets[-1] * 1.45, 1.015, "uniform choices", ha="right", va="bottom", color=_GREY, fontsize=9)
+    ax.text(budgets[-1] * 1.45, -0.015, "not private", ha="right", va="top", color=_GREY, fontsize=9)
+    ax.xaxis.set_major_locator(FixedLocator(budgets))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+    ax.set_xlabel("ε")
+    ax.set_ylabel("lost of the gain over uniform choices")
+    ax.set_title("The price of privacy")
+    ax.legend(title="protected", frameon=False)
+
+
+def _student(degrees: int) -> float:
+    """The half-width of a 95 % interval in standard errors."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, 0.975))

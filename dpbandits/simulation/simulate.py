@@ -14,17 +14,15 @@ True
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from accounting.checks import integer
+from dpbandits._progress_bar import progress_bar
 from dpbandits.environments.base import Environment
-from dpbandits.simulation.play import PolicyFactory, Task, Tick
+from dpbandits.simulation.play import PolicyFactory, Task
 from dpbandits.simulation.results import Results, Run
 from dpbandits.simulation.workers import by_joblib, by_processes, one_by_one
 
@@ -127,7 +125,7 @@ def simulate(
         log.plan(policies, chosen)
         done = {task: log.runs[task] for task in planned if task in log.runs}
     tasks = [task for task in planned if task not in done]
-    with _progress_bar(len(tasks) * rounds, environment.name, progress) as tick:
+    with progress_bar(len(tasks) * rounds, environment.name, progress) as tick:
         if backend is not None and tasks:
             finished = by_joblib(tasks, policies, environment, grid, tick, jobs, backend)
         elif min(jobs or 1, len(tasks)) > 1:
@@ -147,26 +145,3 @@ def simulate(
             finished.close()
     runs = tuple(done[name, seed] for name in policies for seed in chosen if (name, seed) in done)
     return Results(environment.name, runs, len(planned))
-
-
-@contextlib.contextmanager
-def _progress_bar(total: int, title: str, wanted: bool) -> Iterator[Tick]:
-    if not (wanted and sys.stderr.isatty() and importlib.util.find_spec("rich")):
-        yield lambda rounds: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(title, total=total)
-
-    def tick(rounds: int) -> None:
-        # started late: the bar has a thread, and processes should be forked before there are threads
-        bar.start()
-        bar.advance(task, rounds)
-
-    try:
-        yield tick
-    finally:
-        bar.stop()

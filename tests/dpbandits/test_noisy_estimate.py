@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dpbandits.mathematics.noisy_estimate import precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.prior import Prior, posterior
 
 spectra = arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e6, 1e6)).map(np.sort)
 
@@ -67,14 +68,19 @@ def test_shrunken_matrices_are_nearer_to_the_truth(spectrum):
 
 
 def test_weights_are_those_of_a_gaussian_posterior():
-    """b = λθ + error of variance r, θ of variance τ²: Bayes' rule on a grid."""
-    lam, r, prior, b = 3.0, 2.0, 0.7, 1.4
-    gains, precision = precisions(np.array([lam]), np.array([r]), prior)
+    """b = λθ + error of variance r, θ of mean m and variance τ²: Bayes' rule on a grid."""
+    lam, r, m, prior, b = 3.0, 2.0, -0.3, 0.7, 1.4
+    gains, precision = precisions(np.array([lam]), np.array([r]))
+    found = posterior(Prior(np.array([m]), np.array([[prior]])), precision, np.eye(1), gains * b, radius=100.0)
     theta = np.linspace(-20, 20, 400_001)
-    density = np.exp(-0.5 * (b - lam * theta) ** 2 / r - 0.5 * prior * theta**2)
+    density = np.exp(-0.5 * (b - lam * theta) ** 2 / r - 0.5 * prior * (theta - m) ** 2)
     mean = (density @ theta) / density.sum()
-    assert gains[0] * b / precision[0] == pytest.approx(mean, rel=1e-6)
-    assert 1 / precision[0] == pytest.approx(density @ (theta - mean) ** 2 / density.sum(), rel=1e-6)
+    assert found.mean[0] == pytest.approx(mean, rel=1e-6)
+    assert (
+        found.covariance[0, 0]
+        == found.root[0, 0] ** 2
+        == pytest.approx(density @ (theta - mean) ** 2 / density.sum(), rel=1e-6)
+    )
 
 
 @given(pace=st.floats(-1.0, 3.0), share=st.floats(0.05, 1.0), eigenvalue=st.floats(0.01, 1e6))

@@ -1,0 +1,191 @@
+"""``dpbandits price LOG|WORLD``: what each ε would cost, before anything is launched."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from dpbandits.cli.options import Jobs, Out, Seeds
+
+__all__ = ["Lists", "price"]
+
+_LOG, _MODEL = "The log", "Delays, and the model of a log of choices"
+
+
+class Lists(TyperCommand):
+    """A command two of whose options take several values: ``--epsilons 0.5 1 2 --units round person``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Every further value gets the option's name before it."""
+        spread: list[str] = []
+        open_option = None
+        for word in args:
+            if word in ("--epsilons", "--units"):
+                open_option = word
+                continue
+            if open_option and _belongs(open_option, word):
+                spread += [open_option, word]
+            else:
+                if open_option and not (spread and spread[-2:-1] == [open_option]):
+                    spread += [open_option]  # without a value, or with a wrong one: let the parser complain
+                open_option = None
+                spread.append(word)
+        if open_option and spread[-2:-1] != [open_option]:
+            spread.append(open_option)
+        return super().parse_args(ctx, spread)
+
+
+def _belongs(option: str, word: str) -> bool:
+    if option == "--units":
+        return word in ("round", "person")
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def price(
+    source: Annotated[str, typer.Argument(help="A .csv or .parquet file, or a world of the gallery.")],
+    epsilons: Annotated[
+        list[float] | None, typer.Option("--epsilons", help="The ε to price, one after another.")
+    ] = None,
+    units: Annotated[
+        list[str] | None,
+        typer.Option("--units", help="round, person or both; by default both, where rounds say whose they are."),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ of the budgets: well below 1 over the number of rounds.")] = 1e-5,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", "-t", help="T; by default that of the log, or of the gallery.")
+    ] = None,
+    reward: Annotated[str, typer.Option(help="Column of the reward.", rich_help_panel=_LOG)] = "reward",
+    probability: Annotated[
+        str | None,
+        typer.Option(
+            help="The log has one choice per row: column of the probability with which it was made.",
+            rich_help_panel=_LOG,
+        ),
+    ] = None,
+    round_column: Annotated[
+        str, typer.Option("--round", help="Column that tells rounds apart, in a log of all arms.", rich_help_panel=_LOG)
+    ] = "round",
+    arm: Annotated[str, typer.Option(help="Column that names the arm.", rich_help_panel=_LOG)] = "arm",
+    person: Annotated[str | None, typer.Option(help="Column that says whose row it is.", rich_help_panel=_LOG)] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that describes the row's arm. Repeat it.", rich_help_panel=_LOG),
+    ] = None,
+    reward_range: Annotated[
+        tuple[float, float], typer.Option(help="Smallest and largest possible reward.", rich_help_panel=_LOG)
+    ] = (0.0, 1.0),
+    feature_bound: Annotated[
+        float, typer.Option(help="Length to which a row of features may go.", rich_help_panel=_LOG)
+    ] = 1.0,
+    theta_bound: Annotated[
+        float, typer.Option(help="S, a bound on the norm of a good parameter.", rich_help_panel=_LOG)
+    ] = 5.0,
+    offered: Annotated[int, typer.Option(help="How many arms a round has.", rich_help_panel=_MODEL)] = 10,
+    delay: Annotated[
+        float, typer.Option(help="Mean number of rounds by which rewards come late.", rich_help_panel=_MODEL)
+    ] = 0.0,
+    missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_MODEL)] = 0.0,
+    seeds: Seeds = 5,
+    jobs: Jobs = None,
+    out: Out = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """What privacy will cost on your data, before you launch: the share of the gain over uniform choices that is lost.
+
+    dpbandits price clicks.csv --probability propensity --person user --feature price --epsilons 0.5 1 2 4
+
+    dpbandits price people --epsilons 1 4 --units round person
+
+    A log in which the reward of every shown arm is known (as for **dpbandits replay**) is played as it is. For a log
+    with one choice per row, --probability names its column: a model of the rewards is fitted to it, each row's without
+    the row, and played; the result is as good as the model.
+
+    Prints a table and a sentence, and writes price.png and price.json. All of it is computed from the raw log, and as
+    confidential.
+    """
+    from dpbandits.environments import GALLERY, ChosenLog, Delayed, LogReplay, world
+    from dpbandits.evaluate import Log
+    from dpbandits.price import price_of_privacy
+
+    environment: Any
+    path = Path(source)
+    if source in GALLERY:
+        environment = world(source).make()
+        rounds = world(source).rounds if rounds is None else rounds
+    elif not path.is_file():
+        raise ValueError(f"SOURCE must be a .csv or .parquet file or one of {', '.join(GALLERY)}, got {source!r}")
+    elif probability is not None:
+        log = Log.read(
+            path, reward=reward, probability=probability, arm=arm, person=person, features=tuple(feature or ())
+        )
+        environment = ChosenLog(
+            log, offered=offered, feature_bound=feature_bound, reward_range=reward_range, theta_bound=theta_bound
+        )
+    else:
+        environment = LogReplay(
+            path,
+            round_column=round_column,
+            reward_column=reward,
+            arm_column=arm,
+            person_column=person,
+            features=feature or None,
+            reward_range=reward_range,
+            feature_bound=feature_bound,
+            theta_bound=theta_bound,
+        )
+    if delay or missing:
+        environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
+    out.mkdir(parents=True, exist_ok=True)
+    if jobs is None:
+        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    table = price_of_privacy(
+        environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
+        jobs=jobs,
+    )  # fmt: skip
+    saved, plot = table.save(out / "price.json"), table.plot(out / "price.png")
+    if as_json:
+        typer.echo(table.to_json())
+        return
+    _print(table)
+    typer.echo(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}")
+
+
+def _print(table: Any) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dpbandits.price import percent
+    from dpbandits.simulation.results import with_error
+
+    shown = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for name, justify in (
+        ("protected", "left"),
+        ("ε", "right"),
+        ("mean reward", "right"),
+        ("lost", "right"),
+        ("", "left"),
+    ):
+        shown.add_column(name, justify=justify, no_wrap=name != "")  # type: ignore[arg-type]
+    shown.add_row("nothing", "∞", with_error(table.free, table.free_se), percent(0.0), "not private")
+    for row in table.rows:
+        lost = percent(row.price) + (f" ± {percent(row.price_se)}" if row.price_se > 0 else "")
+        note = "noise exceeds signal" if row.hopeless else ""
+        shown.add_row(row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), lost, note)
+    shown.add_row("", "0", with_error(table.uniform, table.uniform_se), percent(1.0), "uniform choices")
+    console = Console(highlight=False)
+    console.print(Text(table.caption(), style="bold"), shown)
+    console.print("Lost: of the gain over uniform choices. ± is one standard error over seeds.\n")
+    console.print(Text(table.sentence(), style="bold"))
+    console.print(
+        "\nComputed from raw data by seeded simulations: as confidential as the log, and not a private release."
+    )

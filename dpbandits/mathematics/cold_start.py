@@ -1,0 +1,102 @@
+"""Whether a run can learn anything under its noise: a question about public numbers, which can be asked beforehand.
+
+The sums of a run of T rounds hold, along each of d directions, information of at most λ = T·W/d if arms look everywhere
+alike, W the largest weight of a round. There b is about λ·uᵀθ, with |uᵀθ| = S/√d for a θ of length S that points
+anywhere. Its noise at the last release, the least that there will be in proportion, has the variance
+σ² = σ_b² + ½σ_H²S² (that of H times θ is shared by d directions, E‖Nθ‖² = ½(d + 1)σ_H²‖θ‖²). So
+
+    clarity = λ·(S/√d)/σ = T·W·S/(d^{3/2}·σ)
+
+is the signal over the noise at best, in a run that wastes nothing. Far below 1 it is the noise that chooses.
+
+It grows with T, falls with d^{3/2}, and is inversely proportional to the noise multiplier z(ε, δ) of a Gaussian
+mechanism: so each of ε, T and d that would do follows.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+
+from accounting import Budget, Gaussian, calibrate, epsilon
+
+__all__ = ["clarity", "warn_of_cold_start"]
+
+# below it a policy does about as well as one that learns nothing
+_LEAST = 0.25
+# by so much more than what would do is advised
+_SPARE = 1.05
+
+
+def clarity(dim: int, rounds: float, weight: float, theta_bound: float, noise_b: float, noise_H: float = 0.0) -> float:
+    """The signal over the noise in the last release, at best.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    rounds : float
+        T: how many rounds enter the sums.
+    weight : float
+        W.
+    theta_bound : float
+        S.
+    noise_b, noise_H : float
+        σ_b and σ_H.
+
+    Examples
+    --------
+    >>> clarity(4, 1000, weight=0.25, theta_bound=2.0, noise_b=8.0, noise_H=0.0)
+    7.8125
+    """
+    noise = math.sqrt(noise_b**2 + 0.5 * (noise_H * theta_bound) ** 2)
+    return rounds * weight * theta_bound / (dim**1.5 * noise) if noise > 0 else math.inf
+
+
+def warn_of_cold_start(found: float, dim: int, rounds: int, budget: Budget) -> None:
+    """Say so where the clarity is too small, and what would do: each of ε, T and d alone.
+
+    Parameters
+    ----------
+    found : float
+        The clarity.
+    dim, rounds : int
+        d and T, as the policy's user knows them.
+    budget : Budget
+    """
+    if found >= _LEAST:
+        return
+    lacking = _SPARE * _LEAST / found
+    fewer = math.floor(dim / lacking ** (2 / 3))
+    ways = [f"ε = {_rounded(_epsilon(budget, lacking))}", f"T = {_rounded(math.ceil(rounds * lacking))}"]
+    if fewer >= 1:
+        ways.append(f"d = {fewer}")
+    warnings.warn(
+        f"the noise for ε = {budget.epsilon:g} will exceed what {rounds:,} rounds can say of d = {dim} parameters: at "
+        f"the last release the signal is at best {found:.2g} times the noise, so that choices are about as good as "
+        f"random ones. About {', or '.join(ways)} would do; or a prior from public knowledge (prior=), where the "
+        "policy takes one",
+        UserWarning,
+        stacklevel=_outside(),
+    )
+
+
+def _epsilon(budget: Budget, factor: float) -> float:
+    """The ε at which Gaussian noise is so many times smaller, at the same δ."""
+    z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+    return float(epsilon(Gaussian(z / factor, adjacency=budget.adjacency), budget.delta))
+
+
+def _rounded(value: float) -> str:
+    """Upwards, to two digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
+    return f"{math.ceil(value / unit - 1e-9) * unit:,.12g}"
+
+
+def _outside() -> int:
+    """How many frames up the caller of the constructor is: subclasses have constructors, too."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_name == "__init__":
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,258 @@
+"""What privacy costs on one's own data: the prices, their errors, the model of a log of choices, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+pd = pytest.importorskip("pandas")
+
+from dpbandits import PriceTable, price_of_privacy  # noqa: E402
+from dpbandits.environments import GLM, ChosenLog, Delayed, LogReplay, People  # noqa: E402
+from dpbandits.evaluate import Log  # noqa: E402
+from dpbandits.price import PriceRow, _ratio  # noqa: E402
+
+
+def log(rows: int = 3000, items: int = 20, seed: int = 0, **more) -> tuple[Log, np.ndarray]:
+    """Choices at random among items of three features, and the true mean of every row."""
+    rng = np.random.default_rng(seed)
+    F = rng.uniform(-1, 1, (items, 3)) / math.sqrt(3)
+    law = rng.dirichlet(np.ones(items))
+    law = 0.5 * law + 0.5 / items
+    chosen = rng.choice(items, size=rows, p=law)
+    means = 1 / (1 + np.exp(-4 * F[chosen] @ [1.0, -1.0, 0.5]))
+    persons = rng.integers(rows // 5, size=rows)
+    known = {"features": F[chosen], "persons": persons, **more}
+    return Log.of((rng.random(rows) < means).astype(float), law[chosen], chosen, **known), means
+
+
+def people(rounds: int = 600) -> People:
+    return People(GLM(3, link="probit", theta_norm=2.0), persons=100, rounds=rounds)
+
+
+# ------------------------------------------------------------------------------------------------- prices
+
+
+def test_more_privacy_costs_more():
+    table = price_of_privacy(people(), [0.3, 16.0], seeds=4, progress=False)
+    assert [(row.unit, row.epsilon) for row in table.rows] == [
+        ("round", 0.3), ("round", 16.0), ("person", 0.3), ("person", 16.0)
+    ]  # fmt: skip
+    prices = [row.price for row in table.rows]
+    assert prices[0] > prices[1]
+    assert prices[2] > prices[3]
+    assert table.uniform < table.rows[0].reward < table.free
+    assert all(0 < row.price_se < 1 for row in table.rows)
+    assert not table.modelled
+
+
+def test_prices_are_those_of_the_simulation():
+    """Price and rewards, from the definition, with the policies played by hand."""
+    from accounting import Budget
+    from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
+    from dpbandits.simulation.simulate import simulate
+
+    world, T = GLM(2), 300
+    table = price_of_privacy(world, [2.0], rounds=T, seeds=3, progress=False)
+    model = {"theta_bound": world.theta_bound, "base_rate": world.base_rate}
+    private = {**model, "budget": Budget(2.0, 1e-5), "horizon": T, "reward_range": (0, 1), "on_violation": "clip"}
+    made = {
+        "not private": lambda rng: GLBOMD(2, **model, rng=rng),
+        "uniform": lambda rng: Uniform(2, rng=rng),
+        "round, ε = 2.0, δ = 1e-05": lambda rng: OnePassPrivateGLM(2, **private, rng=rng),
+    }
+    rows = simulate(made, world, rounds=T, seeds=3, progress=False).table()
+    free, uniform, own = (row["regret"] for row in rows)
+    assert table.rows[0].price == pytest.approx((own - free) / (uniform - free))
+    assert (table.free, table.uniform, table.rows[0].reward) == tuple(row["reward"] for row in rows)
+
+
+def test_the_error_of_a_ratio_covers():
+    """1,000 ratios of means of 20 paired numbers: 95 % intervals miss the truth in at most 13 %, and at least 1 %."""
+    rng = np.random.default_rng(0)
+    missed = 0
+    for _ in range(1000):
+        gain = rng.normal(2.0, 0.4, 20)
+        share, error = _ratio(0.3 * gain + rng.normal(0, 0.1, 20), gain)
+        missed += abs(share - 0.3) > 2.093 * error
+    assert 10 < missed < 130
+
+
+def test_nothing_is_lost_where_nothing_is_gained():
+    row = PriceRow("round", 1.0, 1e-5, "OnePassPrivateGLM", 0.5, 0.01, math.nan, math.nan, math.nan, math.nan, False)
+    table = PriceTable("nothing", 100, 5, False, 0.5, 0.01, 0.5, 0.01, (row,))
+    assert "nothing is learned here even without privacy" in table.sentence()
+    assert "?" in table.summary()
+    assert json.loads(table.to_json())["rows"][0]["price"] is None
+
+
+def test_a_hopeless_budget_is_marked():
+    table = price_of_privacy(GLM(30), [0.05, 50.0], rounds=200, seeds=1, progress=False)
+    assert [row.hopeless for row in table.rows] == [True, False]
+    assert "noise exceeds signal" in table.summary()
+    assert math.isnan(table.rows[0].price_se)
+
+
+def test_the_sentence_names_the_least_budget_that_keeps_nine_tenths():
+    def row(unit, epsilon, price):
+        return PriceRow(unit, epsilon, 1e-5, "", 0.5, 0.0, 1.0, 0.0, price, 0.01, False)
+
+    rows = (row("round", 1.0, 0.2), row("round", 2.0, 0.08), row("round", 4.0, 0.02), row("person", 4.0, 0.4))
+    said = PriceTable("w", 100, 5, True, 0.6, 0.001, 0.2, 0.001, rows).sentence()
+    assert "protecting every round at ε = 2 keeps 92 %" in said
+    assert "protecting every person at ε = 4 keeps 60 % of that gain (the most that any ε tried keeps)" in said
+    assert "a model that was fitted to the log" in said
+
+
+def test_files_and_plots(tmp_path):
+    table = price_of_privacy(people(200), [1.0, 4.0], seeds=2, progress=False)
+    saved = json.loads(table.save(tmp_path / "p.json").read_text(encoding="utf-8"))
+    assert saved["rows"][1]["price"] == table.rows[1].price
+    assert saved["sentence"] == table.sentence()
+    pytest.importorskip("matplotlib")
+    assert table.plot(tmp_path / "p.png").stat().st_size > 10_000
+    from matplotlib.figure import Figure
+
+    ax = Figure().subplots()
+    assert table.plot(ax) is ax
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["round", "person"]
+
+
+# ------------------------------------------------------------------------------------------- logs of choices
+
+
+def test_the_model_is_near_the_truth():
+    choices, means = log(20_000)
+    found = ChosenLog(choices).means
+    assert np.corrcoef(found, means)[0, 1] > 0.97
+    assert np.sqrt(np.mean((found - means) ** 2)) < 0.06
+
+
+def test_no_row_is_in_its_own_model():
+    """Another reward of a row (or of its person) moves the model of others, but not its own."""
+    choices, _ = log(400)
+    before = ChosenLog(choices).means
+    rewards = choices.rewards.copy()
+    mine = choices.persons == choices.persons[7]
+    rewards[mine] = 1 - rewards[mine]
+    after = ChosenLog(Log.of(rewards, choices.probabilities, choices.chosen, features=choices.features,
+                             persons=choices.persons)).means  # fmt: skip
+    np.testing.assert_allclose(after[mine], before[mine], atol=1e-12)
+    assert np.abs(after - before).max() > 1e-6
+
+
+def test_every_row_is_a_round_with_its_person():
+    choices, _ = log(300)
+    rounds = list(ChosenLog(choices, offered=4).episode(np.random.default_rng(0)))
+    assert len(rounds) == 300
+    assert sorted(now.person for now in rounds) == sorted(choices.persons)
+    assert all(now.arms.shape == (4, 4) and np.linalg.norm(now.arms, axis=1).max() <= 1 for now in rounds)
+    assert {float(r) for now in rounds for r in now.rewards} == {0.0, 1.0}
+
+
+def test_others_are_offered_as_if_choices_had_been_uniform():
+    """An item that was logged nine times as often as the other: both come alike; 6 standard errors."""
+    chosen = np.array([0] * 9 + [1]).repeat(400)
+    world = ChosenLog(Log.of(np.tile([0.0, 1.0], 2000), np.where(chosen, 0.1, 0.9), chosen), offered=2)
+    beside = np.array([now.arms[1, 1] > 0 for now in world.episode(np.random.default_rng(0))])
+    assert abs(beside.mean() - 0.5) < 6 * 0.5 / math.sqrt(len(beside))
+
+
+def test_rewards_that_are_not_clicks():
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(2, size=1000)
+    world = ChosenLog(Log.of(2.0 + chosen + rng.uniform(-1, 1, 1000), np.full(1000, 0.5), chosen), reward_range=(0, 5))
+    told = np.array([now.rewards for now in world.episode(rng)])
+    assert 0 <= told.min() <= told.max() <= 1
+    assert len(np.unique(told)) > 500
+    assert told.mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_log_of_choices_says_that_it_was_a_model():
+    table = price_of_privacy(log(600)[0], [2.0], seeds=2, progress=False)
+    assert table.modelled
+    assert [row.unit for row in table.rows] == ["round", "person"]
+    assert "a plan and no promise" in table.summary()
+    assert price_of_privacy(Delayed(ChosenLog(log(300)[0])), [2.0], seeds=1, progress=False).modelled
+
+
+def test_a_full_log_is_played_as_it_is(tmp_path):
+    rng = np.random.default_rng(0)
+    price = rng.uniform(0, 1, 400)
+    frame = pd.DataFrame({"round": np.arange(200).repeat(2), "reward": (rng.random(400) < price) * 1, "price": price})
+    table = price_of_privacy(LogReplay(frame), [4.0], seeds=2, progress=False)
+    assert not table.modelled
+    assert math.isnan(table.rows[0].regret)
+    assert table.rounds == 200
+
+
+# --------------------------------------------------------------------------------------------------- command
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    pytest.importorskip("typer")
+    from typer.testing import CliRunner
+
+    from dpbandits.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    return lambda *arguments: CliRunner().invoke(app, ["price", *map(str, arguments)])
+
+
+@pytest.fixture
+def file(tmp_path):
+    choices, _ = log(400)
+    frame = pd.DataFrame(choices.features, columns=["a", "b", "c"])
+    frame["click"], frame["p"], frame["item"] = choices.rewards, choices.probabilities, choices.chosen
+    frame["user"] = choices.persons
+    frame.to_csv(tmp_path / "clicks.csv", index=False)
+    return tmp_path / "clicks.csv"
+
+
+COLUMNS = ("--reward", "click", "--probability", "p", "--arm", "item", "--person", "user",
+           "--feature", "a", "--feature", "b", "--feature", "c")  # fmt: skip
+QUICK = ("--seeds", 1, "--jobs", 1)
+
+
+def test_from_file_to_table_and_picture(call, file, tmp_path):
+    lists = ("--epsilons", 1, 4, "--units", "round", "person")
+    result = call(file, *COLUMNS, "--delay", 20, *lists, *QUICK)
+    assert result.exit_code == 0, result.output
+    assert max(map(len, result.output.split("Plot:")[0].splitlines())) <= 80
+    assert "a plan and no promise" in " ".join(result.output.split())
+    saved = json.loads((tmp_path / "price.json").read_text(encoding="utf-8"))
+    assert [(row["unit"], row["epsilon"]) for row in saved["rows"]] == [
+        ("round", 1.0), ("round", 4.0), ("person", 1.0), ("person", 4.0)
+    ]  # fmt: skip
+    assert (tmp_path / "price.png").is_file()
+
+
+def test_json_and_a_world(call):
+    result = call("--epsilons", 2, "people", "--rounds", 200, *QUICK, "--json")
+    assert result.exit_code == 0, result.output
+    assert [row["epsilon"] for row in json.loads(result.output)["rows"]] == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nowhere.csv",), "SOURCE must be a .csv or .parquet file or one of logit-shift"),
+        (("sphere", "--epsilons", "x"), "--epsilons"),
+        (("sphere", "--epsilons"), "--epsilons"),
+        (("sphere", "--units", "cat", "--epsilons", 1, *QUICK), "units must be one or both"),
+        (("sphere", "--epsilons", 1, "--units", "person", *QUICK), "units must be ('round',)"),
+        (("sphere", "--epsilons", -1, *QUICK), "epsilon must be"),
+        (("sphere", "--epsilons", 1, 1, *QUICK), "budgets must be different"),
+        (("sphere", "--rounds", 0), "rounds must be"),
+    ],
+)
+def test_wrong_commands_end_with_one_line(call, arguments, message):
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+    assert len(result.output.strip().splitlines()) == 1

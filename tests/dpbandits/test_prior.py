@@ -1,0 +1,157 @@
+"""``prior=``: what is known beforehand moves the first choices, is overruled by data, and is in the state."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Budget
+from dpbandits import Policy, Released, policies
+from dpbandits.environments import GLM
+from dpbandits.environments.arms import random_parameter
+from dpbandits.mathematics.prior import Prior, checked_prior, posterior
+
+PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM"]
+REFERENCE = ["GLBOMD", "LinearThompson", "OFUL"]
+
+
+def made(name: str, seed: int = 0, **more) -> Policy:
+    if name in PRIVATE:
+        unit = "person" if name == "PersonPrivateGLM" else "round"
+        more = {"budget": Budget(1.0, 1e-5, unit=unit), "horizon": 500, "theta_bound": 2.0, **more}
+    elif name != "LinearThompson":
+        more = {"theta_bound": 2.0, **more}
+    return getattr(policies, name)(3, **more, rng=np.random.default_rng(seed))
+
+
+def regret(policy: Policy, seed: int) -> float:
+    """In 500 rounds of a probit bandit."""
+    lost, rounds = 0.0, GLM(3, link="probit", theta_norm=2.0).episode(np.random.default_rng(seed))
+    for t, now in enumerate(islice(rounds, 500)):
+        decision = policy.select(now.arms, person=t)
+        policy.update(decision, now.reward(decision.index))
+        lost += now.means.max() - now.means[decision.index]
+    return lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_good_guess_halves_the_regret(name):
+    """θ₀ at a cosine of 0.9, over 20 seeds."""
+    without, told = [], []
+    for seed in range(20):
+        theta = random_parameter(np.random.default_rng(seed), 3, 2.0)  # the episode's
+        away = np.random.default_rng(1000 + seed).standard_normal(3)
+        away -= away @ theta / 4.0 * theta
+        guess = 0.9 * (0.9 * theta + 2.0 * np.sqrt(1 - 0.81) * away / np.linalg.norm(away))
+        prior = guess, 3 / ((1 - 0.81) * 4.0)
+        without.append(regret(made(name, seed, link="probit"), seed))
+        told.append(regret(made(name, seed, link="probit", prior=prior), seed))
+    assert np.mean(told) < 0.5 * np.mean(without)
+
+
+@pytest.mark.parametrize("name", PRIVATE + REFERENCE)
+def test_the_first_choices_are_the_priors(name):
+    """With much precision; in the first batch, before anything is released."""
+    policy = made(name, prior=([0.0, 1.5, 0.0], 1e4))
+    assert [policy.select(np.eye(3), person=t).index for t in range(10)] == [1] * 10
+    assert policy.theta.tolist() == [0.0, 1.5, 0.0]
+
+
+@pytest.mark.parametrize("name", PRIVATE + REFERENCE)
+def test_data_overrule_a_wrong_prior(name):
+    more = {"budget": Budget(8.0, 1e-5, unit="person" if name == "PersonPrivateGLM" else "round")}
+    policy = made(name, prior=([1.0, -1.0, 0.0], 2.0), **({**more, "horizon": 3000} if name in PRIVATE else {}))
+    rng = np.random.default_rng(5)
+    for t in range(2500):
+        decision = policy.select(np.eye(3)[rng.permutation(3)[:2]], person=t)
+        policy.update(decision, float(rng.random() < 0.2 + 0.6 * decision.arm[1]))
+    assert policy.theta[1] > policy.theta[0]
+
+
+@pytest.mark.parametrize("name", PRIVATE + REFERENCE)
+@pytest.mark.parametrize("precision", [2.0, np.diag([3.0, 2.0, 1.0])])
+def test_states_keep_it(name, precision, tmp_path):
+    policy = made(name, prior=([0.5, 1.0, 0.0], precision))
+    for t in range(60):
+        policy.update(policy.select(np.eye(3), person=t), float(t % 2))
+    policy.save(tmp_path / "state")
+    again = Policy.load(tmp_path / "state", unattended=True)
+    assert again.prior[0].tolist() == [0.5, 1.0, 0.0]
+    np.testing.assert_array_equal(again.prior[1], precision)
+    for t in range(60, 120):
+        one, other = (p.select(np.eye(3), person=t) for p in (policy, again))
+        np.testing.assert_array_equal(one.scores, other.scores)
+        policy.update(one, 1.0)
+        again.update(other, 1.0)
+
+
+@pytest.mark.parametrize("precision", [1e4, 1e4 * np.eye(3)])
+def test_what_is_handed_on_has_it(precision):
+    policy = made("OnePassPrivateGLM", prior=([0.0, 1.5, 0.0], precision))
+    again = Released.from_json(policy.released().to_json())
+    assert again.choose(np.eye(3), rng=np.random.default_rng(0))[0] == 1
+
+
+def test_it_costs_nothing():
+    costs = {str(made("OnePassPrivateGLM", prior=prior).ledger.total) for prior in (None, ([1.0, 0.0, 0.0], 5.0))}
+    assert len(costs) == 1
+
+
+@given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6))
+def test_the_posterior_is_the_minimiser(seed, d):
+    """Of ½Σpᵢ(uᵢᵀθ − eᵢ)² + ½(θ − m)ᵀP(θ − m): the gradient vanishes inside the ball."""
+    rng = np.random.default_rng(seed)
+    U, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    root = rng.standard_normal((d, d))
+    prior = Prior(rng.standard_normal(d), root @ root.T + 0.1 * np.eye(d))
+    p, estimate = rng.uniform(0, 10, d), rng.standard_normal(d)
+    found = posterior(prior, p, U, p * estimate, radius=1e6)
+    gradient = U @ (p * (U.T @ found.mean - estimate)) + prior.precision @ (found.mean - prior.mean)
+    np.testing.assert_allclose(gradient, 0.0, atol=1e-7 * (1 + np.abs(prior.precision).max()))
+    np.testing.assert_allclose(found.root @ found.root, found.covariance, rtol=1e-6, atol=1e-9)
+    short = posterior(prior, p, U, p * estimate, radius=0.1)
+    assert np.linalg.norm(short.mean) <= 0.1 * (1 + 1e-9)
+
+
+def test_directions_of_no_precision_get_that_of_the_ball():
+    prior = Prior.of(checked_prior(([0.0, 0.0], np.diag([0.0, 9.0])), 2, 2.0), 2, 1.0, 2.0)
+    np.testing.assert_allclose(prior.precision, np.diag([0.25, 9.0]))
+
+
+BAD = {
+    "no pair": (3.0, r"prior must be a pair \(mean, precision\)"),
+    "one entry": (([0, 0, 0],), r"prior must be a pair"),
+    "text": ("ab", r"prior must be a pair"),
+    "a short mean": (([0.0], 1.0), r"prior\[0\], the mean, must have shape \(3,\), got shape \(1,\)"),
+    "NaN": (([0, 0, np.nan], 1.0), "prior's mean must hold finite"),
+    "words": ((["a", "b", "c"], 1.0), "prior's mean must hold finite"),
+    "a long mean": (([3.0, 0, 0], 1.0), r"norm at most theta_bound=2, got norm 3: shorten it, or make theta_bound"),
+    "no precision": (([0, 0, 0], 0.0), r"prior\[1\], the precision \(1/variance\), must be positive, got 0"),
+    "a negative one": (([0, 0, 0], -1.0), r"must be positive, got -1"),
+    "an infinite one": (([0, 0, 0], np.inf), "prior's precision must hold finite"),
+    "a vector": (([0, 0, 0], [1, 1, 1]), r"must be a number or have shape \(3, 3\), got shape \(3,\)"),
+    "an asymmetric one": (([0, 0, 0], [[1, 1, 0], [0, 1, 0], [0, 0, 1]]), "must be symmetric"),
+    "an indefinite one": (([0, 0, 0], np.diag([1.0, 1.0, -1.0])), "must be positive semidefinite and not 0, got .* -1"),
+    "a matrix of zeros": (([0, 0, 0], np.zeros((3, 3))), "positive semidefinite and not 0"),
+    "a ragged one": (([0, 0, 0], [[1.0], [1.0, 2.0]]), "rows of several lengths"),
+    "what overflows": (([0, 0, 0], 1e200), "must hold numbers below 1e154"),
+}
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "OFUL"])
+def test_wrong_priors_say_what_is_wrong(name, case):
+    prior, message = BAD[case]
+    with pytest.raises(ValueError, match=message):
+        made(name, prior=prior)
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_theorems_know_of_no_prior(name):
+    with pytest.raises(ValueError, match="prior must be None for parameters='theory'"):
+        made(name, prior=([0, 0, 0], 1.0), parameters="theory", reward_range=(0.0, 1.0))
