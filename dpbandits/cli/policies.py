@@ -41,6 +41,7 @@ class _Entry:
     # the class in dpbandits.policies, and its arguments besides dim and rng
     algorithm: str
     arguments: Callable[[Job], dict[str, Any]]
+    units: tuple[str, ...] = ("round", "person")
 
 
 def _model(job: Job) -> dict[str, Any]:
@@ -109,6 +110,7 @@ POLICIES = {
     "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
     # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
+    "person-private": _Entry("private by person", True, "PersonPrivateGLM", _private, units=("person",)),
     "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
     "one-pass-private-restarting": _Entry("one-pass private, restarting", True, "Restarting", _restarting),
     "private-hvt-ucb": _Entry(
@@ -166,13 +168,16 @@ def factories(
     if unit not in ("round", "person"):
         raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
     budgets = [Budget(epsilon, delta, unit=unit) for epsilon in epsilons]
-    whose = ", person" if unit == "person" else ""
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:
         if name not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got policy={name!r}")
-        title = POLICIES[name].title
+        title, units = POLICIES[name].title, POLICIES[name].units
+        if unit not in units:
+            raise ValueError(f"unit must be {' or '.join(map(repr, units))} for policy {name!r}, got unit={unit!r}")
         if POLICIES[name].private:
+            # where there is a choice of units
+            whose = ", person" if unit == "person" and len(units) > 1 else ""
             for budget in budgets:
                 made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget))
         else:

@@ -31,6 +31,7 @@ def call(tmp_path, monkeypatch):
     return invoke
 
 
+OF_ROUNDS = [name for name, entry in POLICIES.items() if "round" in entry.units]
 QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 
 
@@ -68,7 +69,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
         "4, 1e-05 joint",
         "not private",
         "not one person",
-        "one-pass private, ε = 1, person",
+        "private by person, ε = 1",
         "This was a simulation",
         str(tmp_path / "made" / "quickstart.png"),
     ):
@@ -80,7 +81,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     assert 0.48 < reward["uniform"] < 0.52
     assert reward["GLB-OMD"] > 0.58
     assert reward["one-pass private, ε = 4"] > 0.57
-    assert reward["one-pass private, ε = 4, person"] > 0.52
+    assert reward["private by person, ε = 4"] > 0.57
     assert {run.privacy.unit for run in results.runs if "person" in run.policy} == {"person"}
     assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
@@ -97,12 +98,12 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
 
 @pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
 def test_every_policy_plays_every_link(call, tmp_path, link):
-    named = [word for policy in POLICIES for word in ("-p", policy)]
+    named = [word for policy in OF_ROUNDS for word in ("-p", policy)]
     result = call("run", *QUICK, "--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.complete
-    assert len(results.policies) == len(POLICIES)
+    assert len(results.policies) == len(OF_ROUNDS)
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -131,9 +132,9 @@ def test_run_knows_heavy_tails(call, tmp_path, noise):
 
 def test_every_policy_copes_with_arms_that_come_and_go():
     environment = Available(GLM(3, arms=6, theta_norm=1.0), share=0.4, stay=0.5)
-    players = factories(list(POLICIES), [1.0], 1e-5, environment, 50)
+    players = factories(OF_ROUNDS, [1.0], 1e-5, environment, 50)
     results = simulate(players, environment, rounds=50, seeds=1, progress=False)
-    assert len(results.runs) == len(POLICIES)
+    assert len(results.runs) == len(OF_ROUNDS)
     assert all(np.isfinite(run.regret).all() for run in results.runs)
 
 
@@ -285,15 +286,21 @@ def test_a_missing_typer_is_named():
 
 
 def test_persons_are_protected_where_there_are_some(call, tmp_path):
-    known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-p", "one-pass-private", "-e", 4)
-    result = call("run", "--world", "people", "--unit", "person", *known)
+    known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-e", 4)
+    result = call("run", "--world", "people", "--unit", "person", *known, "-p", "one-pass-private")
     assert result.exit_code == 0, result.output
     (run,) = Results.load(tmp_path / "run.json").runs
     assert (run.policy, run.privacy.unit) == ("one-pass private, ε = 4, person", "person")
+    result = call("run", "--world", "people", "--unit", "person", *known)
+    assert result.exit_code == 0, result.output
+    played = {run.policy: run for run in Results.load(tmp_path / "run.json").runs}
+    assert list(played) == ["uniform", "GLB-OMD", "private by person, ε = 4"]
+    run = played["private by person, ε = 4"]
+    assert (run.algorithm, run.privacy.unit) == ("PersonPrivateGLM", "person")
     assert "The unit of privacy is one person" in " ".join(result.output.split())
     rows = [f"{t},{t % 3},{k},{int(k == t % 2)},{0.1 * k}" for t in range(20) for k in range(2)]
     (tmp_path / "log.csv").write_text("\n".join(["round,customer,arm,reward,x", *rows]))
-    known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "one-pass-private", "-e", 4, "--unit", "person")
+    known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "person-private", "-e", 4, "--unit", "person")
     result = call("replay", *known, "--person", "customer")
     assert result.exit_code == 0, result.output
     (run,) = Results.load(tmp_path / "replay.json").runs
@@ -302,6 +309,10 @@ def test_persons_are_protected_where_there_are_some(call, tmp_path):
         (("replay", *known), "person must be given"),
         (("run", "--unit", "person", *QUICK), "person must be given"),
         (("run", "--unit", "row", *QUICK), "unit must be 'round' or 'person'"),
+        (
+            ("run", "-p", "person-private", *QUICK),
+            "unit must be 'person' for policy 'person-private', got",
+        ),
     ):
         result = call(*command)
         assert result.exit_code == 2
