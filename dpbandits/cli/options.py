@@ -12,7 +12,6 @@ from dpbandits.cli.policies import POLICIES
 __all__ = [
     "BaseRate",
     "DEFAULT_EPSILONS",
-    "DEFAULT_POLICIES",
     "Delta",
     "Epsilon",
     "Jobs",
@@ -21,11 +20,11 @@ __all__ = [
     "Resume",
     "Seeds",
     "Unit",
+    "chosen",
     "unit_note",
 ]
 
 DEFAULT_EPSILONS = [1.0, 4.0]
-DEFAULT_POLICIES = ["uniform", "glb-omd", "one-pass-private"]
 
 _POLICIES, _OUTPUT = "Policies", "Repetitions and output"
 
@@ -39,11 +38,12 @@ Delta = Annotated[
     float, typer.Option(help="δ of the budget: well below 1 over the number of rounds.", rich_help_panel=_POLICIES)
 ]
 PolicyNames = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--policy",
         "-p",
-        help=f"A policy to play. Repeat to compare. Known: {', '.join(POLICIES)}.",
+        help="A policy to play. Repeat to compare. By default uniform, glb-omd and one-pass-private, or with "
+        f"--unit person person-private. Known: {', '.join(POLICIES)}.",
         rich_help_panel=_POLICIES,
     ),
 ]
@@ -78,12 +78,17 @@ Resume = Annotated[
 ]
 
 
+def chosen(policy: list[str] | None, unit: str) -> list[str]:
+    """The policies to play."""
+    return policy or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
+
+
 def unit_note(unit: str) -> str:
     """What a table says of the unit."""
     if unit == "person":
         return (
             "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
-            "served every time, and one round of each is learned from."
+            "served every time; person-private learns from all rounds of everybody, the others from one round of each."
         )
     return (
         "The unit of privacy is one round, its arms and its reward, not one person: who takes part in several rounds "

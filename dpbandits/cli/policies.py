@@ -45,6 +45,7 @@ class _Entry:
     arguments: Callable[[Job], dict[str, Any]]
     # whether it takes contexts, for arms that stand
     contexts: bool = False
+    units: tuple[str, ...] = ("round", "person")
 
 
 def _model(job: Job) -> dict[str, Any]:
@@ -124,6 +125,7 @@ POLICIES = {
     "disjoint-thompson": _Entry("disjoint Thompson", False, "DisjointThompson", _standing, contexts=True),
     # private
     "one-pass-private": _Entry("one-pass private", True, "OnePassPrivateGLM", _private),
+    "person-private": _Entry("private by person", True, "PersonPrivateGLM", _private, units=("person",)),
     "one-pass-private-anytime": _Entry("one-pass private, doubling", True, "Doubling", _anytime),
     "one-pass-private-restarting": _Entry("one-pass private, restarting", True, "Restarting", _restarting),
     "private-hvt-ucb": _Entry(
@@ -187,18 +189,21 @@ def factories(
         raise ValueError(f"unit must be 'round' or 'person', got unit={unit!r}")
     budgets = [Budget(epsilon, delta, unit=unit) for epsilon in epsilons]
     contexts = (environment.context_dim, environment.n_arms) if hasattr(environment, "context_dim") else None
-    whose = ", person" if unit == "person" else ""
     made: dict[str, Callable[[np.random.Generator], Policy]] = {}
     for name in names:
         if name not in POLICIES:
             raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got policy={name!r}")
-        title = POLICIES[name].title
+        title, units = POLICIES[name].title, POLICIES[name].units
         if POLICIES[name].contexts and contexts is None:
             raise ValueError(
                 f"policy must be one that chooses from changing arms in {environment.name}, which shows no contexts to "
                 f"arms that stand (a world such as disjoint does, and a log with labels), got policy={name!r}"
             )
+        if unit not in units:
+            raise ValueError(f"unit must be {' or '.join(map(repr, units))} for policy {name!r}, got unit={unit!r}")
         if POLICIES[name].private:
+            # where there is a choice of units
+            whose = ", person" if unit == "person" and len(units) > 1 else ""
             for budget in budgets:
                 made[f"{title}, ε = {budget.epsilon:g}{whose}"] = _Factory(name, Job(*known, budget, contexts))
         else:

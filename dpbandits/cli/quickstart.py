@@ -12,7 +12,8 @@ _UNIT = (
     "The unit of privacy is one round (one user's choice among ten films), not one person: what is shown in all other "
     "rounds hardly depends on any one of them. A user of these data takes part in up to 159 rounds, and "
     "all of them together are protected less. In the rows that say 'person' the unit is one person, in all rounds "
-    "together: everyone is served every time, and one round of each is learned from."
+    "together, however often they come: another policy, which learns from all rounds of everybody, with noise that "
+    "hides any one."
 )
 
 
@@ -20,8 +21,8 @@ def quickstart(seeds: Seeds = 5, jobs: Jobs = None, out: Out = Path()) -> None:
     """Recommend films from real ratings, privately and not: about a minute.
 
     Each of 6,393 rounds offers ten films that one user has rated; the reward is 1 if the chosen film was rated 4 or
-    better. Uniform choice, which does not learn, is compared with GLB-OMD (not private) and with a private bandit at
-    ε = 1 and at ε = 4 (δ = 1e-5), for one round and for one person.
+    better. Uniform choice, which does not learn, is compared with GLB-OMD (not private) and with private bandits at
+    ε = 1 and at ε = 4 (δ = 1e-5): one that protects single rounds, and one that protects persons.
 
     Prints a table with standard errors over seeds, and writes quickstart.png and quickstart.json.
     """
@@ -32,5 +33,5 @@ def quickstart(seeds: Seeds = 5, jobs: Jobs = None, out: Out = Path()) -> None:
     films = Films()
     known = [1.0, 4.0], 1e-5, films, films.rounds
     policies = factories(["uniform", "glb-omd", "one-pass-private"], *known)
-    policies |= factories(["one-pass-private"], *known, unit="person")
+    policies |= factories(["person-private"], *known, unit="person")
     play(policies, films, command="quickstart", rounds=films.rounds, seeds=seeds, jobs=jobs, out=out, unit_note=_UNIT)

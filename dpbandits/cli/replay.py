@@ -9,7 +9,6 @@ import typer
 
 from dpbandits.cli.options import (
     DEFAULT_EPSILONS,
-    DEFAULT_POLICIES,
     BaseRate,
     Delta,
     Epsilon,
@@ -19,6 +18,7 @@ from dpbandits.cli.options import (
     Resume,
     Seeds,
     Unit,
+    chosen,
     unit_note,
 )
 
@@ -48,7 +48,7 @@ def replay(
     keep_order: Annotated[bool, typer.Option("--keep-order", help="Play the rounds in the order of the file.")] = False,
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
-    policy: PolicyNames = DEFAULT_POLICIES,
+    policy: PolicyNames = None,
     unit: Unit = "round",
     base_rate: BaseRate = None,
     seeds: Seeds = 5,
@@ -96,7 +96,7 @@ def replay(
         theta_bound=theta_bound,
         base_rate=base_rate,
     )
-    policies = factories(policy, epsilon, delta, environment, environment.rounds, unit=unit)
+    policies = factories(chosen(policy, unit), epsilon, delta, environment, environment.rounds, unit=unit)
     size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
     typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
     play(

@@ -9,7 +9,6 @@ import typer
 
 from dpbandits.cli.options import (
     DEFAULT_EPSILONS,
-    DEFAULT_POLICIES,
     BaseRate,
     Delta,
     Epsilon,
@@ -19,6 +18,7 @@ from dpbandits.cli.options import (
     Resume,
     Seeds,
     Unit,
+    chosen,
     unit_note,
 )
 
@@ -73,7 +73,7 @@ def run(
     ] = None,
     epsilon: Epsilon = DEFAULT_EPSILONS,
     delta: Delta = 1e-5,
-    policy: PolicyNames = DEFAULT_POLICIES,
+    policy: PolicyNames = None,
     unit: Unit = "round",
     base_rate: BaseRate = None,
     seeds: Seeds = 5,
@@ -113,7 +113,7 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    policies = factories(policy, epsilon, delta, environment, rounds, base_rate, unit)
+    policies = factories(chosen(policy, unit), epsilon, delta, environment, rounds, base_rate, unit)
     play(
         policies,
         environment,

@@ -31,8 +31,9 @@ def call(tmp_path, monkeypatch):
     return invoke
 
 
-# the others are shown contexts
-CHANGING = [name for name, entry in POLICIES.items() if not entry.contexts]
+# the others are shown contexts, or protect persons only
+CHANGING = [name for name, entry in POLICIES.items() if not entry.contexts and "round" in entry.units]
+STANDING = [name for name, entry in POLICIES.items() if entry.contexts]
 QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 
 
@@ -70,7 +71,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
         "4, 1e-05 joint",
         "not private",
         "not one person",
-        "one-pass private, ε = 1, person",
+        "private by person, ε = 1",
         "This was a simulation",
         str(tmp_path / "made" / "quickstart.png"),
     ):
@@ -82,7 +83,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     assert 0.48 < reward["uniform"] < 0.52
     assert reward["GLB-OMD"] > 0.58
     assert reward["one-pass private, ε = 4"] > 0.57
-    assert reward["one-pass private, ε = 4, person"] > 0.52
+    assert reward["private by person, ε = 4"] > 0.57
     assert {run.privacy.unit for run in results.runs if "person" in run.policy} == {"person"}
     assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
@@ -108,12 +109,12 @@ def test_every_policy_plays_every_link(call, tmp_path, link):
 
 
 def test_policies_with_a_parameter_per_arm_play_contexts(call, tmp_path):
-    named = [word for policy in POLICIES if policy not in CHANGING for word in ("-p", policy)]
+    named = [word for policy in STANDING for word in ("-p", policy)]
     result = call("run", "--world", "disjoint", "-t", 60, "--seeds", 1, "--jobs", 1, *named, "-e", 1)
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.complete
-    assert len(results.policies) == len(POLICIES) - len(CHANGING) == 4
+    assert len(results.policies) == len(STANDING) == 4
     log = tmp_path / "log.csv"
     log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
     result = call("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1)
@@ -302,15 +303,21 @@ def test_a_missing_typer_is_named():
 
 
 def test_persons_are_protected_where_there_are_some(call, tmp_path):
-    known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-p", "one-pass-private", "-e", 4)
-    result = call("run", "--world", "people", "--unit", "person", *known)
+    known = ("--seeds", 1, "--jobs", 1, "--rounds", 60, "-e", 4)
+    result = call("run", "--world", "people", "--unit", "person", *known, "-p", "one-pass-private")
     assert result.exit_code == 0, result.output
     (run,) = Results.load(tmp_path / "run.json").runs
     assert (run.policy, run.privacy.unit) == ("one-pass private, ε = 4, person", "person")
+    result = call("run", "--world", "people", "--unit", "person", *known)
+    assert result.exit_code == 0, result.output
+    played = {run.policy: run for run in Results.load(tmp_path / "run.json").runs}
+    assert list(played) == ["uniform", "GLB-OMD", "private by person, ε = 4"]
+    run = played["private by person, ε = 4"]
+    assert (run.algorithm, run.privacy.unit) == ("PersonPrivateGLM", "person")
     assert "The unit of privacy is one person" in " ".join(result.output.split())
     rows = [f"{t},{t % 3},{k},{int(k == t % 2)},{0.1 * k}" for t in range(20) for k in range(2)]
     (tmp_path / "log.csv").write_text("\n".join(["round,customer,arm,reward,x", *rows]))
-    known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "one-pass-private", "-e", 4, "--unit", "person")
+    known = (tmp_path / "log.csv", "--seeds", 1, "--jobs", 1, "-p", "person-private", "-e", 4, "--unit", "person")
     result = call("replay", *known, "--person", "customer")
     assert result.exit_code == 0, result.output
     (run,) = Results.load(tmp_path / "replay.json").runs
@@ -319,6 +326,10 @@ def test_persons_are_protected_where_there_are_some(call, tmp_path):
         (("replay", *known), "person must be given"),
         (("run", "--unit", "person", *QUICK), "person must be given"),
         (("run", "--unit", "row", *QUICK), "unit must be 'round' or 'person'"),
+        (
+            ("run", "-p", "person-private", *QUICK),
+            "unit must be 'person' for policy 'person-private', got",
+        ),
     ):
         result = call(*command)
         assert result.exit_code == 2
