@@ -26,7 +26,8 @@ __all__ = ["BallContexts", "Estimate", "PlayedBlocks", "middle"]
 
 # the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
 _DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
-# standard errors by which τ² is enlarged
+# standard errors by which τ² is enlarged: so many that only many arms together say that it is small, as one that is too
+# small ends exploration
 _MARGIN = 300.0
 
 

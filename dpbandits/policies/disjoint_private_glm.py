@@ -39,6 +39,12 @@ Cost per round: O(Kd²) to select, O(d²) to update; O(Kd³) and K(d(d + 3)/2) e
 ln(T)/ln(growth) releases, with 100K contexts replayed for up to 200 arms. Memory O(Kd²), some fifty numbers for each
 of a block's. Arms that were retired keep their blocks.
 
+There are no features that all arms share (the hybrid model of Li et al.). A term in the context alone moves the scores
+of all arms alike, and so no choice. Features of pairs of context and arm would need K cross blocks Σψx yᵀ with noise of
+their own, and the model that stands for the noisy H_k, a replay of drawn contexts, would have to know the joint law of
+all arms' features. Where such features say most, :class:`~dpbandits.policies.OnePassPrivateGLM` has one parameter for
+them.
+
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
 Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the noise.
 """

@@ -37,6 +37,11 @@ Guarantee
 * It holds for the program as it runs: corners are sampled exactly from the scores as computed, and Δ includes their
   rounding, at most a thousandth of it.
 
+Arms stand for the whole run. A newcomer's steps could ride along with the others' at no further cost; but it would
+start at their small η and at ε_i that were planned for theirs, and Frank–Wolfe would leave it near 0; and its forced
+rounds, on which the pre-selection rests, would have to interrupt everybody else's.
+:class:`~dpbandits.policies.DisjointPrivateGLM` lets arms come and go, for contexts of a few features.
+
 Cost per round: O(Kd) to select, O(d) to update; a scheduled step reads all rows of an arm, O(Td) for all arms, at about
 ln(T)/ln(growth) times, with memory O(Td). Every round's step costs O(Kd), with memory O(Kd).
 
