@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -24,8 +25,10 @@ RANGES = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "linear": (-4.0, 4.0), "
 def made(name: str, **options) -> Policy:
     """A policy of the package for arms in three dimensions."""
     kind = getattr(policies, name)
-    private = {"budget": BUDGET} if issubclass(kind, PrivatePolicy) else {}
-    small = {"n_arms": 3} if kind.takes == "context" else {}
+    unit = "person" if name == "PersonPrivateGLM" else "round"
+    private = {"budget": replace(BUDGET, unit=unit)} if issubclass(kind, PrivatePolicy) else {}
+    arms = "arms" if name.startswith("Disjoint") else "n_arms"
+    small = {arms: 3} if kind.takes == "context" else {"every": 20} if name == "Restarting" else {}
     return kind(3, horizon=60, **private, **small, **options)
 
 
