@@ -118,8 +118,8 @@ class LaplacePair(Symmetric):
 
     So it is with report-noisy-max: scores that lie on the segment between two neighbours' cost their share of ε, for
     Laplace noise and for permute-and-flip (Ding et al. 2021). Two scores that start t/c apart and end (t − θ)/c
-    apart, c the rate of exponential noise, meet the curve: the difference of two exponential noises is Laplace noise. So
-    as a single release nothing better can be said of permute-and-flip.
+    apart, c the rate of exponential noise, meet the curve: the difference of two exponential noises is Laplace noise.
+    As a single release nothing better can be said of permute-and-flip.
     """
 
     theta: float
