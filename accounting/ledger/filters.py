@@ -107,7 +107,7 @@ Filter = AdditiveFilter | PlanFilter
 _GAUSSIAN_SHARE = 0.7
 _FAILURE_SHARE = 1 / 32
 # What releases that are not Gaussian may leave of μ²: small for small releases, large for large or skewed ones.
-_RESERVES = (0.01, 0.03, 0.08)
+_RESERVES = (0.01, 0.03, 0.08, 0.2)
 
 
 def check_rule(
