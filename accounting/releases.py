@@ -96,8 +96,8 @@ class Release:
 
         Examples
         --------
-        >>> from accounting import NoisyMax
-        >>> NoisyMax(0.5, noise="laplace").weaker()
+        >>> from accounting import DiscreteLaplace
+        >>> DiscreteLaplace(2.0).weaker()
         PureDP(epsilon=0.5)
         """
         raise UnsupportedRelease(f"{self!r} states no weaker description")
@@ -161,7 +161,7 @@ class DiscreteGaussian(Release):
     --------
     >>> from accounting import DiscreteGaussian, epsilon
     >>> round(epsilon(DiscreteGaussian(2.0), 1e-6), 4), round(epsilon(DiscreteGaussian(2.0, shift=1), 1e-6), 4)
-    (2.4191, 2.2758)
+    (2.2809, 2.2758)
     """
 
     noise_multiplier: float
@@ -235,7 +235,13 @@ class NoisyMax(Release):
     """The index of the largest noisy score, ``epsilon``-DP.
 
     ``noise="gumbel"`` is the exponential mechanism (bounded range, Cesar & Rogers 2021); ``"exponential"`` is
-    permute-and-flip and ``"laplace"`` the classical mechanism, for which only pure DP is claimed.
+    permute-and-flip and ``"laplace"`` the classical mechanism, which cost as much as Laplace noise.
+
+    Examples
+    --------
+    >>> from accounting import NoisyMax, PureDP, epsilon
+    >>> round(epsilon(100 * NoisyMax(0.1, "exponential"), 1e-6), 3), round(epsilon(100 * PureDP(0.1), 1e-6), 3)
+    (4.693, 4.775)
     """
 
     epsilon: float
@@ -248,8 +254,14 @@ class NoisyMax(Release):
             raise ValueError(f"noise must be 'gumbel', 'exponential' or 'laplace', got noise={self.noise!r}")
 
     def weaker(self) -> Release:
-        """Pure differential privacy, which is all that is claimed for noise that is not Gumbel."""
-        return PureDP(self.epsilon, adjacency=self.adjacency)
+        """Laplace noise of as large an ε, on one real number.
+
+        Scores may move to a neighbour's in steps, each of which costs its share of ε: see
+        :class:`accounting.accountants.losses.LaplacePair`.
+        """
+        if self.epsilon < 1e-300:  # the scale is beyond the floats
+            return PureDP(self.epsilon, adjacency=self.adjacency)
+        return Laplace(math.nextafter(1.0 / self.epsilon, 0.0), adjacency=self.adjacency)
 
 
 @dataclass(frozen=True, repr=False)

@@ -13,6 +13,7 @@ so where it meets or passes below f at the knots, 0 and 1, it is below f between
   is h(s) + h(θ − s), where h(s) = Φ⁻¹(1 − e^(−s)/2) is concave because a half-normal's hazard rate increases. So its
   maximum is at s = θ/2: μ = 2h(θ/2). A shift spread over several coordinates is never worse (see
   :mod:`accounting.accountants.losses`);
+* discrete Gaussian noise on integers and integer vectors: :mod:`accounting.accountants.lattice`;
 * counts under binomial noise: :mod:`accounting.amplification.binomial_trade_off`.
 """
 
@@ -21,11 +22,13 @@ from __future__ import annotations
 import math
 
 from accounting.accountants.failures import CentralShuffledBinomial
+from accounting.accountants.lattice import discrete_gaussian_mu
 from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     Composed,
+    DiscreteGaussian,
     Gaussian,
     Laplace,
     NoisyMax,
@@ -89,6 +92,8 @@ def gdp(release: Release) -> float:
     match release:
         case Gaussian(noise_multiplier=z):
             return 1.0 / z
+        case DiscreteGaussian(noise_multiplier=z, shift=shift):
+            return discrete_gaussian_mu(z, int(shift or 1))
         case Laplace(noise_multiplier=z):
             return _laplace_mu(1.0 / z)
         case NoisyMax(epsilon=eps, noise="gumbel"):

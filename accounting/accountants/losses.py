@@ -109,6 +109,17 @@ class LaplacePair(Symmetric):
     is never worse: given the first loss ℓ the divergence of both is H₂(ε − ℓ), and its mean over ℓ ~ P₁ is 1 − (1 +
     v₁/2)E for 0 ≤ ε ≤ v₂ − v₁ and 1 − (1 + (v₁ + v₂ − ε)/4)E for v₂ − v₁ ≤ ε ≤ θ, where 1 − E is the divergence of a
     single shift θ.
+
+    *Mechanisms that come to their neighbours in small steps* are dominated by the pair, too: let P = M_0 and Q = M_θ be
+    the ends of a path on which M_s and M_t are |s − t|-DP. Then for every event S, x(t) = M_t(S) and 1 − x(t) change by
+    a factor of at most e^(|s − t|). If x(0) ≤ ½ or x(θ) ≥ ½ the pure bound x(θ) ≥ e^(−θ)x(0) or 1 − x(0) ≥ e^(−θ)(1 −
+    x(θ)) is what the pair's trade-off curve says. Else, as x is continuous, x(t) = ½ for some t, so x(θ) ≥ ½e^(t−θ) and
+    1 − x(0) ≥ ½e^(−t), hence x(θ)(1 − x(0)) ≥ e^(−θ)/4, which is the middle of that curve. ∎
+
+    So it is with report-noisy-max: scores that lie on the segment between two neighbours' cost their share of ε, for
+    Laplace noise and for permute-and-flip (Ding et al. 2021). Two scores that start t/c apart and end (t − θ)/c
+    apart, c the rate of exponential noise, meet the curve: the difference of two exponential noises is Laplace noise.
+    As a single release nothing better can be said of permute-and-flip.
     """
 
     theta: float

@@ -3,9 +3,11 @@
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise. Discrete noise
-on vectors includes that on one integer that moves by 1, and the Gumbel noisy max of two scores that change places is
-randomized response of ε/2. The first input of a tree reaches all its levels. A part for which no witness is known
-counts as nothing. Shuffled responses have a witness where they stand alone (:mod:`accounting.amplification.blanket`).
+on vectors includes that on one integer that moves by 1. The noisy max of two scores that change places is binary
+randomized response, right with the probability that the difference of two noises exceeds −ε/2: e^(ε/2)/(1 + e^(ε/2))
+for Gumbel noise, 1 − e^(−ε/2)/2 for exponential and 1 − (½ + ε/8)e^(−ε/2) for Laplace noise. The first input of a tree
+reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
+they stand alone (:mod:`accounting.amplification.blanket`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -68,6 +70,21 @@ def lower_epsilon(release: Release, delta: float) -> float:
         return 0.0
 
 
+def _two_scores(epsilon: float, noise: str) -> float:
+    """The log-odds of the better of two scores that are ε/2 apart, rounded down."""
+    if noise == "gumbel":
+        return epsilon / 2
+    # ln((1 − w)/w) with the chance w of the worse one, from the small numbers 1 − 2w
+    half = epsilon / 2
+    if noise == "exponential":
+        gap, worse = -math.expm1(-half), math.exp(-half) / 2
+    else:
+        gap, worse = -math.expm1(-half) - epsilon / 4 * math.exp(-half), (0.5 + epsilon / 8) * math.exp(-half)
+    # a digit is lost where ε/4 cancels; the hazard of the difference is at least a half
+    odds = math.log1p(gap / worse) if worse > 0 else half
+    return max(odds * (1 - 1e-9) - 1e-15, epsilon / 4 * (1 - 1e-6))
+
+
 def _witness(release: Release) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own."""
     adjacency = release.adjacency
@@ -84,8 +101,8 @@ def _witness(release: Release) -> Release | None:
             return type(release)(release.noise_multiplier, 1, adjacency=adjacency)
         case TreeAggregation():
             return release.weaker()
-        case NoisyMax(epsilon=eps, noise="gumbel"):
-            return RandomizedResponse(eps / 2, 2, adjacency=adjacency)
+        case NoisyMax(epsilon=eps, noise=noise):
+            return RandomizedResponse(_two_scores(eps, noise), 2, adjacency=adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner)
             return None if found is None else PoissonSubsampled(found, rate, adjacency=adjacency)

@@ -87,6 +87,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({LaplacePair(1.0 / z): 1})]
         case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
             return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
+        case DiscreteGaussian():
+            return [Counter({GaussianPair(gdp(release)): 1})]
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):

@@ -9,6 +9,7 @@ from accounting.releases import (
     Composed,
     Laplace,
     LocalShuffled,
+    NoisyMax,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -33,7 +34,7 @@ def pure(release: Release) -> float:
     1.5
     """
     match release:
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | LocalShuffled(epsilon=eps):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | NoisyMax(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
         case Laplace(noise_multiplier=z):
             return 1.0 / z

@@ -26,6 +26,7 @@ Where the curves come from, with c = α − ½:
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,16 +151,17 @@ def delta(release: Release, epsilon: float) -> float:
 
 
 def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
-    if is_exact(release.release):
-        # Gaussians composed before the sampling are one Gaussian
-        mu = gdp(release.release)
-        if mu == 0:
-            return np.zeros_like(orders)
-        return subsampled_gaussian_rdp(release.rate, 1.0 / mu, orders, swap=release.adjacency == "replace")
+    if not is_exact(release.release):
+        with suppress(UnsupportedRelease):
+            return randomized_response(pure(release), 2, orders)
     try:
-        return randomized_response(pure(release), 2, orders)
+        mu = gdp(release.release)
     except UnsupportedRelease:
         raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}") from None
+    # what is μ-GDP before the sampling is dominated by one Gaussian, also composed
+    if mu == 0:
+        return np.zeros_like(orders)
+    return subsampled_gaussian_rdp(release.rate, 1.0 / mu, orders, swap=release.adjacency == "replace")
 
 
 def _shuffled(epsilon: float, users: int, orders: Array) -> Array:

@@ -107,7 +107,7 @@ Filter = AdditiveFilter | PlanFilter
 _GAUSSIAN_SHARE = 0.7
 _FAILURE_SHARE = 1 / 32
 # What releases that are not Gaussian may leave of μ²: small for small releases, large for large or skewed ones.
-_RESERVES = (0.01, 0.03, 0.08)
+_RESERVES = (0.01, 0.03, 0.08, 0.2)
 
 
 def check_rule(
@@ -233,6 +233,8 @@ def _natural(budget: Budget, rest: Release) -> Measure | None:
 def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
     """The measure of which (ε, δ) holds a whole number of releases like ``rest``, to nine digits."""
     measure = _natural(budget, rest)
+    if measure == "zcdp" and _is_whole(gdp_mu(budget.epsilon, delta) ** 2, price(gdp, rest) ** 2):
+        return "gdp"  # discrete Gaussian noise is the nearer to Gaussian noise the more of it there is
     match measure:
         case "gdp":
             cost, limit = price(gdp, rest) ** 2, gdp_mu(budget.epsilon, delta) ** 2
@@ -244,8 +246,13 @@ def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
             measure, cost, limit = "pure", price(pure, rest), pure_parameter(budget.epsilon, delta)
         case _:
             return measure
+    return measure if _is_whole(limit, cost) else None
+
+
+def _is_whole(limit: float, cost: float) -> bool:
+    """Whether ``limit`` is a whole number of times ``cost``, to nine digits."""
     room = limit / cost if cost > 0 else math.inf
-    return measure if 0.5 < room < 1e9 and abs(room - round(room)) <= 1e-9 * room else None
+    return 0.5 < room < 1e9 and abs(room - round(room)) <= 1e-9 * room
 
 
 def _rdp_order(epsilon: float, delta: float, rest: Release) -> tuple[float, float, bool]:

@@ -348,8 +348,8 @@ table.wide{min-width:34rem}
 thead th{color:var(--quiet);font-size:.82rem}
 tbody tr:last-child>*{border-bottom:0}
 .number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.bar{width:50%;padding:0 .5rem}
-.bar div{position:relative;padding:.65rem 0}
+td.bar{width:50%;padding:0 .5rem;height:1px}
+.bar div{position:relative;padding:.65rem 0;height:100%}
 span.good{background:var(--good)}span.bad{background:var(--bad)}
 .bar span{display:block;height:.8rem;border-radius:0 3px 3px 0;min-width:1px}
 .bar i{position:absolute;top:0;bottom:0;border-left:2px dashed var(--bad)}

@@ -243,6 +243,32 @@ def test_monotone_in_rate_count_and_noise(z, log_q, count):
     assert base <= float(epsilon(2 * count * sampled(z, q), level, accountant="pld")) * (1 + 1e-4)
 
 
+@settings(max_examples=12, deadline=None)
+@given(log_eps=st.floats(-2.5, -1.3), count=st.integers(100, 1000), kind=st.integers(0, 2))
+def test_brackets_of_permute_and_flip_are_narrow(log_eps, count, kind):
+    total = count * NoisyMax(10**log_eps, "exponential") + [PureDP(0.0), Laplace(20.0), Gaussian(20.0)][kind]
+    lower, upper = bound(total, 1e-6)
+    assert 0.985 * upper < lower <= upper
+
+
+@pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
+def test_every_noisy_max_has_a_lower_value(noise):
+    with pytest.warns(UserWarning, match="ε is only known to lie between"):
+        lower, upper = bound(10 * NoisyMax(1.0, noise), 1e-6)
+    assert 0.45 * upper < lower < upper
+
+
+def test_the_lower_value_of_a_noisy_max_is_of_two_scores():
+    from accounting.accountants.lower import _two_scores
+
+    rng = np.random.default_rng(6)
+    for noise, draw in (("gumbel", rng.gumbel), ("exponential", rng.exponential), ("laplace", rng.laplace)):
+        wins = float(np.mean(draw(size=400_000) + 0.75 > draw(size=400_000)))  # ε = 1.5
+        # 6.5 standard deviations: one false alarm in 1e10
+        assert abs(wins - 1 / (1 + math.exp(-_two_scores(1.5, noise)))) < 6.5 * 0.5 / math.sqrt(400_000)
+        assert all(0 < _two_scores(eps, noise) <= eps for eps in (1e-250, 1e-9, 0.1, 5.0, 900.0))
+
+
 def test_brackets_elsewhere():
     assert bound(parallel(Gaussian(1.0), Laplace(1.0)), 1e-6).lower > 0.99 * epsilon(Gaussian(1.0), 1e-6)
     assert bound(PureDP(0.5), 0.0) == Bracket(0.5, 0.5)

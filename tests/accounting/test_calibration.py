@@ -139,6 +139,4 @@ def test_adjacencies_must_agree():
 
 def test_what_no_accountant_knows_is_refused():
     with pytest.raises(UnsupportedRelease, match="GDP accountant has no bound for"):
-        calibrate(
-            lambda z: PoissonSubsampled(Gaussian(z) + Laplace(1.0), 0.1), Budget(1.0, 1e-6, adjacency="add_remove")
-        )
+        calibrate(lambda z: PoissonSubsampled(Gaussian(z) + ZCDP(0.1), 0.1), Budget(1.0, 1e-6, adjacency="add_remove"))

@@ -1,0 +1,78 @@
+"""The discrete Gaussian on integer vectors, of any dimension, as a Gaussian that is a little easier to tell apart.
+
+P(x) ∝ e^(−‖x‖²/(2σ²)) on ℤᵈ has independent coordinates; one unit shifts it by an integer vector v.
+
+*Theorem.* For σ > 1/√3 and every d the shifted law and the law are μ-GDP with
+
+    μ = κ(σ)·‖v‖₂/σ,    κ(σ)² = 2/(1 + √(1 − 1/(3σ²))) = 1 + 1/(12σ²) + O(σ⁻⁴).
+
+There is no term in δ and nothing is cut off. κ is 1.0493 at σ = 1, 1.0108 at 2, 1.0017 at 5, 1.0004 at 10; the least
+that is possible there is 1.0458, 1.0107, 1.0017 and 1.0004, the increment at 0.
+
+*One coordinate, shifted by j.* Let F be the distribution function and g(k) = Φ⁻¹(F(k)). The likelihood ratio is
+monotone, so the best tests are thresholds, at which Φ⁻¹(1 − α) − Φ⁻¹(β) = g(m) − g(m − j). The trade-off curve is
+linear between them and that of μ-GDP convex, so the pair is μ-GDP with the largest of these differences, at most j·D
+with D = sup_k d_k, d_k = g(k) − g(k − 1). Independent coordinates compose: μ² ≤ D²·Σ v_i².
+
+*Lemma.* D ≤ κ(σ)/σ.
+
+*Proof.* (a) d_k → 1/σ for k → ±∞, uniformly for σ in a compact set: 1 − F(k) is the density at k + 1 times something
+bounded, so g(k)²/2 + ln g(k) = k²/(2σ²) + k/σ² + O(1), hence g(k) = (k + 1)/σ − σ·(ln k)/k + O(1/k). So D ≥ 1/σ, and if
+D > 1/σ some k has d_k = D =: d.
+
+(b) At this k the cell (g(k − 1), g(k)) has the centre m and length d, and the neighbouring cells are no longer. With
+ψ(y) = ln Φ(y − d/2, y + d/2) their masses p give
+
+    −1/σ² = ln p(k − 1)p(k + 1)/p(k)² ≤ ψ(m − d) + ψ(m + d) − 2ψ(m) ≤ d²·sup ψ″.
+
+(c) ψ″(y) = −1 + V, where V is the variance of the density ∝ e^(−yw − w²/2) on |w| ≤ d/2, and V ≤ d²/12: let s in the
+density ∝ e^(−yw − sw²/2) fall from 1 to 0 while y keeps the mean a. Then dV/ds = −½·Cov(w² + 2y′w, (w − a)²) with
+Cov(w² + 2y′w, w) = 0, which is −½ times the variance of what linear regression on w leaves of (w − a)². So V grows, to
+that of a tilted uniform law, at most d²/12 (ln(sinh x/x) has a second derivative of at most ⅓).
+
+(d) So d²(1 − d²/12) ≤ 1/σ². For σ² > ⅓ that leaves d² ≤ 6(1 − √(1 − 1/(3σ²))) = κ²/σ², the claim, or d² ≥ 6(1 + √(1 −
+1/(3σ²))) > 6. D is continuous in σ, by (a), and cannot pass from one side to the other. It is below √6 for σ ≥ 20,000.
+For, let a cell of length d ≥ √6 begin at a, and by symmetry end at or beyond d/2. If a < 4 its mass is at least 3·10⁻⁵,
+above the largest, p(0) ≤ 1/(σ√(2π)). If a ≥ 4, write R(k) for the mass of k, k + 1, …, so that a and a + d are the
+upper quantiles of R(k) and R(k + 1). Then e^(−a²) ≤ Φ(−a) = R(k) ≤ e^(−k²/(2σ²)) shows k/σ ≤ √2·a, and with
+R(k) − R(k + 1) = p(k) and R(k + 1) ≥ p(k + 1)
+
+    ad ≤ ln(Φ(−a)/Φ(−a − d)) = ln(R(k)/R(k + 1)) ≤ ln(1 + p(k)/p(k + 1)) ≤ ln 2 + (k + ½)/σ²,
+
+so d ≤ (ln 2 + ½)/4 + √2/σ < 1. ∎
+"""
+
+from __future__ import annotations
+
+import math
+
+from accounting.errors import UnsupportedRelease
+
+__all__ = ["discrete_gaussian_mu"]
+
+_SAFETY = 1 + 1e-14
+
+
+def discrete_gaussian_mu(noise_multiplier: float, shift: int = 1) -> float:
+    """μ of discrete Gaussian noise with σ = ``noise_multiplier`` × the sensitivity, which is at least ``shift``.
+
+    κ falls as σ grows, and an integer vector that is not 0 has a length of at least 1: so σ ≥ ``noise_multiplier``.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If σ may be 1/√3 or less, where nothing is proved.
+
+    Examples
+    --------
+    >>> from accounting.accountants.lattice import discrete_gaussian_mu
+    >>> round(discrete_gaussian_mu(2.0), 5), round(discrete_gaussian_mu(2.0, shift=5), 5)
+    (0.50541, 0.50021)
+    """
+    scale = noise_multiplier * shift
+    inner = 1 - 1 / (3 * scale * scale) - 1e-15 if scale > 0.5 else 0.0
+    if inner <= 0:
+        raise UnsupportedRelease(
+            f"the GDP accountant has no bound for a discrete Gaussian of scale {scale:g}, it must be above 1/√3 = 0.577"
+        )
+    return math.sqrt(2 / (1 + math.sqrt(inner))) / noise_multiplier * _SAFETY
