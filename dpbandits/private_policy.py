@@ -191,7 +191,9 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     label : str, optional
         Names the run in the ledger; by default a fresh one.
     checkpoint : path, optional
-        A new file, in which the state is saved at every release before anything that was released is used. After a
+        A new file, in which the state is saved at every release before anything that was released is used. Where the
+        unit is a person that writes 16 bytes for everyone who has taught, so that with ``release="every_round"`` a
+        round takes O(persons). After a
         crash, ``Policy.load(checkpoint, ledger=ledger)`` goes on without loss. It needs a ledger that survives, too, or
         the word ``unattended=True``. A crash in the instant between the charge and the first checkpoint leaves no file
         to load, and a charge for a run that never was: nothing was released, and it stays spent, as nobody can tell.

@@ -22,6 +22,12 @@ With s for this probability to be 0.99δ, σ follows from 0.99ε = ln(1 + β/Λ)
 zero_out Δ is along x and ‖Δ‖ ≤ L, so the log ratio is at most ln(1 + β/Λ) + u²/2 + |N(0, u²)| with u = L/σ, whose
 (0.99ε, 0.99δ) is known in closed form (:mod:`accounting.half_normal`); 10 to 20 % less noise than by its tail.
 
+A budget for persons is refused. The mean loss of a person with m rows has a Hessian of rank up to r = min(m, d), which
+would do: with trace at most β, ln det(I + A₀^(−1/2)·P·A₀^(−1/2)) ≤ r·ln(1 + β/(rΛ)) ≤ β/Λ. But the direction of its
+gradient turns with θ, and so with b; what is left of the second term is ⟨b, Δ⟩ ≤ ‖Δ‖·‖projection of b‖, with a
+projection on as many dimensions as all rows of the person span, which is noise √r times as large. Gradient descent with
+``groups`` has no such factor.
+
 The remaining hundredth of the budget is for θ̂ instead of the minimizer. The objective is Λ-strongly convex, so θ̂ is
 within γ/Λ of it; and the b that is used is a real normal vector rounded to multiples of h, at most h√d/2 away, which
 moves a minimizer by at most h√d/(2Λ). So given the minimizer for the real b, of which θ̂ is a function, the release
@@ -102,7 +108,7 @@ def objective_perturbation(
     constraint : ConvexSet
         Public; the minimizer is projected on it.
     budget : Budget
-        With δ > 0, of any adjacency.
+        With δ > 0, of any adjacency; for single rows (see the module for why).
     row_norm : float
         R, public: longer rows are shortened to it.
     curvature_share : float
