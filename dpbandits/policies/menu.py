@@ -3,8 +3,7 @@
 An arm is played until k = O(log T) of its rewards have come, one for each of k groups. Every group has a ridge
 regression of its own, all with the same matrix; the one that most of the others are near to is the estimate. For a
 fixed set of arms and noise with a finite moment of order 1 + ε, independent from play to play. One round costs
-O(Kd²), an epoch O(k²d + kd²) more. Kept are V and Σ y_{i,j}x_i of every group: memory is O(d² + kd), O(k²) more while
-an epoch is closed.
+O(Kd²), an epoch O(k²d + kd²) more. Kept are V and Σ y_{i,j}x_i of every group: memory is O(d² + kd).
 
 Source: Shao, Yu, King & Lyu, "Almost Optimal Algorithms for Linear Stochastic Bandits with Heavy-Tailed Payoffs"
 (NeurIPS 2018, arXiv:1810.10895), Algorithm 1. The paper bounds the error of one group by
@@ -141,9 +140,12 @@ class MENU(RepeatedPlays, ReferencePolicy):
         self.B += y[:, None] * arm
         # θ_{n,j} = V_n⁻¹ Σ_i y_{i,j} x_i, and ‖θ_{n,j} − θ_{n,s}‖²_{V_n} from B − (its mean), whose products are small
         spread = self.B - self.B.mean(axis=0)
-        products = spread @ self.V.inverse @ spread.T
-        squares = products.diagonal()
-        distances = squares[:, None] + squares - 2.0 * products
-        # the group with the smallest median distance to all
-        chosen = int(np.median(distances, axis=1).argmin())
+        solved = spread @ self.V.inverse
+        squares = np.einsum("jd,jd->j", solved, spread)
+        # the group with the smallest median distance to all; a few rows of the table of distances at a time
+        medians = [
+            np.median(squares[rows, None] + squares - 2.0 * solved[rows] @ spread.T, axis=1)
+            for rows in (slice(start, start + 256) for start in range(0, self.groups, 256))
+        ]
+        chosen = int(np.concatenate(medians).argmin())
         self.theta = self.V.inverse.dot(self.B[chosen])

@@ -3,8 +3,8 @@
 d = 2, K = 20 fresh arms in the unit ball, ‖θ*‖ = S, T = 3000. Limits are 1.15 times what public code was measured to
 give (the repositories of the papers' authors; 5 seeds or as said): GLM-UCB 275, GLOC 872, ECOLog 120, RS-GLinCB 134,
 OFUGLB 33 (one run) at S = 3; GLOC 1382, ECOLog 111, RS-GLinCB 93 at S = 5. Where nothing was measured at S = 5, the
-limit is that of S = 3. On a workload of its own form (same laws) the code of ada-OFU-ECOLog gave 115 and 127 over 3
-seeds; no public code of OFUL-MLogB learns with one outcome (its radius has the factor ln K = 0): its limit is GLB-OMD's.
+limit is that of S = 3. The code of ada-OFU-ECOLog gave 115 and 127 on other seeds of the same laws (3 of them). Public
+code of OFUL-MLogB does not learn with one outcome (its radius has the factor ln K = 0): its limit is that of GLB-OMD.
 
 Heavy tails: 50 fixed arms of the plane, T = 3000, Student t noise with 2.1 degrees of freedom, policies told ν = 2.
 Public code of MENU and TOFU (kyungjaelee/proof_linear_bandit) gave 1120 and 422 with the best constants of a grid, on
