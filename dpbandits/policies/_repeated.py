@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.policies._reference import EllipsoidSet
 from dpbandits.policy import Array, Pending
@@ -106,7 +107,7 @@ class RepeatedPlays(EllipsoidSet):
         if self.epoch.running and not self.epoch.same(arms).any():
             self._close()
 
-    def _score(self, arms: Array) -> Array:
+    def _score(self, arms: Array) -> Array | Law:
         return np.asarray(self.epoch.same(arms), dtype=np.float64) if self.epoch.running else super()._score(arms)
 
     def _admit(self, pending: Pending) -> None:

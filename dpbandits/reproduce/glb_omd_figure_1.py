@@ -13,7 +13,8 @@ from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 
 __all__ = ["figure"]
 
-# regret and CPU seconds of the repositories of the policies' authors, means over 5 seeds (GLM-UCB, OFUGLB and ada-OFU-ECOLog: fewer)
+# regret and CPU seconds of the repositories of the policies' authors, means over 5 seeds (GLM-UCB, OFUGLB and
+# ada-OFU-ECOLog: fewer)
 _PUBLIC_CODE = {
     3.0: {
         "uniform": Found(1253),
