@@ -74,6 +74,10 @@ def _heavy(job: Job) -> dict[str, Any]:
     return known | {"tail": job.noise_tail, "noise_scale": job.noise_scale}
 
 
+def _finite_variance(job: Job) -> dict[str, Any]:
+    return {name: value for name, value in _heavy(job).items() if name != "tail"}
+
+
 def _private(job: Job) -> dict[str, Any]:
     return _bounded(job) | {"budget": job.budget, "horizon": job.horizon}
 
@@ -110,6 +114,8 @@ POLICIES = {
     "rs-glincb": _Entry("RS-GLinCB", False, "RSGLinCB", _planned),
     "oful-log-r": _Entry("OFULog-r", False, "OFULogR", _model),
     "ecolog": _Entry("ECOLog", False, "ECOLog", _bounded),
+    "ada-ofu-ecolog": _Entry("ada-OFU-ECOLog", False, "AdaOFUECOLog", _bounded),
+    "oful-mlogb": _Entry("OFUL-MLogB", False, "OFULMLogB", _bounded),
     "ofu-glb": _Entry("OFUGLB", False, "OFUGLB", _model),
     "laplace-thompson": _Entry("Laplace Thompson", False, "LaplaceThompson", _model),
     # linear rewards
@@ -120,6 +126,11 @@ POLICIES = {
     "heavy-oful": _Entry("HEAVY-OFUL", False, "HeavyOFUL", _heavy),
     "crtm": _Entry("CRTM", False, "CRTM", lambda job: _heavy(job) | {"link": job.link}),
     "crmm": _Entry("CRMM", False, "CRMM", lambda job: _heavy(job) | {"link": job.link}),
+    "menu": _Entry("MENU", False, "MENU", _heavy),
+    "tofu": _Entry("TOFU", False, "TOFU", _heavy),
+    "crt": _Entry("CRT", False, "CRT", _heavy),
+    "mom": _Entry("MoM", False, "MoM", _heavy),
+    "ada-oful": _Entry("AdaOFUL", False, "AdaOFUL", _finite_variance),
     # arms that stand, with a parameter each
     "disjoint-lin-ucb": _Entry("disjoint LinUCB", False, "DisjointLinUCB", _standing, contexts=True),
     "disjoint-thompson": _Entry("disjoint Thompson", False, "DisjointThompson", _standing, contexts=True),

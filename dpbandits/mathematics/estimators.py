@@ -152,6 +152,8 @@ def minimize_in_ball(
             if found[0] <= value - 1e-4 * size * promise:
                 break
             size *= 0.5
+            if size < 2.0**-60:  # no descent left but rounding, or a loss that is no number
+                return theta, hessian
         theta = trial
         value, gradient, hessian = found
     return theta, hessian

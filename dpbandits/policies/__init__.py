@@ -1,6 +1,9 @@
 """The policies, one file each, named after the algorithm."""
 
+from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.policies.ada_oful import AdaOFUL
 from dpbandits.policies.crmm import CRMM
+from dpbandits.policies.crt import CRT
 from dpbandits.policies.crtm import CRTM
 from dpbandits.policies.disjoint_lin_ucb import DisjointLinUCB
 from dpbandits.policies.disjoint_private_glm import DisjointPrivateGLM
@@ -20,9 +23,12 @@ from dpbandits.policies.joint_dp_glm import JointDPGLM
 from dpbandits.policies.laplace_thompson import LaplaceThompson
 from dpbandits.policies.ldp_glm import LDPGLM
 from dpbandits.policies.linear_thompson import LinearThompson
+from dpbandits.policies.menu import MENU
+from dpbandits.policies.mom import MoM
 from dpbandits.policies.ofu_glb import OFUGLB
 from dpbandits.policies.oful import OFUL
 from dpbandits.policies.oful_log_r import OFULogR
+from dpbandits.policies.oful_mlogb import OFULMLogB
 from dpbandits.policies.one_pass_private_glm import OnePassPrivateGLM
 from dpbandits.policies.person_private_glm import PersonPrivateGLM
 from dpbandits.policies.private_hvt_ucb import PrivateHvtUCB
@@ -31,9 +37,17 @@ from dpbandits.policies.rs_glincb import RSGLinCB
 from dpbandits.policies.shuffle_glm import ShuffleGLM
 from dpbandits.policies.shuffle_lin_ucb import ShuffleLinUCB
 from dpbandits.policies.shuffle_one_pass_glm import ShuffleOnePassGLM
+from dpbandits.policies.tofu import TOFU
 from dpbandits.policies.uniform import Uniform
 
 __all__ = [
+    "AdaOFUECOLog",
+    "AdaOFUL",
+    "CRT",
+    "MENU",
+    "MoM",
+    "OFULMLogB",
+    "TOFU",
     "LDPGLM",
     "CRMM",
     "CRTM",

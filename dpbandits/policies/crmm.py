@@ -25,22 +25,21 @@ import math
 from typing import Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.checks import fraction, integer, positive
-from dpbandits.mathematics.ellipsoid import RankOneInverse, norms, project_on_ball
-from dpbandits.mathematics.estimators import Rows
+from dpbandits.mathematics.ellipsoid import RankOneInverse, project_on_ball
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies._parameters import Parameters
-from dpbandits.policies._reference import EllipsoidSet, ReferencePolicy, TimedOptions
-from dpbandits.policy import Array, Pending
+from dpbandits.policies._reference import ReferencePolicy, TimedOptions
+from dpbandits.policies._repeated import Epoch, RepeatedPlays
+from dpbandits.policy import Array
 
 __all__ = ["CRMM"]
 
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class CRMM(EllipsoidSet, ReferencePolicy):
+class CRMM(RepeatedPlays, ReferencePolicy):
     """Optimism around an online Newton step on medians of repeated rewards.
 
     Parameters
@@ -84,7 +83,7 @@ class CRMM(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "stability", "running", "arm", "rewards", "V")
+    _learned = ("theta", "stability", "epoch", "V")
 
     def __init__(
         self,
@@ -113,9 +112,7 @@ class CRMM(EllipsoidSet, ReferencePolicy):
         self.V = RankOneInverse(dim, self.ridge)
         self.theta = np.zeros(dim)
         self.stability = 0.0  # Σ g_s² ‖x_s‖²_{V_{s+1}⁻¹}
-        self.running = False  # whether an epoch is open
-        self.arm = np.zeros(dim)  # its arm
-        self.rewards = Rows(1)  # its rewards so far
+        self.epoch = Epoch(dim, size=self.plays)
 
     def width(self) -> float:
         """The radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ β_t}."""
@@ -124,40 +121,9 @@ class CRMM(EllipsoidSet, ReferencePolicy):
         radius = math.sqrt(self.ridge * self.theta_bound**2 + noise + self.stability)
         return self._scaled(radius)
 
-    def _settle(self, arms: Array) -> None:
-        """An epoch ends where its arm is not offered any more; the next one begins with another arm."""
-        if self.running and not self._same(arms).any():
-            self._close()
-
-    def _score(self, arms: Array) -> Array:
-        if self.running:
-            return np.asarray(self._same(arms), dtype=np.float64)
-        # x_t = argmax xᵀθ_t + β_t ‖x‖_{V_t⁻¹}
-        return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
-
-    def _same(self, arms: Array) -> NDArray[np.bool_]:
-        """Which arms are the epoch's: what was chosen may be a rounding shorter than what was offered."""
-        return np.asarray((np.abs(arms - self.arm) <= 2.0**-48).all(axis=-1))
-
-    def _admit(self, pending: Pending) -> None:
-        if not self.running:
-            self.arm, self.running = pending.arm.copy(), True
-        super()._admit(pending)
-
-    def _learn(self, pending: Pending, reward: float) -> None:
-        if not self.running or not self._same(pending.arm).all():
-            return
-        self.rewards.append([reward])
-        if self.rewards.count >= self.plays:
-            self._close()
-
-    def _close(self) -> None:
-        """End the epoch: one online Newton step on the median."""
-        arm, rewards = self.arm, self.rewards.array[:, 0]
-        self.running, self.rewards = False, Rows(1)
-        if not len(rewards):
-            return
-        slope = float(self.link.mean(float(arm.dot(self.theta)))) - float(np.median(rewards))
+    def _observe(self, arm: Array, means: Array) -> None:
+        """One online Newton step on the median."""
+        slope = float(self.link.mean(float(arm.dot(self.theta)))) - float(np.median(means))
         # V_{t+1} = V_t + (κ/2) x xᵀ, θ_{t+1} = Π_{‖θ‖≤S}^{V_{t+1}}(θ_t − V_{t+1}⁻¹∇ℓ_t(θ_t)), ∇ℓ_t(θ_t) = slope·x
         self.V.add(arm, 0.5 * self._kappa)
         solved = self.V.inverse.dot(arm)

@@ -26,8 +26,9 @@ from typing import Unpack
 
 import numpy as np
 
-from dpbandits.mathematics.ellipsoid import RankOneInverse, ball_constrained_minimizer
+from dpbandits.mathematics.ellipsoid import RankOneInverse
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.proximal import proximal_point
 from dpbandits.policies._parameters import Parameters
 from dpbandits.policies._reference import EllipsoidSet, ReferenceOptions, ReferencePolicy
 from dpbandits.policy import Array, Pending
@@ -113,9 +114,13 @@ class ECOLog(EllipsoidSet, ReferencePolicy):
         low, high = self.reward_range
         solved = self.V.inverse.dot(arm)
         mean = self.link.mean
+
+        def nearest(slope: Callable[[float], float]) -> tuple[Array, float]:
+            return proximal_point(self.theta, self.V.matrix, arm, solved, slope, self.eta, self.theta_bound)
+
         # θ_{t+1} = argmin over ‖θ‖ ≤ S of ½‖θ − θ_t‖²_{W_t} + η ℓ(xᵀθ, r), and θ̄_t with ℓ(·, low) + ℓ(·, high)
-        theta, z = self._proximal_point(arm, solved, lambda z: float(mean(z)) - reward)
-        _, z_bar = self._proximal_point(arm, solved, lambda z: 2.0 * float(mean(z)) - low - high)
+        theta, z = nearest(lambda z: float(mean(z)) - reward)
+        _, z_bar = nearest(lambda z: 2.0 * float(mean(z)) - low - high)
         loss = self.link.integral
         self.lead += float(loss(z_bar) - loss(z)) - reward * (z_bar - z)
         move = theta - self.theta
@@ -123,34 +128,3 @@ class ECOLog(EllipsoidSet, ReferencePolicy):
         self.theta = theta
         # W_{t+1} = W_t + μ̇(xᵀθ_{t+1}) x xᵀ
         self.V.add(arm, float(self.link.derivative(z)), solved)
-
-    def _proximal_point(self, arm: Array, solved: Array, slope: Callable[[float], float]) -> tuple[Array, float]:
-        """argmin of ½‖θ − θ_t‖²_W + ηf(xᵀθ) over the ball, f′ = ``slope`` increasing, and the value of xᵀθ there.
-
-        The minimiser is the projection of θ_t − a·W⁻¹x for the one a with a = η·f′(xᵀθ), and xᵀθ falls as a grows.
-        """
-        from scipy.optimize import brentq
-
-        S2 = self.theta_bound**2
-        z0, q = float(arm.dot(self.theta)), float(arm.dot(solved))
-        # a lies between 0 and η·f′(xᵀθ_t), here with room for rounding
-        low, high = sorted((0.0, (1.0 + 1e-9) * self.eta * slope(z0)))
-        if low == high or q == 0.0:
-            return self.theta, z0
-        a = brentq(lambda a: a - self.eta * slope(z0 - a * q), low, high, xtol=1e-14)
-        theta = self.theta - a * solved
-        if float(theta.dot(theta)) <= S2:
-            return theta, float(arm.dot(theta))
-        eigenvalues, U = np.linalg.eigh(self.V.matrix)
-        pull = self.V.matrix.dot(self.theta)
-
-        def projected(a: float) -> Array:
-            return ball_constrained_minimizer(eigenvalues, U, pull - a * arm, self.theta_bound)
-
-        def excess(a: float) -> float:
-            return a - self.eta * slope(float(arm.dot(projected(a))))
-
-        # rounding in a θ_t on the sphere may leave no sign change: then θ_t is where the step ends
-        a = brentq(excess, low, high, xtol=1e-14) if excess(low) * excess(high) < 0.0 else 0.0
-        theta = projected(a)
-        return theta, float(arm.dot(theta))

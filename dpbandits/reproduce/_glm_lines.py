@@ -23,7 +23,7 @@ def glm_lines(
     Parameters
     ----------
     link : str
-        ``"logistic"`` has OFULog-r and ECOLog too, as in the paper.
+        ``"logistic"`` has OFULog-r and ECOLog too, as in the paper; and, not drawn, the two that its Table 2 compares.
     S : float
         Bound on ‖θ*‖, told to every policy.
     public_code, published : mapping from str to Found
@@ -42,7 +42,11 @@ def glm_lines(
     ]
     if link == "logistic":
         lines[3:3] = [Line("ECOLog", "ECOLog", model)]
-        lines += [Line("OFULog-r", "OFULogR", model, seeds=2)]
+        lines += [
+            Line("OFULog-r", "OFULogR", model, seeds=2),
+            Line("ada-OFU-ECOLog", "AdaOFUECOLog", model, drawn=False),
+            Line("OFUL-MLogB", "OFULMLogB", model, drawn=False),
+        ]
     code, print_ = public_code or {}, published or {}
     return tuple(
         replace(line, public_code=code.get(line.name, Found()), published=print_.get(line.name, Found()))

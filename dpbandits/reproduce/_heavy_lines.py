@@ -1,5 +1,5 @@
 """The policies that section 6 of Wang, Zhang, Zhao & Zhou, "Heavy-Tailed Linear Bandits: Huber Regression with One-Pass
-Update" (arXiv:2503.00419), compares."""
+Update" (arXiv:2503.00419), compares; and, not drawn, those that only its sections 1 and 2 do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def heavy_lines(
     theta_bound : float
         Bound on ‖θ*‖, told to all.
     slow_seeds : int, optional
-        HEAVY-OFUL runs on at most so many seeds.
+        HEAVY-OFUL, TOFU and AdaOFUL, which go over the whole history, run on at most so many seeds.
     public_code : mapping from str to Found
         By the name of the line.
     """
@@ -43,6 +43,12 @@ def heavy_lines(
         Line("CRTM", "CRTM", told),
         Line("CRMM", "CRMM", told),
         Line("OFUL", "OFUL", bound),
+        Line("MENU", "MENU", told, drawn=False),
+        Line("TOFU", "TOFU", told, seeds=slow_seeds, drawn=False),
+        Line("CRT", "CRT", told, drawn=False),
+        Line("MoM", "MoM", told, drawn=False),
+        # for noise with a variance: it is not told ε
+        Line("AdaOFUL", "AdaOFUL", bound | {"noise_scale": noise_scale}, seeds=slow_seeds, drawn=False),
     )
     code = public_code or {}
     return tuple(replace(line, public_code=code.get(line.name, Found())) for line in lines)

@@ -13,7 +13,8 @@ from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 
 __all__ = ["figure"]
 
-# regret and CPU seconds of the repositories of the policies' authors, means over 5 seeds (GLM-UCB and OFUGLB: fewer)
+# regret and CPU seconds of the repositories of the policies' authors, means over 5 seeds (GLM-UCB, OFUGLB and
+# ada-OFU-ECOLog: fewer)
 _PUBLIC_CODE = {
     3.0: {
         "uniform": Found(1253),
@@ -22,10 +23,12 @@ _PUBLIC_CODE = {
         "GLOC": Found(872, 1.4),
         "GLM-UCB": Found(275, 1.7),
         "OFUGLB": Found(33, 50),
+        "ada-OFU-ECOLog": Found(115, 2.8),
     },
     5.0: {
         "uniform": Found(1438),
         "ECOLog": Found(111),
+        "ada-OFU-ECOLog": Found(127),
         "RS-GLinCB, its authors' scale": Found(93),
         "GLOC": Found(1382),
     },

@@ -15,7 +15,10 @@ import pytest
 from regret import ball
 
 from dpbandits.mathematics.links import get_link
+from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.policies.ada_oful import AdaOFUL
 from dpbandits.policies.crmm import CRMM
+from dpbandits.policies.crt import CRT
 from dpbandits.policies.crtm import CRTM
 from dpbandits.policies.ecolog import ECOLog
 from dpbandits.policies.glb_omd import GLBOMD
@@ -23,10 +26,14 @@ from dpbandits.policies.glm_ucb import GLMUCB
 from dpbandits.policies.gloc import GLOC
 from dpbandits.policies.heavy_oful import HeavyOFUL
 from dpbandits.policies.hvt_ucb import HvtUCB
+from dpbandits.policies.menu import MENU
+from dpbandits.policies.mom import MoM
 from dpbandits.policies.ofu_glb import OFUGLB
 from dpbandits.policies.oful import OFUL
 from dpbandits.policies.oful_log_r import OFULogR
+from dpbandits.policies.oful_mlogb import OFULMLogB
 from dpbandits.policies.rs_glincb import RSGLinCB
+from dpbandits.policies.tofu import TOFU
 
 DELTA, LONG = 0.05, 300
 
@@ -76,6 +83,13 @@ CASES = {
     "HeavyOFUL": Case(lambda d, **k: HeavyOFUL(d, **HEAVY, **k), "linear", student),
     "CRTM": Case(lambda d, **k: CRTM(d, **HEAVY, **k), "linear", student),
     "CRMM": Case(lambda d, **k: CRMM(d, **HEAVY, **k), "linear", student, fixed_arms=True),
+    "CRT": Case(lambda d, **k: CRT(d, **HEAVY, **k), "linear", student),
+    "MoM": Case(lambda d, **k: MoM(d, **HEAVY, **k), "linear", student, fixed_arms=True),
+    "MENU": Case(lambda d, **k: MENU(d, **HEAVY, **k), "linear", student, fixed_arms=True),
+    "TOFU": Case(lambda d, **k: TOFU(d, **HEAVY, **k), "linear", student),
+    "AdaOFUL": Case(lambda d, **k: AdaOFUL(d, horizon=LONG, **k), "linear", gaussian),
+    "OFULMLogB": Case(OFULMLogB, "logistic", bernoulli),
+    "AdaOFUECOLog": Case(AdaOFUECOLog, "logistic", bernoulli),
 }
 
 

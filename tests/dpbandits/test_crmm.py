@@ -49,13 +49,13 @@ def test_late_rewards_of_an_open_epoch_count_and_of_a_closed_one_do_not():
     late = policy.select(ARMS)
     for _ in range(policy.plays - 1):
         policy.update(policy.select(ARMS), 0.3)
-    assert policy.rewards.count == policy.plays - 1
+    assert policy.epoch.count == policy.plays - 1
     stray = policy.select(ARMS)
     policy.update(late, 0.3)
-    assert policy.rewards.count == 0
+    assert policy.epoch.count == 0
     assert policy.V.updates == 1
     policy.update(stray, 0.3)
-    assert policy.rewards.count == 0
+    assert policy.epoch.count == 0
 
 
 def test_an_epoch_ends_when_its_arm_is_not_offered():
@@ -64,7 +64,7 @@ def test_an_epoch_ends_when_its_arm_is_not_offered():
     policy.update(first, 0.7)
     second = policy.select([[0.0, 1.0]])
     assert policy.V.updates == 1
-    assert policy.arm.tolist() == second.arm.tolist()
+    assert policy.epoch.arm.tolist() == second.arm.tolist()
     policy.select([[0.5, 0.5]])  # no reward came: nothing is learned
     assert policy.V.updates == 1
 

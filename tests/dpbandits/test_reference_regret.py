@@ -3,21 +3,33 @@
 d = 2, K = 20 fresh arms in the unit ball, ‖θ*‖ = S, T = 3000. Limits are 1.15 times what public code was measured to
 give (the repositories of the papers' authors; 5 seeds or as said): GLM-UCB 275, GLOC 872, ECOLog 120, RS-GLinCB 134,
 OFUGLB 33 (one run) at S = 3; GLOC 1382, ECOLog 111, RS-GLinCB 93 at S = 5. Where nothing was measured at S = 5, the
-limit is that of S = 3.
+limit is that of S = 3. The code of ada-OFU-ECOLog gave 115 and 127 on other seeds of the same laws (3 of them). Public
+code of OFUL-MLogB does not learn with one outcome (its radius has the factor ln K = 0): its limit is that of GLB-OMD.
+
+Heavy tails: 50 fixed arms of the plane, T = 3000, Student t noise with 2.1 degrees of freedom, policies told ν = 2.
+Public code of MENU and TOFU (kyungjaelee/proof_linear_bandit) gave 1120 and 422 with the best constants of a grid, on
+the same arms and rewards (3 seeds); that of AdaOFUL (qyu214/GAdaOFUL) 96, with its constants, for linear rewards and
+with its loops over rounds replaced by numpy.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from regret import regret_of
 
+from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.policies.ada_oful import AdaOFUL
 from dpbandits.policies.ecolog import ECOLog
 from dpbandits.policies.glb_omd import GLBOMD
 from dpbandits.policies.glm_ucb import GLMUCB
 from dpbandits.policies.gloc import GLOC
+from dpbandits.policies.menu import MENU
 from dpbandits.policies.ofu_glb import OFUGLB
 from dpbandits.policies.oful_log_r import OFULogR
+from dpbandits.policies.oful_mlogb import OFULMLogB
 from dpbandits.policies.rs_glincb import RSGLinCB
+from dpbandits.policies.tofu import TOFU
 
 # name: (policy, limits at S = 3 and 5, seeds); measured with 10 seeds:
 TABLE = {
@@ -26,6 +38,8 @@ TABLE = {
     "GLOC": (GLOC, 1003, 1589, 10),  # 118, 345
     "RSGLinCB": (lambda d, **k: RSGLinCB(d, horizon=3000, **k), 154, 107, 10),  # 19, 86
     "ECOLog": (ECOLog, 138, 127, 10),  # 30, 19
+    "AdaOFUECOLog": (AdaOFUECOLog, 132, 146, 10),  # 7, 6
+    "OFULMLogB": (OFULMLogB, 60, 60, 10),  # 5, 4
     "OFUGLB": (OFUGLB, 40, 40, 2),  # 32, 17
     "OFULogR": (OFULogR, 40, 40, 2),  # 21, 12
 }
@@ -39,3 +53,27 @@ def test_regret_is_no_worse_than_the_public_codes(name, S):
     found = regret_of(lambda rng: policy(2, theta_bound=S, rng=rng), "logistic", 2, 20, S, 3000, seeds)
     print(f"{name}, S = {S:g}: {found:.0f}")
     assert found <= (at_3 if S == 3.0 else at_5)
+
+
+# name: (policy, limit); measured on the same 3 seeds: 123, 30, 79
+HEAVY = {"MENU": (MENU, 1288), "TOFU": (TOFU, 485), "AdaOFUL": (AdaOFUL, 110)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HEAVY)
+def test_regret_under_heavy_tails_is_no_worse_than_the_public_codes(name):
+    policy, limit = HEAVY[name]
+    T, total = 3000, 0.0
+    for seed in range(3):
+        rng = np.random.default_rng([seed, 77])
+        arms = rng.uniform(-1, 1, (50, 2))
+        arms /= np.linalg.norm(arms, axis=1).max() * (1 + 1e-12)
+        theta = rng.uniform(-1, 1, 2)
+        means = arms @ (theta / np.linalg.norm(theta))
+        learner = policy(2, horizon=T, noise_scale=2.0)
+        for noise in rng.standard_t(2.1, T):
+            decision = learner.select(arms)
+            learner.update(decision, means[decision.index] + noise)
+            total += means.max() - means[decision.index]
+    print(f"{name}: {total / 3:.0f}")
+    assert total / 3 <= limit
