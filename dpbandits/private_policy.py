@@ -96,6 +96,8 @@ class Schedule:
 
         What would be released after the last decision is not.
         """
+        integer("horizon", horizon, at_least=1)
+        integer("first_batch", first, at_least=1)  # also where a file says so: else there would be no end
         if positive("growth", growth) < 1:
             raise ValueError(f"growth must be at least 1, got growth={growth!r}")
         count = min(horizon / first, math.inf if growth == 1.0 else math.log(horizon) / math.log(growth))

@@ -149,7 +149,7 @@ def test_the_short_form_says_what_it_leaves_out():
     assert shortened(whole, rounds=10**6).panels[0].rounds == 60
 
 
-def interrupt(*_):
+def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
