@@ -73,9 +73,8 @@ class Shares(Law):
         return len(self.shares)
 
     def draw(self, rng: np.random.Generator) -> Array:
-        # the largest of ln p + Gumbel noise is a draw from p
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.shares) - np.log(-np.log(rng.random(len(self.shares)))))
+        # the largest of p_k/E_k with independent exponential E_k is a draw from p
+        return np.asarray(self.shares / -np.log(rng.random(len(self.shares))))
 
     def chance(self, index: int) -> tuple[float, float]:
         return float(self.shares[index]), 0.0

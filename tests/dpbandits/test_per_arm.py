@@ -7,6 +7,7 @@ import pytest
 
 from dpbandits import per_arm
 from dpbandits.environments import GLM, Delayed, PerArm
+from dpbandits.mathematics.choices import Shares
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.policies import GLBOMD, Uniform
 from dpbandits.policy import Policy
@@ -28,9 +29,9 @@ class Ridge(per_arm.PerArm):
         self.log = Rows(2)
 
     def _score(self, context):
-        if self.rng.random() < 0.1:
-            return self.rng.random(self.n_arms)
-        return np.linalg.solve(self.V, self.b[..., None])[..., 0] @ context
+        shares = np.full(self.n_arms, 0.1 / self.n_arms)
+        shares[(np.linalg.solve(self.V, self.b[..., None])[..., 0] @ context).argmax()] += 0.9
+        return Shares(shares)
 
     def _learn(self, pending, reward):
         self.V[pending.index] += np.outer(pending.arm, pending.arm)

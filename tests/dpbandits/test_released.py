@@ -171,6 +171,15 @@ def test_bad_arms_are_refused(arms):
         released.choose(arms)
 
 
+def test_priors_come_through():
+    policy = small("OnePassPrivateGLM", prior=([0.5, 0.1], 4.0 * np.eye(2)))
+    released = policy.released()
+    again = Released.from_json(released.to_json())
+    assert again.probabilities(np.eye(2)).tolist() == released.probabilities(np.eye(2)).tolist()
+    assert released.probabilities(np.eye(2))[0] > 0.6
+    assert again.to_json() == released.to_json()
+
+
 def test_arms_that_come_and_go_are_released():
     for name in ("DisjointPrivateGLM", "DisjointShuffleGLM"):
         policy = small(name, rng=seeded(), arms=["a", "b"])
