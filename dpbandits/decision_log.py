@@ -96,13 +96,9 @@ class DecisionLog:
         """Refuse a path that exists."""
         if self.path.exists():
             raise ValueError(
-                f"decision_log must be a new path, got {self.path}, which exists: load the policy to go on"
+                f"decision_log must be a new path, got {self.path}, which exists: load the policy with it to go on"
             )
         return self
-
-    def config(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {"path": str(self.path), "persons": self.persons, "every": self.every}
 
     def decided(self, decision: Decision, arms: Array, person: object, release: int) -> None:
         """A decision was made."""

@@ -259,7 +259,7 @@ class Policy(ABC):
         if self.horizon is not None and self.horizon > _LONGEST:
             raise ValueError(f"horizon must be at most 2**62, got horizon={horizon!r}")
         self.expire_after = None if expire_after is None else integer("expire_after", expire_after, at_least=1)
-        self.decision_log = None if decision_log is None else _opened(decision_log)
+        self.decision_log = None if decision_log is None else _log(decision_log).begin()
         self.rng = randomness.resolve(rng)
         self.decisions = 0
         self._open: dict[int, Pending] = {}
@@ -600,7 +600,7 @@ class Policy(ABC):
     # ---------------------------------------------------------------------------------------------- state
 
     # arguments that a state does not keep: they come with the one who loads it
-    _OF_THE_LOADER: ClassVar[tuple[str, ...]] = ("rng", "ledger", "checkpoint")
+    _OF_THE_LOADER: ClassVar[tuple[str, ...]] = ("rng", "ledger", "checkpoint", "decision_log")
 
     def _config(self) -> dict[str, Any]:
         """The constructor's arguments as plain values, read from the attributes of the same names."""
@@ -618,8 +618,6 @@ class Policy(ABC):
             config["link"] = config["link"].name
         if "budget" in config:
             config["budget"] = asdict(config["budget"])
-        if isinstance(log := config.pop("decision_log", None), DecisionLog):
-            config["decision_log"] = log.config()
         return config
 
     def _kept(self) -> dict[str, Any]:
@@ -660,6 +658,7 @@ class Policy(ABC):
         link: Link | None = None,
         unattended: bool = False,
         checkpoint: str | Path | None = None,
+        decision_log: str | Path | DecisionLog | None = None,
     ) -> Policy:
         """Continue a policy from a file that ``save`` wrote, or from the checkpoint of a private one.
 
@@ -677,6 +676,8 @@ class Policy(ABC):
             run and that nobody else continues it.
         checkpoint : path, optional
             Where a private policy that was saved by hand keeps its state from now on.
+        decision_log : path or DecisionLog, optional
+            The log of decisions that goes on, or a new one. A state does not name it: no file says where to write.
 
         Raises
         ------
@@ -694,9 +695,12 @@ class Policy(ABC):
         loader = Loader(Path(path).absolute(), ledger, link, unattended, kept_in)
         try:
             with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
-                return kind._revived(tree, digest, loader)
+                policy = kind._revived(tree, digest, loader)
         except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
             raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error
+        if decision_log is not None:
+            policy.decision_log = _log(decision_log)
+        return policy
 
     @classmethod
     def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
@@ -715,13 +719,10 @@ class Policy(ABC):
             config["budget"] = Budget(**config["budget"])
         if link is not None:
             config["link"] = link
-        if (log := config.pop("decision_log", None)) is not None:
-            log = DecisionLog(**log)
         text = conform("generator", tree["generator"], "")
         rng = generator(text, None)
         policy = cls(**config, rng=rng)
         policy._resume(tree["learned"])
-        policy.decision_log = log
         policy.decisions = conform("decisions", tree["decisions"], 0)
         if policy.horizon is not None and policy.decisions > policy.horizon:
             raise ValueError(f"decisions must be at most horizon={policy.horizon}, got decisions={policy.decisions}")
@@ -783,10 +784,10 @@ class Policy(ABC):
         return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
 
 
-def _opened(log: str | Path | DecisionLog) -> DecisionLog:
+def _log(log: str | Path | DecisionLog) -> DecisionLog:
     if not isinstance(log, str | Path | DecisionLog):
         raise TypeError(f"decision_log must be a path or a DecisionLog, got {short(log)}")
-    return (log if isinstance(log, DecisionLog) else DecisionLog(log)).begin()
+    return log if isinstance(log, DecisionLog) else DecisionLog(log)
 
 
 def _checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:

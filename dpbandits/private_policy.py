@@ -369,7 +369,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             self._check_open()
             chooser = self._chooser()
             config, kind = chooser._config(), kind_name(type(chooser))
-            config.pop("decision_log", None)  # a place, and of nobody's interest
             link = None if is_named(config.get("link", "linear")) else chooser.link
             shell = shell_of(kind, config, link)
             shell.releases = chooser.releases

@@ -109,7 +109,7 @@ def test_a_loaded_policy_goes_on_with_it(path, tmp_path):
     policy.decision_log.flush()
     late = policy.select(np.eye(2))
     del policy
-    again = OnePassPrivateGLM.load(tmp_path / "state", unattended=True)
+    again = OnePassPrivateGLM.load(tmp_path / "state", unattended=True, decision_log=path)
     again.update(late.id, 1.0)  # what was open leaves no row
     play(again, 5)
     again.decision_log.flush()
