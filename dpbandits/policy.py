@@ -420,8 +420,9 @@ class Policy(ABC):
 
         Every row counts as a decision of this run, and its reward as told at once: for the schedule, the horizon, the
         noise and the persons' allowances it is a round like any other, and protected like one. Whose choices they were
-        does not matter, but for what can be learned from them. How many rows there are is public. Nobody else chooses
-        meanwhile.
+        does not matter, but for what can be learned from them (least for the policies with noisy sums for every arm,
+        which reckon with choices of their own, from a log that hardly tried some arm). How many rows there are is
+        public. Nobody else chooses meanwhile.
 
         Parameters
         ----------

@@ -93,7 +93,7 @@ def price(
         float, typer.Option(help="Mean number of rounds by which rewards come late.", rich_help_panel=_MODEL)
     ] = 0.0,
     missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_MODEL)] = 0.0,
-    seeds: Seeds = 5,
+    seeds: Seeds = 3,
     jobs: Jobs = None,
     out: Out = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,

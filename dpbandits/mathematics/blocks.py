@@ -25,7 +25,16 @@ from numpy.typing import NDArray
 from dpbandits.policy import Array
 from dpkit.geometry import smat, svec
 
-__all__ = ["contexts", "corrected", "features", "posteriors", "prior_variance", "proportional", "replay"]
+__all__ = [
+    "contexts",
+    "corrected",
+    "features",
+    "posteriors",
+    "posteriors_under",
+    "prior_variance",
+    "proportional",
+    "replay",
+]
 
 # a radius that varies more than a normal vector's is not believed
 _LARGEST_KURTOSIS = 3.0
@@ -205,3 +214,10 @@ def posteriors(values: Array, U: Array, b: Array, error: Array, variance: float)
     precision = values**2 / error + 1.0 / variance
     theta = np.einsum("kij,kj->ki", U, values / error * b / precision)
     return theta, svec((U / precision[:, None, :]) @ U.transpose(0, 2, 1))
+
+
+def posteriors_under(values: Array, U: Array, b: Array, error: Array, precision: Array) -> tuple[Array, Array]:
+    """As :func:`posteriors`, for the prior N(0, precision⁻¹), ``precision`` of shape (d, d)."""
+    covariance = np.linalg.inv((U * (values**2 / error)[:, None, :]) @ U.transpose(0, 2, 1) + precision)
+    theta = np.einsum("kij,kjl,kl->ki", covariance, U, values / error * b)
+    return theta, svec(covariance)

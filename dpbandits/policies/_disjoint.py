@@ -13,10 +13,12 @@ from dpbandits.mathematics.blocks import (
     corrected,
     features,
     posteriors,
+    posteriors_under,
     prior_variance,
     proportional,
     replay,
 )
+from dpbandits.mathematics.prior import Prior
 from dpbandits.policies._blocks import Released
 from dpbandits.policy import Array, Policy, real_array
 from dpbandits.standing import Catalogue, StandingArms
@@ -101,11 +103,18 @@ class PlayedBlocks:
         The largest standard deviation of the prior.
     width : float
         Of the draws, in standard deviations.
+    given : Prior, optional
+        Of every arm, in place of what ``base`` says and of a variance that is estimated.
     """
 
-    def __init__(self, d: int, base: float, spread: float, most: float, width: float) -> None:
+    def __init__(
+        self, d: int, base: float, spread: float, most: float, width: float, given: Prior | None = None
+    ) -> None:
+        self.given = given
         self.prior = np.zeros(d)
         self.prior[0] = math.sqrt(2.0) * base
+        if given is not None:
+            self.prior = given.mean
         self.noise = spread**2  # bounds the variance of a reward
         self.most, self.width = most**2, width
 
@@ -113,7 +122,8 @@ class PlayedBlocks:
         """What is known at the start."""
         d = len(self.prior)
         D = d * (d + 1) // 2
-        covariance = np.tile(self.most * svec(np.eye(d)), (arms, 1))
+        one = self.most * np.eye(d) if self.given is None else self.given.covariance
+        covariance = np.tile(svec(one), (arms, 1))
         return Estimate(np.tile(self.prior, (arms, 1)), covariance, np.zeros((arms, D)), np.zeros(D), self.most)
 
     def grown(self, known: Estimate) -> Estimate:
@@ -143,7 +153,7 @@ class PlayedBlocks:
         arms = len(sums.H)
         if arms <= _MOST_REPLAYED:
             z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
-            width = self.width if rounds[0] else math.inf
+            width = self.width if rounds[0] or self.given is not None else math.inf
             standing = catalogue.born, catalogue.died
             found = replay(z, known.theta, known.covariance, width, standing, rounds, rng)
             # 2·M's corner is Σψ: so much the records of the batch weigh
@@ -153,6 +163,9 @@ class PlayedBlocks:
         values, U = corrected(model, sums.H, sums.matrix_noise)
         inside = np.einsum("kij,ki->kj", U, sums.b) - values * np.einsum("kij,i->kj", U, self.prior)
         error = sums.vector_noise[:, None] ** 2 + self.noise * values
+        if self.given is not None:
+            theta, covariance = posteriors_under(values, U, inside, error, self.given.precision)
+            return Estimate(self.prior + theta, covariance, model, sums.total, self.most)
         variance = prior_variance(values, inside, error, self.most, _MARGIN)
         theta, covariance = posteriors(values, U, inside, error, variance)
         return Estimate(self.prior + theta, covariance, model, sums.total, variance)

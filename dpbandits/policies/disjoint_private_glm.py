@@ -51,6 +51,7 @@ Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the nois
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
@@ -59,6 +60,7 @@ from accounting.checks import integer, nonnegative, positive
 from dpbandits.mathematics.choices import Independent, Law
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
 from dpbandits.policies._blocks import BlockSums, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
 from dpbandits.policy import Array, Pending
@@ -91,6 +93,9 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         noise in an entry, at least K and at most T/50.
     exploration : float
         α ≥ 0.
+    prior : (array_like, array_like), optional
+        Mean, of shape (m + 1,), and precision of a normal prior of every arm's θ_k, in the units of ``theta``. It
+        must be public knowledge. Then the first batch plays by the prior, too.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
         nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
@@ -138,6 +143,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         growth: float = 1.1,
         first_batch: int | None = None,
         exploration: float = 0.3,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -153,7 +159,10 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.exploration = nonnegative("exploration", exploration)
-        self._play = PlayedBlocks(self.dim + 1, base, spread, S * self.link.lipschitz(S), self.exploration)
+        most = S * self.link.lipschitz(S)
+        self.prior = checked_prior(prior, self.dim + 1, math.inf)
+        given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
+        self._play = PlayedBlocks(self.dim + 1, base, spread, most, self.exploration, given)
         self._sums = BlockSums(
             self.dim,
             K,
@@ -165,9 +174,9 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         )
         self.public = self._play.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k
-        slope = self.link.lipschitz(S)
-        clear = clarity(self.dim + 1, T / K, slope, S, self._sums.noise(max(1, len(self.schedule.ends))))
-        warn_of_cold_start(clear, self.dim + 1, T, budget)
+        clear = clarity(self.dim + 1, T / K, 1.0, most, self._sums.noise(max(1, len(self.schedule.ends))))
+        if self.prior is None:
+            warn_of_cold_start(clear, self.dim + 1, T, budget)
         self._open_run(self._sums.cost)
 
     @property
@@ -187,7 +196,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, context: Array) -> Law:
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             return self._any_standing()
         centre, scale = self._play.draws(self.public, context)
         return Independent(self._of_standing(centre), scale)

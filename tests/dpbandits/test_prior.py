@@ -13,6 +13,7 @@ from accounting import Budget
 from dpbandits import Policy, Released, policies
 from dpbandits.environments import GLM
 from dpbandits.environments.arms import random_parameter
+from dpbandits.mathematics.blocks import posteriors, posteriors_under
 from dpbandits.mathematics.prior import Prior, checked_prior, posterior
 
 PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM"]
@@ -155,3 +156,44 @@ def test_wrong_priors_say_what_is_wrong(name, case):
 def test_theorems_know_of_no_prior(name):
     with pytest.raises(ValueError, match="prior must be None for parameters='theory'"):
         made(name, prior=([0, 0, 0], 1.0), parameters="theory", reward_range=(0.0, 1.0))
+
+
+def disjoint(epsilon: float = 1.0, **more) -> Policy:
+    budget = Budget(epsilon, 1e-5)
+    rng = np.random.default_rng(0)
+    return policies.DisjointPrivateGLM(1, 3, budget=budget, horizon=3000, **more, rng=rng)
+
+
+def test_a_prior_of_every_arm(tmp_path):
+    """It plays at once by draws of its own width, is overruled, and is in the state; new arms have it."""
+    policy = disjoint(8.0, prior=([0.3, 0.0], np.diag([50.0, 20.0])))
+    np.testing.assert_array_equal(policy.theta, [[0.3, 0.0]] * 3)
+    rng = np.random.default_rng(1)
+    counts = np.zeros(4)
+    for t in range(2500):
+        decision = policy.select([rng.uniform(-1, 1)])
+        counts[decision.index] += 1
+        policy.update(decision, float(rng.random() < (0.2, 0.8, 0.3)[decision.index]))
+        if t == 1500:
+            policy.save(tmp_path / "state")
+            again = Policy.load(tmp_path / "state", unattended=True)
+            np.testing.assert_array_equal(again.theta, policy.theta)
+            np.testing.assert_array_equal(again.prior[1], np.diag([50.0, 20.0]))
+    assert counts[1] > 1500
+    policy.add_arm("new")
+    assert policy.theta[3].tolist() == [0.3, 0.0]
+
+
+def test_the_posteriors_of_a_scalar_precision_are_the_pooled_ones():
+    rng = np.random.default_rng(0)
+    values, b, error = rng.uniform(1, 9, (4, 3)), rng.standard_normal((4, 3)), rng.uniform(1, 2, (4, 3))
+    U = np.linalg.qr(rng.standard_normal((4, 3, 3)))[0]
+    one = posteriors(values, U, b, error, 0.25)
+    other = posteriors_under(values, U, b, error, 4.0 * np.eye(3))
+    np.testing.assert_allclose(one[0], other[0], atol=1e-12)
+    np.testing.assert_allclose(one[1], other[1], atol=1e-12)
+
+
+def test_a_wrong_prior_of_every_arm():
+    with pytest.raises(ValueError, match=r"prior\[0\], the mean, must have shape \(2,\)"):
+        disjoint(prior=([0.0], 1.0))

@@ -72,7 +72,7 @@ CASES = {
     "no ridge": (lambda: cross_fitted(R, [0, 1], 2, ridge=0.0), r"ridge must be .*got .*0"),
     "no items": (lambda: cross_fitted(R, [0, 1], 0), r"arms must be .*got .*0"),
     "an item too many": (lambda: cross_fitted(R, [0, 2], 2), r"chosen must hold one number from 0 to 1 per reward"),
-    "confidence of 1": (lambda: ips(R, P, PI).interval(1.0), r"confidence must be .*got .*1"),
+    "confidence of 1": (lambda: ips(R, P, PI).interval(1.0), r"confidence must lie in .*got confidence=1"),
     "bounds in a wrong order": (lambda: ips(R, P, PI).interval(largest=(1, 0)), r"largest must be two increasing"),
     "bounds that do not hold": (lambda: ips(R, P, PI).interval(largest=(0, 1)), r"largest must bound every term"),
     # private values
@@ -85,7 +85,10 @@ CASES = {
         r"baseline must have one number per row",
     ),
     # logs
-    "names that are not all": (lambda: Log.of(R, P, ["a", "b"], arms=["a"]), r"arms must be different names .* got b"),
+    "names that are not all": (
+        lambda: Log.of(R, P, ["a", "b"], arms=["a"]),
+        r"arms must be different names .* got 'b'",
+    ),
     "a name twice": (lambda: Log.of(R, P, ["a", "a"], arms=["a", "a"]), r"arms must be different names"),
     "an unknown arm": (lambda: GOOD.always("c"), r"arm must be one of \('a', 'b'\), got 'c'"),
     "fewer features": (lambda: Log.of(R, P, ["a", "b"], features=[[1.0]]), r"features must be finite, with 2 rows"),
@@ -130,7 +133,7 @@ CASES = {
     "ε below 0": (lambda: price(budgets=[-1.0]), r"epsilon must be .*got .*-1"),
     "NaN for ε": (lambda: price(budgets=[np.nan]), r"epsilon must be .*got .*nan"),
     "one ε twice": (lambda: price(budgets=[1.0, 1.0]), r"budgets must be different, got ε = 1 twice"),
-    "δ of 0": (lambda: price(delta=0.0), r"delta must be .*got .*0"),
+    "δ of 0": (lambda: price(delta=0.0), r"delta must lie in .*got delta=0"),
     "a unit for units": (lambda: price(units="round"), r"units must be a sequence such as .*got units='round'"),
     "an unknown unit": (lambda: price(units=["cat"]), r"units must be one or both of .*got units=\['cat'\]"),
     "no units": (lambda: price(units=[]), r"units must be one or both of"),
