@@ -23,8 +23,8 @@ def reproduce_command(
     """Run a table again and write it, with the published numbers beside ours where there are any.
 
     Writes table-5-1.md, .csv and .png, or dp-ftrl with the same endings. The CSV file is written after every line: a
-    run     that was interrupted goes on from it when the same command is given again. With --quick: T = 1000, d in {5, 20},
-    three seeds and a shorter tuning; for dp-ftrl the digits only.
+    run that was interrupted goes on from it when the same command is given again. With --quick: T = 1000, d in
+    {5, 20}, three seeds and a shorter tuning; for dp-ftrl the digits only.
 
     dpkit reproduce table-5-1 --quick
     """

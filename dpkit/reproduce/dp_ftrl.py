@@ -247,7 +247,7 @@ def _cooling(rate: float, steps: int) -> Callable[[list[Any]], Any]:
     """Plain SGD with the learning rates of ``dp_ftrl``."""
     import torch
 
-    class Cooling(torch.optim.SGD):
+    class Cooling(torch.optim.SGD):  # type: ignore[misc]
         left = steps
 
         def step(self, closure: Any = None) -> Any:
