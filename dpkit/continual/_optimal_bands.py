@@ -33,7 +33,7 @@ _FAR = 1e9
 def mean_square(n: Vector, momentum: float, rates: ArrayLike | None = None) -> tuple[float, Vector]:
     """mean_t ‖q^{(t)}‖² for the first column n of C⁻¹, and its gradient in n."""
     T = len(n)
-    faded = momentum ** np.arange(T) if momentum else None
+    faded = np.power(momentum, np.arange(T, dtype=np.float64)) if momentum else None
     moved = n if faded is None else product(n, faded)
     if rates is None:
         b = np.cumsum(moved)

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -229,7 +229,7 @@ def inverse_root(
         return Banded(r, horizon, inverse=True)
     most = min(_BANDS, integer("horizon", horizon, at_least=1))
     made = [inverse_root(horizon, bands=2**i, momentum=beta) for i in range(most.bit_length())]
-    known = {"participations": participations, "min_separation": min_separation, "momentum": beta}
+    known: dict[str, Any] = {"participations": participations, "min_separation": min_separation, "momentum": beta}
     return min(made, key=lambda banded: root_mean_square_error(banded, **known))
 
 
@@ -325,11 +325,32 @@ def lowest_error(
     >>> [lowest_error(2000, bands=p, participations=20, min_separation=100).inverse for p in (16, 100)]
     [True, False]
     """
-    error = {"momentum": momentum, "rates": rates, "participations": participations, "min_separation": min_separation}
+    shared = None if rates is None else tuple(np.asarray(rates, dtype=np.float64).tolist())
+    coefficients, inverse = _searched(horizon, bands, momentum, shared, participations, min_separation)
+    return Banded(coefficients, horizon, inverse=inverse)
+
+
+@lru_cache(maxsize=64)
+def _searched(
+    horizon: int,
+    bands: int,
+    momentum: float,
+    rates: tuple[float, ...] | None,
+    participations: int,
+    min_separation: int,
+) -> tuple[Vector, bool]:
+    """The coefficients of :func:`lowest_error`; kept, for whoever tries several learning rates asks for the same."""
+    error: dict[str, Any] = {
+        "momentum": momentum,
+        "rates": rates,
+        "participations": participations,
+        "min_separation": min_separation,
+    }
     most = min(bands, integer("horizon", horizon, at_least=1))
     banded = min(most, min_separation) if participations > 1 else most
     made = [
         optimal(horizon, bands=most, inverse=True, **error),
         optimal(horizon, bands=banded, inverse=False, **error),
     ]
-    return min(made, key=lambda one: root_mean_square_error(one, **error))
+    best = min(made, key=lambda one: root_mean_square_error(one, **error))
+    return best.coefficients, best.inverse

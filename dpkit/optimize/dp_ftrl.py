@@ -589,7 +589,7 @@ def dp_ftrl(
     ...     glm("logistic", clip=1.0), X, y, budget=Budget(1.0, 1e-6), constraint=LpBall(2, 3, 5.0), epochs=5, batch=100
     ... )
     >>> fit.nit, bool(fit.x[0] > 0.5 > -0.5 > fit.x[1])
-    (255, True)
+    (250, True)
     """
     run = DPFTRL(model, X, y, budget=budget, **parameters)
     try:

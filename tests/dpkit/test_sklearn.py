@@ -332,3 +332,22 @@ def test_the_secure_generator_may_be_named():
     ledger = Ledger()
     classifier(random_state=randomness.secure(), ledger=ledger).fit(*problem())
     assert not ledger.simulation
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+def test_dp_ftrl_solves_it_too(adjacency):
+    X = np.random.default_rng(0).normal(size=(2000, 3)) / 3
+    y = (X @ [1.0, -1.0, 0.0] > 0).astype(int)
+    budget, ledger = Budget(1.0, 1e-6, adjacency=adjacency), Ledger()
+    model = PrivateGLMClassifier(budget, solver="dp_ftrl", epochs=5, ledger=ledger, random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert ledger.total == model.cost_
+    assert epsilon(model.cost_, 1e-6) == pytest.approx(1.0)
+    assert model.n_iter_ == 5 * 46
+
+
+@pytest.mark.parametrize("bad", [{"solver": "newton"}, {"solver": "dp_ftrl", "public_rows": 40}])
+def test_bad_solvers(bad):
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    with pytest.raises(ValueError, match=list(bad)[-1]):
+        PrivateGLMClassifier(Budget(1.0, 1e-6), **bad).fit(X, (X[:, 0] > 0).astype(int))

@@ -438,3 +438,30 @@ def test_people_of_a_module():
         batch=5,
     )
     assert (fit.nit, fit.nfev, fit.x.shape) == (4, 20, (10,))
+
+
+# ------------------------------------------------------------------------------------------------------ the comparison
+
+
+def test_the_comparison_is_run_written_and_gone_on_with(monkeypatch, tmp_path):
+    pytest.importorskip("sklearn")
+    from dpkit.reproduce import dp_ftrl as comparison
+
+    monkeypatch.setattr(comparison, "RATES", (4.0,))
+    monkeypatch.setattr(comparison, "TUNING", 1)
+    known = {"tables": ("cancer",), "relations": ("presence",), "epsilons": (8.0,), "seeds": 2}
+    known["algorithms"] = ("DP-FTRL", "DP-SGD, fixed order")
+    seen = []
+    rows_ = comparison.run(**known, progress=lambda part: seen.append(len(part)))
+    assert seen == [1, 2]
+    correlated, alone = rows_
+    assert correlated.loss < alone.loss < 2.0
+    assert all(row.accuracy > 0.8 for row in (correlated, alone))
+    again = comparison.from_csv(comparison.to_csv(rows_))
+    assert again == rows_
+    assert comparison.run(**known, done=again) == rows_
+    assert "| cancer | presence | 8 | **" in comparison.to_markdown(rows_)
+    comparison.picture(rows_, tmp_path / "a.png")
+    assert (tmp_path / "a.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="seeds"):
+        comparison.run(**{**known, "seeds": 3}, done=again)
