@@ -14,7 +14,6 @@ from regret import ball
 from accounting import Budget, Gaussian, Ledger, PureDP, epsilon
 from dpbandits import simulate
 from dpbandits.environments import GLM
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import LDPGLM
 from dpkit.geometry import svec
 
@@ -124,7 +123,7 @@ def test_the_server_sees_messages_alone(link):
     """With the randomizer taken out by hand, its sums are the records', and its fit follows from them."""
     policy, rng = policy_with(link, theta_bound=2.0, first_batch=20), np.random.default_rng(1)
     policy._randomize = lambda record: record
-    L, W = get_link(link), get_link(link).lipschitz(2.0)
+    L, W = policy.link, policy.link.lipschitz(2.0)  # moved to the base rate
     H, b, refits = np.zeros((3, 3)), np.zeros(3), []
     for t in range(150):
         theta_before = policy.theta.copy()
