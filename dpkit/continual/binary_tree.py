@@ -93,7 +93,7 @@ class BinaryTree(ContinualSum):
     >>> sums.add(3).dtype
     dtype('int64')
     >>> round(BinaryTree.calibrated(**known).noise_std(1023), 2)
-    42.25
+    42.26
     >>> round(BinaryTree.calibrated(**known, estimator="honaker").noise_std(1023), 2)
     32.19
     """
