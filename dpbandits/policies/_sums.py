@@ -99,9 +99,8 @@ class PairSums:
         more: dict[str, Any] = {"participations": records}
         self.decay = 1.0
         if discount is not None:
-            if records > 1:
-                raise ValueError(f"rounds_per_person must be 1 where there is a discount, got {records}")
-            kind, self.decay, more = Discounted, discount, {"discount": discount}
+            kind, self.decay = Discounted, discount
+            more["discount"] = discount
         self.sums = kind.calibrated(
             **more,
             budget=budget,

@@ -80,7 +80,7 @@ class Discounted(ContinualSum):
         cost no more noise.
     noise_multiplier : float
         The whole stream costs ``Gaussian(noise_multiplier)``, however long it gets.
-    shape, sensitivity, noise, adjacency, symmetric, rng, ledger, label
+    shape, sensitivity, noise, adjacency, participations, min_separation, symmetric, rng, ledger, label
         As for :class:`dpkit.continual.ContinualSum`; so are the attributes and what is raised.
 
     Examples
@@ -108,6 +108,8 @@ class Discounted(ContinualSum):
         horizon: int | None = None,
         noise: Literal["gaussian"] = "gaussian",
         adjacency: Adjacency = "replace",
+        participations: int = 1,
+        min_separation: int = 1,
         symmetric: bool = False,
         rng: np.random.Generator | None = None,
         ledger: Ledger | None = None,
@@ -125,6 +127,8 @@ class Discounted(ContinualSum):
             noise_multiplier=noise_multiplier,
             noise=noise,
             adjacency=adjacency,
+            participations=participations,
+            min_separation=min_separation,
             symmetric=symmetric,
             rng=rng,
             ledger=ledger,
