@@ -1,4 +1,4 @@
-"""A worker: it chooses by the newest release, writes down what it chose, and takes rewards in. It keeps nothing else."""
+"""A worker: it chooses by the newest release, writes down what it chose, and takes rewards in. It keeps no more."""
 
 import hmac
 import json
@@ -97,8 +97,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             X = probe._checked_arms(vectors(ask.arms) if ask.arms is not None else given)
             bandit, probability = released.choose(X)
         except (ValueError, OverflowError):
-            need = "rows of norm at most 1" if probe.takes == "arms" else "entries in [-1, 1]"
-            raise Refusal(422, f"{probe.takes} must have dimension {probe.dim} and finite {need}", [at]) from None
+            what = "arms must be rows" if probe.takes == "arms" else "context must be a list"
+            raise Refusal(422, f"{what} of {probe.dim} numbers, of norm at most 1", [at]) from None
         chance: float | None = probability if 0 < probability <= 1 else None
         index = bandit
         if ask.chosen is not None:

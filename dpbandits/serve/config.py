@@ -1,7 +1,7 @@
 """What a service is told: one TOML file, read strictly.
 
     [policy]                    # every parameter of the policy, under its own name
-    class = "OnePassPrivateGLM"
+    class = "OnePassPrivateGLM"    # or "module:Class", of your own
     dim = 20
     horizon = 100_000
 
@@ -29,6 +29,7 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import tomllib
@@ -239,19 +240,30 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
 
 
 def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[str, Any]]:
-    import dpbandits.policies as policies
-
     name = _get(table, "policy.class", str)
-    kind = getattr(policies, name, None)
-    private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
-    if name not in private:
-        raise ValueError(f"policy.class must be a private policy, one of {', '.join(private)}, got class={name!r}")
-    assert isinstance(kind, type)
+    kind = _class(name)
     allowed = _parameters(kind)
     _only("policy", table, allowed | {"class"})
     arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
     del arguments["class"]
     return kind, arguments
+
+
+def _class(name: str) -> type[PrivatePolicy[Any]]:
+    """A private policy of ours by its name, or of anybody's as "module:Class"."""
+    import dpbandits.policies as policies
+
+    module, _, own = name.rpartition(":")
+    try:
+        found = getattr(importlib.import_module(module) if module else policies, own, None)
+    except ImportError as error:
+        raise ValueError(f"policy.class must be in a module that imports, got class={name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
+        private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
+        raise ValueError(
+            f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
+        )
+    return found
 
 
 def _parameters(kind: type) -> set[str]:

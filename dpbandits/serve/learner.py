@@ -1,8 +1,8 @@
 """The one learner: it registers decisions and learns rewards in the order in which they came, and publishes releases.
 
 Its state is the policy's own, a checkpoint with a journal and the ledger's marks; :mod:`dpbandits.serve.store` has the
-argument why it may be killed at any instant. It never repairs anything itself: at an error it ends, and whoever starts it
-again goes on from the checkpoint.
+argument why it may be killed at any instant. It never repairs anything itself: at an error it ends, and whoever starts
+it again goes on from the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,7 @@ class Learner:
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
+            self.policy._writes_through = False
             with self._leading():
                 self._publish(self.policy.decisions)
         except BaseException:
@@ -95,15 +96,22 @@ class Learner:
         taken: list[Event] = []
         waiting = iter(events)
         event = next(waiting, None)
-        for number, choice in [*decisions, (None, None)]:
-            # what came before this decision
+
+        def learn_before() -> None:
+            """What came before the next decision."""
+            nonlocal event
             while event is not None and event.after <= self.policy.decisions:
                 self._learn(event)
                 taken.append(event)
                 event = next(waiting, None)
-            if choice is not None:
-                self._register(number, choice)
+
+        for number, choice in decisions:
+            learn_before()
+            self._register(number, choice)
+        learn_before()
         if taken:
+            if self.policy._journal is not None:
+                self.policy._journal.sync()  # all of them at once; until here they stand in the database
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self._leading():
                 self._store.taken(taken, part)
@@ -127,11 +135,9 @@ class Learner:
             self._store.shrink()
 
     def _learn(self, event: Event) -> None:
-        try:
+        # rewards were checked when they came: one that is refused was learned before a crash, or its decision expired
+        with suppress(ValueError):
             self.policy.update(event.decision - 1, event.reward)
-        except ValueError:
-            # rewards were checked when they came: this one was learned before a crash, or its decision has expired
-            pass
 
     def _publish(self, decisions: int) -> None:
         policy = self.policy

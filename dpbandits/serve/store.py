@@ -9,15 +9,16 @@ Why a crash of anything at any time does no harm:
   back if that does not commit. So decision n of this table is round n − 1 of the policy, and the policy's own count of
   decisions says where the learner stands: no second record of it exists that could disagree.
 * *A reward is acknowledged after its commit*, which also closes its decision: a second one finds it closed.
-* *The learner deletes a reward after the policy's journal has it*, written through to the disk. A crash in between lets
-  it see the reward again, for a round that the policy does not wait for any more: it is skipped.
+* *The learner deletes rewards after the policy's journal, with them, was written through to the disk*. A crash in
+  between lets it see a reward again; if the journal has it, the policy does not wait for that round any more, and it is
+  skipped.
 * *A decision's arm and person are erased after a release that covers it*: before a release the policy's journal, which
   holds both, is written through.
 * *A release* is the policy's own transaction (checkpoint, ledger's mark, checkpoint in place); a crash after it and
   before the row in ``releases`` is made good at the next start, which publishes what the checkpoint holds. A release of
   a number that is here with other contents would be a second one, and is refused.
-* *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint, and,
-  for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
+* *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
+  and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
 
 Rewards carry the number of the last decision before them, and the learner replays both in that order, so batches
 hold what they would hold had one process served everybody.
@@ -250,7 +251,9 @@ class Store:
 
     def decisions(self, after: int, most: int) -> list[tuple[int, Choice]]:
         """The decisions that follow a number, in order."""
-        query = "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
+        query = (
+            "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
+        )
         rows = self._db.execute(query, (after, most))
         return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
 
@@ -260,7 +263,7 @@ class Store:
         return [Event(*row) for row in self._db.execute(query, (most,))]
 
     def taken(self, events: Sequence[Event], part: int | None) -> None:
-        """Delete rewards that the policy has; with ``part``, add them to the owner's curve of so many decisions each."""
+        """Delete rewards that the policy has; with ``part``, add them to the owner's curve, in parts of so many."""
         self._db.execute("DELETE FROM rewards WHERE number <= ?", (events[-1].number,))
         if part is None:
             return

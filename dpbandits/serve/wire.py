@@ -74,8 +74,8 @@ class Rewards(_Strict):
 class Told(_Strict):
     """What became of a reward.
 
-    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays; ``late``: it came
-    after the wait; ``closed``: the decision is forgotten; ``unknown``: there is no such decision.
+    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays; ``late``: it
+    came after the wait; ``closed``: the decision is forgotten; ``unknown``: there is no such decision.
     """
 
     id: str

@@ -37,7 +37,9 @@ class Browser:
         self._client = client
 
     def send(self, method, path, role=None, **arguments):
-        headers = {} if role is None else {"Authorization": f"Bearer {TOKENS[role]}"}
+        headers = {"Content-Type": "application/json"}
+        if role is not None:
+            headers["Authorization"] = f"Bearer {TOKENS[role]}"
         return self._client.request(method, path, headers=headers | arguments.pop("headers", {}), **arguments)
 
     def decide(self, *asked):

@@ -50,11 +50,16 @@ def test_mistakes_are_named(tmp_path, more, message):
 @pytest.mark.parametrize(
     ("policy", "message"),
     [
-        ('class = "Uniform"', "policy.class must be a private policy, one of .*OnePassPrivateGLM.*got class='Uniform'"),
+        ('class = "Uniform"', "policy.class must be a private policy, .*OnePassPrivateGLM.*got class='Uniform'"),
         ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowht = 2.0', "policy.growht is no key .*growth"),
-        ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowth = 0.5', "growth must be at least 1, got growth=0.5"),
+        (
+            'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowth = 0.5',
+            "growth must be at least 1, got growth=0.5",
+        ),
         ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\nbudget = 1', "policy.budget is no key"),
         ("dim = 3", "policy.class must be given"),
+        ('class = "nowhere.to.be:Found"', "policy.class must be in a module that imports.*nowhere"),
+        ('class = "json:JSONDecoder"', "policy.class must be a private policy"),
     ],
 )
 def test_mistakes_in_the_policy_are_named(tmp_path, policy, message):
