@@ -2,9 +2,9 @@
 
     python benchmarks/serve.py [seconds]
 
-Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite with every commit written through. The load generator
-runs beside them, and counts as much as they do where there are few cores. Phases take turns, so that what else the machine does
-weighs on all of them.
+Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite with every commit written through. The load
+generator runs beside them, and counts as much as they do where there are few cores. Phases take turns, so that what
+else the machine does weighs on all of them.
 """
 
 from __future__ import annotations
@@ -84,9 +84,10 @@ def main(seconds: float) -> None:
     arms = rng.normal(size=(200, 20, 20))
     arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
     ask = [json.dumps({"decisions": [{"arms": one.tolist()}]}).encode() for one in arms]
-    asks = [
-        json.dumps({"decisions": [{"arms": one.tolist()} for one in arms[i : i + 10]]}).encode() for i in range(190)
-    ]
+    tell, quiet = ask, ', "probabilities": false}'
+    ask = [one[:-1] + quiet.encode() for one in tell]
+    groups = ([{"arms": one.tolist()} for one in arms[i : i + 10]] for i in range(190))
+    asks = [(json.dumps({"decisions": group})[:-1] + quiet).encode() for group in groups]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"
         text = configuration(tokens, dim=20, horizon=10**6, epsilon=1.0, more="[service]\nport = 0\nworkers = 2")
@@ -100,7 +101,7 @@ def main(seconds: float) -> None:
         empty = [subprocess.Popen([sys.executable, "-c", _EMPTY, str(fd)], pass_fds=(fd,)) for _ in range(2)]
         try:
             Client(service.url, tokens["owner"], patience=60.0).send("GET", "/v1/released")
-            _phases(port, listening.getsockname()[1], tokens, ask, asks, seconds)
+            _phases(port, listening.getsockname()[1], tokens, ask, tell, asks, seconds)
             owner = Client(service.url, tokens["owner"], patience=60.0)
             print(f"releases meanwhile: {len(owner.send('GET', '/v1/releases')['releases']) - 1}")
         finally:
@@ -110,7 +111,15 @@ def main(seconds: float) -> None:
             running.join()
 
 
-def _phases(port: int, other: int, tokens: dict[str, str], ask: list[bytes], asks: list[bytes], seconds: float) -> None:
+def _phases(
+    port: int,
+    other: int,
+    tokens: dict[str, str],
+    ask: list[bytes],
+    tell: list[bytes],
+    asks: list[bytes],
+    seconds: float,
+) -> None:
     many = 10**5
     rates: dict[str, list[float]] = {}
     slow: dict[str, list[float]] = {}
@@ -124,6 +133,7 @@ def _phases(port: int, other: int, tokens: dict[str, str], ask: list[bytes], ask
 
     for _ in range(_TURNS):
         run("empty handler", 1, other, "/", "", ask * (many // len(ask)))
+        run("decisions, with probabilities", 1, port, "/v1/decisions", tokens["decider"], tell * (many // len(tell)))
         made = run("decisions", 1, port, "/v1/decisions", tokens["decider"], ask * (many // len(ask)))
         ids = [one["id"] for answer in made for one in json.loads(answer)["decisions"]]
         one = [json.dumps({"rewards": [{"id": id, "reward": 1.0}]}).encode() for id in ids]
@@ -137,11 +147,11 @@ def _phases(port: int, other: int, tokens: dict[str, str], ask: list[bytes], ask
         run("rewards, 10 together", 10, port, "/v1/rewards", tokens["learner"], ten)
     base = float(np.median(rates["empty handler"]))
     print(f"{os.cpu_count()} cores, {_CONNECTIONS} connections, {_TURNS} turns of {seconds:g} s; medians")
-    print(f"{'':24}{'per second':>12}{'of empty':>10}{'p50 ms':>9}{'p99 ms':>9}")
+    print(f"{'':30}{'per second':>12}{'of empty':>10}{'p50 ms':>9}{'p99 ms':>9}")
     for name, found in rates.items():
         rate = float(np.median(found))
         middle, late = 1e3 * np.quantile(slow[name], [0.5, 0.99])
-        print(f"{name:24}{rate:12.0f}{rate / base:10.2f}{middle:9.1f}{late:9.1f}")
+        print(f"{name:30}{rate:12.0f}{rate / base:10.2f}{middle:9.1f}{late:9.1f}")
 
 
 if __name__ == "__main__":

@@ -14,12 +14,15 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.exceptions import HTTPException as AnyHTTPException
 
+from dpbandits.mathematics.choices import Law
+from dpbandits.policy import Array
 from dpbandits.released import Released
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.desk import Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.wire import Answer, Ask, Asked, Problem, Rewarded, Rewards, told, vectors
+from dpkit.randomness import secure
 
 __all__ = ["create"]
 
@@ -67,7 +70,7 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
     _handle(app)
 
     def role(*allowed: str) -> Any:
-        def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
+        async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
             found = _role(config, given)
             if found is None:
                 raise Refusal(401, "a valid token is needed: Authorization: Bearer …")
@@ -82,8 +85,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return desk.released
 
-    def choose(ask: Ask, released: Released, at: str) -> tuple[Choice, int]:
-        """What is written down, and what the bandit would have chosen."""
+    def choose(ask: Ask, released: Released, at: str, *, tell: bool) -> tuple[Choice, int]:
+        """What is written down, and what the bandit would have chosen; ``tell`` with which probability."""
         limits = config.limits
         given, other = (ask.arms, ask.context) if probe.takes == "arms" else (ask.context, ask.arms)
         if given is None or other is not None:
@@ -95,11 +98,10 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         try:
             X = probe._checked_arms(vectors(ask.arms) if ask.arms is not None else given)
-            bandit, probability = released.choose(X)
+            bandit, chance = _chosen(released, X, tell=tell and not config.apprentice)
         except (ValueError, OverflowError):
             what = "arms must be rows" if probe.takes == "arms" else "context must be a list"
             raise Refusal(422, f"{what} of {probe.dim} numbers, of norm at most 1", [at]) from None
-        chance: float | None = probability if 0 < probability <= 1 else None
         index = bandit
         if ask.chosen is not None:
             index, chance = ask.chosen, ask.probability
@@ -122,7 +124,9 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         if len(body.decisions) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} decisions in one request", ["decisions"])
         released = newest()
-        found = [choose(ask, released, f"decisions.{i}") for i, ask in enumerate(body.decisions)]
+        found = [
+            choose(ask, released, f"decisions.{i}", tell=body.probabilities) for i, ask in enumerate(body.decisions)
+        ]
         ids = await desk.decide([choice for choice, _ in found])
         answers = []
         for id, (choice, bandit) in zip(ids, found, strict=True):
@@ -212,6 +216,15 @@ def _role(config: Config, given: HTTPAuthorizationCredentials | None) -> str | N
             if hmac.compare_digest(one, wanted):
                 found = role
     return found
+
+
+def _chosen(released: Released, arms: Array, *, tell: bool) -> tuple[int, float | None]:
+    """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
+    if tell:
+        index, chance = released.choose(arms)
+        return index, chance if 0 < chance <= 1 else None
+    found = released._law(arms)
+    return int((found.draw(secure()) if isinstance(found, Law) else found).argmax()), None
 
 
 def _json(content: Any) -> Response:

@@ -35,6 +35,7 @@ class Asked(_Strict):
     """Decisions to be made, one or many."""
 
     decisions: list[Ask] = Field(min_length=1)
+    probabilities: bool = Field(True, description="tell with which probability; milliseconds for some policies")
 
 
 class Decided(_Strict):

@@ -73,6 +73,11 @@ def test_decisions_say_with_which_probability(service):
     probabilities = [one["probability"] for one in found]
     assert probabilities == pytest.approx([1 / 3] * 100, abs=0.05)
     assert {one["release"] for one in found} == {0}
+    body = {"decisions": [{"arms": ARMS}] * 90, "probabilities": False}
+    found = browser.send("POST", "/v1/decisions", "decider", json=body).json()["decisions"]
+    assert {one["probability"] for one in found} == {None}
+    # three arms alike: one of them is missed with a chance of 3·(2/3)⁹⁰ < 1e-15
+    assert {one["index"] for one in found} == {0, 1, 2}
 
 
 def test_a_reward_counts_once(service):
