@@ -32,6 +32,8 @@ def worker(config: Config, listening: socket.socket) -> None:
 
     from dpbandits.serve.app import create
 
+    # commits are made by a thread of its own, which must not wait long for the one that computes
+    sys.setswitchinterval(0.0005)
     # nothing but warnings, and no line per request: paths and times are enough to recognise a person
     settings = uvicorn.Config(create(config), log_config=None, access_log=False, server_header=False, lifespan="on")
     uvicorn.Server(settings).run(sockets=[listening])

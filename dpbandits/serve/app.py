@@ -6,12 +6,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from dpbandits.mathematics.choices import Law
@@ -21,10 +22,12 @@ from dpbandits.serve.config import Config, digest
 from dpbandits.serve.desk import Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
 from dpbandits.serve.store import Choice, Store
-from dpbandits.serve.wire import Answer, Ask, Asked, Problem, Rewarded, Rewards, told, vectors
+from dpbandits.serve.wire import Answer, Ask, Asked, Problem, Rewarded, Rewards, document, told, vectors
 from dpkit.randomness import secure
 
 __all__ = ["create"]
+
+M = TypeVar("M", bound=BaseModel)
 
 _ROUTES = frozenset(
     {"/", "/healthz", "/metrics", "/v1/decisions", "/v1/rewards", "/v1/released", "/v1/privacy", "/v1/releases"}
@@ -119,8 +122,11 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             raise Refusal(422, "person must be a text", [at]) from None
         return given
 
-    @app.post("/v1/decisions", response_model=Answer, summary="Choose, and wait for rewards")
-    async def decisions(body: Asked, _: Annotated[str, role("decider")]) -> Response:
+    @app.post(
+        "/v1/decisions", response_model=Answer, summary="Choose, and wait for rewards", openapi_extra=document(Asked)
+    )
+    async def decisions(request: Request, _: Annotated[str, role("decider")]) -> Response:
+        body = await _body(request, Asked)
         if len(body.decisions) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} decisions in one request", ["decisions"])
         released = newest()
@@ -140,8 +146,14 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             answers.append(answer | {"bandit": bandit} if config.apprentice else answer)
         return _json({"decisions": answers})
 
-    @app.post("/v1/rewards", response_model=Rewarded, summary="Tell rewards; each counts once")
-    async def rewards(body: Rewards, _: Annotated[str, role("learner")]) -> Response:
+    @app.post(
+        "/v1/rewards",
+        response_model=Rewarded,
+        summary="Tell rewards; each counts once",
+        openapi_extra=document(Rewards),
+    )
+    async def rewards(request: Request, _: Annotated[str, role("learner")]) -> Response:
+        body = await _body(request, Rewards)
         if len(body.rewards) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} rewards in one request", ["rewards"])
         checked = []
@@ -225,6 +237,15 @@ def _chosen(released: Released, arms: Array, *, tell: bool) -> tuple[int, float 
         return index, chance if 0 < chance <= 1 else None
     found = released._law(arms)
     return int((found.draw(secure()) if isinstance(found, Law) else found).argmax()), None
+
+
+async def _body(request: Request, model: type[M]) -> M:
+    """The checked body; read from JSON at once, in a fifth of the time that two steps take."""
+    try:
+        return model.model_validate_json(await request.body())
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        raise Refusal(422, "the request is not of the schema at /docs", told(found)) from None
 
 
 def _json(content: Any) -> Response:

@@ -40,6 +40,11 @@ import numpy as np
 
 from dpbandits.policy import Array
 
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
 Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
@@ -101,6 +106,7 @@ class Store:
     def __init__(self, path: Path, *, timeout: float = 10.0) -> None:
         self.path = path
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
         self._db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
@@ -116,17 +122,31 @@ class Store:
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
+        os.close(self._queue)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """One write transaction: all of it is durable at its end, or nothing."""
-        self._db.execute("BEGIN IMMEDIATE")
+        with self._turn():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Wait for other writers in a queue of the system: SQLite's own waiting sleeps, and looks again."""
+        if fcntl is None:  # Windows
+            yield
+            return
+        fcntl.flock(self._queue, fcntl.LOCK_EX)
         try:
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
+        finally:
+            fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def _one(self, query: str, *values: Any) -> Any:
         found = self._db.execute(query, values).fetchone()
@@ -304,7 +324,8 @@ class Store:
 
     def shrink(self) -> None:
         """Empty the write-ahead log, in which erased rows still stand; if readers are busy, the next time."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with self._turn():
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def counts(self) -> dict[str, int]:
         """For monitoring: decisions and releases so far."""

@@ -9,7 +9,20 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
 
 from dpbandits.policy import Array
 
-__all__ = ["Answer", "Ask", "Asked", "Decided", "Problem", "Reward", "Rewarded", "Rewards", "Told", "told", "vectors"]
+__all__ = [
+    "Answer",
+    "Ask",
+    "Asked",
+    "Decided",
+    "Problem",
+    "Reward",
+    "Rewarded",
+    "Rewards",
+    "Told",
+    "document",
+    "told",
+    "vectors",
+]
 
 Number = Annotated[FiniteFloat, Field(strict=True)]
 Vector = Annotated[list[Number], Field(min_length=1)]
@@ -106,6 +119,23 @@ def told(errors: Any) -> list[str]:
         parts = [str(part) if isinstance(part, int) or part in _NAMES else "?" for part in error["loc"]]
         found.append(f"{'.'.join(parts)}: {error['type']}")
     return found
+
+
+def document(model: type[BaseModel]) -> dict[str, Any]:
+    """A body of this model for OpenAPI, with what it refers to written out where it stands."""
+    schema = model.model_json_schema()
+    inner = schema.pop("$defs", {})
+
+    def written(node: Any) -> Any:
+        if isinstance(node, list):
+            return [written(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return written(inner[node["$ref"].rpartition("/")[-1]])
+        return {key: written(value) for key, value in node.items()}
+
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": written(schema)}}}}
 
 
 def vectors(rows: list[list[float]]) -> Array:
