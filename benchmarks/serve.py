@@ -28,7 +28,7 @@ from dpbandits.serve.client import Client
 from dpbandits.serve.demo import configuration
 from dpbandits.serve.supervise import Service
 
-_CONNECTIONS, _TURNS = 32, 3
+_CONNECTIONS, _TURNS = 128, 3
 _EMPTY = """
 import socket, sys
 import fastapi, uvicorn

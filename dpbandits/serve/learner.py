@@ -23,8 +23,8 @@ from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 
 __all__ = ["Learner", "learn"]
 
-# seconds that a lease holds without being prolonged, and that a learner pauses where there is nothing to do
-_LEASE, _PAUSE = 5.0, 0.02
+# seconds that a lease holds without being prolonged, and that a learner pauses where little has come
+_LEASE, _PAUSE = 5.0, 0.05
 _MOST = 200  # decisions of one pass, and twice as many rewards
 _PARTS = 100  # of the owner's curve
 
@@ -190,7 +190,7 @@ def learn(config: Config, stop: threading.Event) -> None:
                     learner = Learner(config)
                 except (LeaseLost, BlockingIOError):
                     stop.wait(0.5)
-            elif not learner.step():
+            elif learner.step() < _MOST:  # else there is more; many at once cost one commit
                 stop.wait(_PAUSE)
     finally:
         if learner is not None:
