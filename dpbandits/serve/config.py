@@ -50,8 +50,8 @@ from dpbandits.private_policy import PrivatePolicy
 __all__ = ["Config", "Limits", "digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# constructor arguments that are not the file's to say
-_OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng"}
+# constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
+_OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
 _ROLES = ("decider", "learner", "owner")
 
 

@@ -60,8 +60,11 @@ class Learner:
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
             self.policy._writes_through = False
+            # a release that a crash kept from being published; the decision after it may be registered already
+            schedule = getattr(self.policy, "schedule", None)
+            made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
             with self._leading():
-                self._publish(self.policy.decisions)
+                self._publish(made)
         except BaseException:
             self.close()
             raise

@@ -329,7 +329,7 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         """For monitoring: decisions and releases so far."""
-        return {"decisions": self.decided(), "releases": int(self._one("SELECT count(*) FROM releases") or 0)}
+        return {"decisions": self.decided(), "releases": max(self.newest(), 0)}
 
     def waiting(self) -> int:
         """How many rewards the learner has not taken in. Depends on rewards: for the owner alone."""

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from contextlib import contextmanager
 
 import numpy as np
@@ -325,6 +326,16 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
         assert planted not in written + shown.out + shown.err
     # persons are not protected here, so that they are in no file either
     assert all(person.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_holds_no_data(unchanged):
+    _, _, browser = unchanged
+    answer = browser.send("GET", "/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    addresses = re.findall(r"""(?:https?:)?//[^\s"'`<]+""", answer.text)
+    assert {one for one in addresses if "w3.org/2000/svg" not in one and not one.startswith("// ")} == set()
+    assert "<label" in answer.text
+    assert "prefers-color-scheme: dark" in answer.text
 
 
 def test_metrics_say_nothing_of_rewards_but_to_the_owner(service):
