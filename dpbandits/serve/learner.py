@@ -59,7 +59,6 @@ class Learner:
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
-            self.policy._writes_through = False
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
@@ -108,13 +107,12 @@ class Learner:
                 taken.append(event)
                 event = next(waiting, None)
 
-        for number, choice in decisions:
+        with self.policy._together():  # in the journal, and on disk at the end; until then in the database
+            for number, choice in decisions:
+                learn_before()
+                self._register(number, choice)
             learn_before()
-            self._register(number, choice)
-        learn_before()
         if taken:
-            if self.policy._journal is not None:
-                self.policy._journal.sync()  # all of them at once; until here they stand in the database
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self._leading():
                 self._store.taken(taken, part)

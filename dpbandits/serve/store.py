@@ -30,6 +30,7 @@ import json
 import os
 import secrets
 import sqlite3
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,10 +41,8 @@ import numpy as np
 
 from dpbandits.policy import Array
 
-try:
+if sys.platform != "win32":
     import fcntl
-except ImportError:
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
@@ -139,7 +138,7 @@ class Store:
     @contextmanager
     def _turn(self) -> Iterator[None]:
         """Wait for other writers in a queue of the system: SQLite's own waiting sleeps, and looks again."""
-        if fcntl is None:  # Windows
+        if sys.platform == "win32":
             yield
             return
         fcntl.flock(self._queue, fcntl.LOCK_EX)
