@@ -109,6 +109,18 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch):
     assert total > 100
 
 
+def test_a_second_release_of_one_number_is_refused(tmp_path):
+    """Whoever puts another run's checkpoint beside the database cannot release with it."""
+    config = filled(tmp_path)
+    Learner(config, clock=Clock(0.0))._store.close()
+    for path in (config.ledger, config.checkpoint):
+        for one in tmp_path.glob(f"*{path.name}*"):
+            one.unlink()
+    config.open_policy()._run._hold.close()
+    with pytest.raises(ValueError, match="release 0 must be made once, got a second one"):
+        Learner(config, clock=Clock())
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_the_test_would_see_a_reward_that_was_deleted_too_early(tmp_path, early):
     learner = Learner(filled(tmp_path), clock=Clock())
