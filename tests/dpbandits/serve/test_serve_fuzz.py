@@ -28,9 +28,17 @@ asks = st.fixed_dictionaries(
         "further": trees,
     },
 )
+sound = st.fixed_dictionaries(
+    {
+        "arms": st.lists(st.lists(st.floats(-0.57, 0.57), min_size=3, max_size=3), min_size=1, max_size=4),
+        "person": st.text(min_size=1),
+    }
+)
 rewards = st.fixed_dictionaries({}, optional={"id": st.one_of(st.text(), trees), "reward": st.one_of(numbers, trees)})
 bodies = {
-    "/v1/decisions": st.one_of(trees, st.fixed_dictionaries({"decisions": st.one_of(st.lists(asks), trees)})),
+    "/v1/decisions": st.one_of(
+        trees, st.fixed_dictionaries({"decisions": st.one_of(st.lists(sound), st.lists(asks), trees)})
+    ),
     "/v1/rewards": st.one_of(trees, st.fixed_dictionaries({"rewards": st.one_of(st.lists(rewards), trees)})),
 }
 whole = st.one_of(*(st.tuples(st.just(path), body.map(json.dumps)) for path, body in bodies.items()))
