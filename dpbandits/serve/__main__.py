@@ -9,8 +9,9 @@ import socket
 import sys
 import threading
 import time
+import traceback
 
-from dpbandits.serve.config import Config
+from dpbandits.serve.config import Config, Mismatch
 
 __all__ = ["main"]
 
@@ -46,7 +47,13 @@ def learner(config: Config) -> None:
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
-    learn(config, stop)
+    try:
+        learn(config, stop)
+    except Mismatch as error:
+        sys.exit(f"learner: {error}")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        sys.exit(f"learner: {type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}")
 
 
 def _end_with_parent() -> None:

@@ -47,12 +47,16 @@ from accounting.releases import Adjacency
 from dpbandits.policy import Policy
 from dpbandits.private_policy import PrivatePolicy
 
-__all__ = ["Config", "Limits", "digest"]
+__all__ = ["Config", "Limits", "Mismatch", "digest"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
 _OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
 _ROLES = ("decider", "learner", "owner")
+
+
+class Mismatch(ValueError):
+    """The file does not fit what is on disk; the message holds parameters and paths, and no data."""
 
 
 @dataclass(frozen=True)
@@ -150,10 +154,13 @@ class Config:
         ValueError
             If the checkpoint is of other parameters than the file's, or is missing though the ledger knows the run.
         """
-        ledger = Ledger.open(self.ledger, self.budget)
+        try:
+            ledger = Ledger.open(self.ledger, self.budget)
+        except ValueError as error:
+            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
         if not self.checkpoint.exists():
             if any(row.label == self.label for row in ledger.rows()):
-                raise ValueError(
+                raise Mismatch(
                     f"storage.checkpoint must be that of the run {self.label!r}, which the ledger {self.ledger} has "
                     f"charged, got {self.checkpoint}, which is missing: put it back, or start a new run with another "
                     f"service.label, a new database, and budget that is left"
@@ -174,13 +181,13 @@ class Config:
 def assert_same(policy: Policy, probe: Policy) -> None:
     """Refuse to go on with a run of other parameters than the file's."""
     if type(policy) is not type(probe):
-        raise ValueError(
+        raise Mismatch(
             f"policy.class must be that of the checkpoint, {type(policy).__name__}, got {type(probe).__name__}"
         )
     saved, wanted = policy._config(), probe._config()
     for name in wanted:
         if repr(saved[name]) != repr(wanted[name]):
-            raise ValueError(
+            raise Mismatch(
                 f"policy.{name} must stay what the run was begun with, {saved[name]!r}, got {wanted[name]!r}: a run's "
                 f"parameters are fixed; another service.label, database, ledger and checkpoint make a new run"
             )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpbandits.private_policy import PrivatePolicy
-from dpbandits.serve.config import Config
+from dpbandits.serve.config import Config, Mismatch
 from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 
 __all__ = ["Learner", "learn"]
@@ -54,7 +54,7 @@ class Learner:
             if not self._store.lead(self._name, clock(), _LEASE):
                 raise LeaseLost("another learner has the lease")
             if not config.checkpoint.exists() and self._store.newest() >= 0:
-                raise ValueError(
+                raise Mismatch(
                     f"storage.checkpoint must be that of {config.database}, which holds releases, got "
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )

@@ -8,6 +8,7 @@ from serving import Clock, configured
 
 from accounting import Ledger
 from dpbandits.journal import Journal
+from dpbandits.serve import __main__ as process
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
 from dpkit.states import files
@@ -107,6 +108,16 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch):
         learner.close()
         policy._run._hold.close()
     assert total > 100
+
+
+def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
+    def failing(config, stop):
+        raise ValueError("reward 0.98765 of ann")
+
+    monkeypatch.setattr("dpbandits.serve.learner.learn", failing)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit, match=r"^learner: ValueError in test_serve_crashes\.py, line \d+$"):
+        process.learner(configured(tmp_path))
 
 
 def test_a_second_release_of_one_number_is_refused(tmp_path):
