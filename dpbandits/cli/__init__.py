@@ -14,6 +14,7 @@ from dpbandits.cli.quickstart import quickstart
 from dpbandits.cli.replay import replay
 from dpbandits.cli.reproduce import HELP, reproduce
 from dpbandits.cli.run import run
+from dpbandits.cli.serve import serve
 
 __all__ = ["app"]
 
@@ -74,7 +75,7 @@ def _root(
         typer.echo(context.get_help())
 
 
-for _command in (quickstart, run, replay, evaluate):
+for _command in (quickstart, run, replay, evaluate, serve):
     app.command()(_command)
 app.command(cls=Lists)(price)
 app.command(help=HELP)(reproduce)

@@ -1,0 +1,158 @@
+"""Decisions and rewards per second through HTTP, against an empty FastAPI handler on the same machine in the same run.
+
+    python benchmarks/serve.py [seconds]
+
+Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite with every commit written through. The load
+generator runs beside them, and counts as much as they do where there are few cores. Phases take turns, so that what
+else the machine does weighs on all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpbandits.serve.client import Client
+from dpbandits.serve.demo import configuration
+from dpbandits.serve.supervise import Service
+
+_CONNECTIONS, _TURNS = 128, 3
+_EMPTY = """
+import socket, sys
+import fastapi, uvicorn
+app = fastapi.FastAPI()
+@app.post("/")
+async def empty():
+    return {}
+settings = uvicorn.Config(app, log_config=None, access_log=False, server_header=False)
+uvicorn.Server(settings).run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
+"""
+
+
+async def _send(reader: Any, writer: Any, head: bytes, body: bytes) -> bytes:
+    writer.write(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    lines = await reader.readuntil(b"\r\n\r\n")
+    length = int(lines.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+    content: bytes = await reader.readexactly(length)
+    if not lines.startswith(b"HTTP/1.1 200"):
+        raise RuntimeError(f"{lines[:40]!r} {content[:200]!r}")
+    return content
+
+
+async def _load(
+    port: int, path: str, token: str, bodies: list[bytes], seconds: float
+) -> tuple[list[float], list[bytes]]:
+    """Closed loop of some connections until the bodies or the time are used up: seconds of each, and the answers."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer {token}\r\n"
+    ).encode()
+    times: list[float] = []
+    answers: list[bytes] = []
+    limit = time.perf_counter() + seconds
+    waiting = iter(bodies)
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for body in waiting:
+            begun = time.perf_counter()
+            if begun > limit:
+                break
+            answers.append(await _send(reader, writer, head, body))
+            times.append(time.perf_counter() - begun)
+        writer.close()
+
+    await asyncio.gather(*(one() for _ in range(_CONNECTIONS)))
+    return times, answers
+
+
+def main(seconds: float) -> None:
+    """Print the table."""
+    tokens = {role: secrets.token_hex(8) for role in ("decider", "learner", "owner")}
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(200, 20, 20))
+    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+    ask = [json.dumps({"decisions": [{"arms": one.tolist()}]}).encode() for one in arms]
+    tell, quiet = ask, ', "probabilities": false}'
+    ask = [one[:-1] + quiet.encode() for one in tell]
+    groups = ([{"arms": one.tolist()} for one in arms[i : i + 10]] for i in range(190))
+    asks = [(json.dumps({"decisions": group})[:-1] + quiet).encode() for group in groups]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.toml"
+        text = configuration(tokens, dim=20, horizon=10**6, epsilon=1.0, more="[service]\nport = 0\nworkers = 2")
+        path.write_text(text, encoding="utf-8")
+        service = Service(path)
+        port = int(service.url.rpartition(":")[2])
+        running = threading.Thread(target=service.run)
+        running.start()
+        listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        fd = listening.fileno()
+        empty = [subprocess.Popen([sys.executable, "-c", _EMPTY, str(fd)], pass_fds=(fd,)) for _ in range(2)]
+        try:
+            Client(service.url, tokens["owner"], patience=60.0).send("GET", "/v1/released")
+            _phases(port, listening.getsockname()[1], tokens, ask, tell, asks, seconds)
+            owner = Client(service.url, tokens["owner"], patience=60.0)
+            print(f"releases meanwhile: {len(owner.send('GET', '/v1/releases')['releases']) - 1}")
+        finally:
+            for process in empty:
+                process.terminate()
+            service.stop()
+            running.join()
+
+
+def _phases(
+    port: int,
+    other: int,
+    tokens: dict[str, str],
+    ask: list[bytes],
+    tell: list[bytes],
+    asks: list[bytes],
+    seconds: float,
+) -> None:
+    many = 10**5
+    rates: dict[str, list[float]] = {}
+    slow: dict[str, list[float]] = {}
+
+    def run(name: str, each: int, *arguments: Any) -> list[bytes]:
+        begun = time.perf_counter()
+        times, answers = asyncio.run(_load(*arguments, seconds))
+        rates.setdefault(name, []).append(each * len(times) / (time.perf_counter() - begun))
+        slow.setdefault(name, []).extend(times)
+        return answers
+
+    for _ in range(_TURNS):
+        run("empty handler", 1, other, "/", "", ask * (many // len(ask)))
+        run("decisions, with probabilities", 1, port, "/v1/decisions", tokens["decider"], tell * (many // len(tell)))
+        made = run("decisions", 1, port, "/v1/decisions", tokens["decider"], ask * (many // len(ask)))
+        ids = [one["id"] for answer in made for one in json.loads(answer)["decisions"]]
+        one = [json.dumps({"rewards": [{"id": id, "reward": 1.0}]}).encode() for id in ids]
+        run("rewards", 1, port, "/v1/rewards", tokens["learner"], one)
+        made = run("decisions, 10 together", 10, port, "/v1/decisions", tokens["decider"], asks * (many // len(asks)))
+        ids = [one["id"] for answer in made for one in json.loads(answer)["decisions"]]
+        ten = [
+            json.dumps({"rewards": [{"id": id, "reward": 1.0} for id in ids[i : i + 10]]}).encode()
+            for i in range(0, len(ids), 10)
+        ]
+        run("rewards, 10 together", 10, port, "/v1/rewards", tokens["learner"], ten)
+    base = float(np.median(rates["empty handler"]))
+    print(f"{os.cpu_count()} cores, {_CONNECTIONS} connections, {_TURNS} turns of {seconds:g} s; medians")
+    print(f"{'':30}{'per second':>12}{'of empty':>10}{'p50 ms':>9}{'p99 ms':>9}")
+    for name, found in rates.items():
+        rate = float(np.median(found))
+        middle, late = 1e3 * np.quantile(slow[name], [0.5, 0.99])
+        print(f"{name:30}{rate:12.0f}{rate / base:10.2f}{middle:9.1f}{late:9.1f}")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0)

@@ -1,0 +1,72 @@
+"""One process of a service: ``python -m dpbandits.serve worker run.toml --fd 3``, or ``learner run.toml``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+
+from dpbandits.serve.config import Config, Mismatch
+
+__all__ = ["main"]
+
+
+def main(arguments: list[str]) -> None:
+    """Be a worker on a socket that is open already, or a learner."""
+    logging.basicConfig(level=logging.WARNING, format=f"%(levelname)s {arguments[0]} {os.getpid()}: %(message)s")
+    _end_with_parent()
+    config = Config.read(arguments[1])
+    if arguments[0] == "worker":
+        worker(config, socket.socket(fileno=int(arguments[3])))
+    else:
+        learner(config)
+
+
+def worker(config: Config, listening: socket.socket) -> None:
+    """Answer requests until a signal."""
+    import uvicorn
+
+    from dpbandits.serve.app import create
+
+    # commits are made by a thread of its own, which must not wait long for the one that computes
+    sys.setswitchinterval(0.0005)
+    # nothing but warnings, and no line per request: paths and times are enough to recognise a person
+    settings = uvicorn.Config(create(config), log_config=None, access_log=False, server_header=False, lifespan="on")
+    uvicorn.Server(settings).run(sockets=[listening])
+
+
+def learner(config: Config) -> None:
+    """Learn until a signal; an error's type and place are logged, and not its message, which may hold values."""
+    from dpbandits.serve.learner import learn
+
+    stop = threading.Event()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: stop.set())
+    try:
+        learn(config, stop)
+    except Mismatch as error:
+        sys.exit(f"learner: {error}")
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        sys.exit(f"learner: {type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}")
+
+
+def _end_with_parent() -> None:
+    """A service whose supervisor was killed leaves no process behind."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,65 @@
+"""A client of the service: the standard library alone, so that it can be copied to wherever decisions are needed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["Client", "Refused"]
+
+
+class Refused(RuntimeError):
+    """The service refused a request, and said why."""
+
+
+class Client:
+    """One connection, with one token; for one thread.
+
+    Parameters
+    ----------
+    url : str
+        Where the service answers.
+    token : str
+    patience : float
+        For so many seconds a request is sent again where nobody answers or the service is busy. A reward counts once
+        however often it is sent; a decision whose answer was lost gets no reward.
+    """
+
+    def __init__(self, url: str, token: str, *, patience: float = 30.0) -> None:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname or "localhost", parts.port, timeout=patience)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._patience = patience
+
+    def decide(self, *asked: dict[str, Any]) -> list[dict[str, Any]]:
+        """Decisions for ``{"arms": [[…], …]}`` or ``{"context": […]}``, with ``"person"`` where needed."""
+        found: list[dict[str, Any]] = self.send("POST", "/v1/decisions", {"decisions": asked})["decisions"]
+        return found
+
+    def reward(self, rewards: Sequence[tuple[str, float]]) -> list[str]:
+        """What became of rewards of decisions, by their ids."""
+        body = {"rewards": [{"id": id, "reward": reward} for id, reward in rewards]}
+        return [one["status"] for one in self.send("POST", "/v1/rewards", body)["rewards"]]
+
+    def send(self, method: str, path: str, body: Any = None) -> Any:
+        """The answer to a request."""
+        limit = time.monotonic() + self._patience
+        while True:
+            try:
+                self._connection.request(method, path, None if body is None else json.dumps(body), self._headers)
+                answer = self._connection.getresponse()
+                content = answer.read()
+                if answer.status == 200:
+                    return json.loads(content)
+                if answer.status != 503 or time.monotonic() > limit:
+                    raise Refused(f"{method} {path}: {answer.status} {content.decode()}")
+            except (OSError, http.client.HTTPException):
+                self._connection.close()
+                if time.monotonic() > limit:
+                    raise
+            time.sleep(0.1)

@@ -1,0 +1,376 @@
+"""What a service is told: one TOML file, read strictly.
+
+    [policy]                    # every parameter of the policy, under its own name
+    class = "OnePassPrivateGLM"    # or "module:Class", of your own
+    dim = 20
+    horizon = 100_000
+
+    [budget]
+    epsilon = 1.0
+    delta = 1e-6
+    unit = "round"
+
+    [storage]                   # beside this file, or absolute
+    database = "service.sqlite"
+    ledger = "service.ledger"
+    checkpoint = "service.checkpoint"
+
+    [tokens]                    # SHA-256 of each token, as `dpbandits serve --token` prints it
+    decider = ["sha256:…"]
+    learner = ["sha256:…"]
+    owner = ["sha256:…"]
+
+    [rewards]                   # optional: after so many seconds a missing reward counts as the default
+    wait = 3600.0
+    default = 0.0
+
+Everything else has a default; see :class:`Config`. An error names the file, the key, its value and what to write.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from accounting import Budget, Ledger
+from accounting.releases import Adjacency
+from dpbandits.policy import Policy
+from dpbandits.private_policy import PrivatePolicy
+
+__all__ = ["Config", "Limits", "Mismatch", "digest"]
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
+_OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
+_ROLES = ("decider", "learner", "owner")
+
+
+class Mismatch(ValueError):
+    """The file does not fit what is on disk; the message holds parameters and paths, and no data."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on requests: arms of one decision, decisions or rewards of one request, bytes, and letters of an id."""
+
+    arms: int = 1000
+    batch: int = 100
+    body: int = 4_000_000
+    person: int = 200
+
+
+@dataclass(frozen=True)
+class Config:
+    """A service, as its file describes it.
+
+    Attributes
+    ----------
+    kind : type
+        The policy's class.
+    arguments : dict
+        Its parameters, besides budget, ledger, label, checkpoint and generator.
+    budget : Budget
+    database, ledger, checkpoint : Path
+    tokens : mapping of role to digests
+    label : str
+        Names the run in the ledger.
+    wait : float or None
+        Seconds after which a missing reward counts as ``default``; a later one is refused.
+    apprentice : bool
+        Serve the choice that the request brings, and learn from it.
+    curves : bool
+        Keep means of raw rewards for whoever has an owner's token.
+    reference : tuple of arrays
+        Public arm sets (or contexts) for which the page shows what would be chosen.
+    seed : int or None
+        A seeded generator makes a simulation.
+    host, port, workers
+        Where the service listens, and with how many processes.
+    """
+
+    kind: type[PrivatePolicy[Any]]
+    arguments: Mapping[str, Any]
+    budget: Budget
+    database: Path
+    ledger: Path
+    checkpoint: Path
+    tokens: Mapping[str, frozenset[str]]
+    label: str = "service"
+    wait: float | None = None
+    default: float = 0.0
+    apprentice: bool = False
+    curves: bool = False
+    reference: tuple[Any, ...] = ()
+    seed: int | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 2
+    limits: Limits = field(default_factory=Limits)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Config:
+        """The one in a TOML file.
+
+        Raises
+        ------
+        ValueError
+            For a key that is missing or unknown, or a value that is not what it must be; naming it, and the way out.
+        """
+        file = Path(path)
+        try:
+            tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file}: must be TOML: {error}") from error
+        try:
+            return _built(tree, file.absolute().parent)
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{file}: {error}") from error
+
+    def probe(self) -> PrivatePolicy[Any]:
+        """A policy of this kind with books of its own, which serves to check what comes in and is never released."""
+        return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator())
+
+    def generator(self) -> np.random.Generator | None:
+        """None, the secure source, unless the service is a simulation."""
+        return None if self.seed is None else np.random.default_rng(self.seed)
+
+    def open_policy(self) -> PrivatePolicy[Any]:
+        """The run's policy: its newest checkpoint, or a new one if there was none yet.
+
+        Raises
+        ------
+        BlockingIOError
+            If another process holds the checkpoint.
+        ValueError
+            If the checkpoint is of other parameters than the file's, or is missing though the ledger knows the run.
+        """
+        try:
+            ledger = Ledger.open(self.ledger, self.budget)
+        except ValueError as error:
+            raise Mismatch(f"storage.ledger must be of this budget: {error}") from error
+        if not self.checkpoint.exists():
+            if any(row.label == self.label for row in ledger.rows()):
+                raise Mismatch(
+                    f"storage.checkpoint must be that of the run {self.label!r}, which the ledger {self.ledger} has "
+                    f"charged, got {self.checkpoint}, which is missing: put it back, or start a new run with another "
+                    f"service.label, a new database, and budget that is left"
+                )
+            return self.kind(
+                **self.arguments,
+                budget=self.budget,
+                ledger=ledger,
+                label=self.label,
+                checkpoint=self.checkpoint,
+                rng=self.generator(),
+            )
+        policy = PrivatePolicy.load(self.checkpoint, ledger=ledger)
+        assert_same(policy, self.probe())
+        return policy  # type: ignore[return-value]
+
+
+def assert_same(policy: Policy, probe: Policy) -> None:
+    """Refuse to go on with a run of other parameters than the file's."""
+    if type(policy) is not type(probe):
+        raise Mismatch(
+            f"policy.class must be that of the checkpoint, {type(policy).__name__}, got {type(probe).__name__}"
+        )
+    saved, wanted = policy._config(), probe._config()
+    for name in wanted:
+        if repr(saved[name]) != repr(wanted[name]):
+            raise Mismatch(
+                f"policy.{name} must stay what the run was begun with, {saved[name]!r}, got {wanted[name]!r}: a run's "
+                f"parameters are fixed; another service.label, database, ledger and checkpoint make a new run"
+            )
+
+
+def digest(token: str) -> str:
+    """What the file holds in place of a token."""
+    return "sha256:" + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _built(tree: Mapping[str, Any], folder: Path) -> Config:
+    known = {"policy", "budget", "storage", "tokens", "rewards", "limits", "service", "page", "simulation"}
+    _only("", tree, known)
+    tables = {name: _table(tree, name) for name in known}
+    kind, arguments = _policy(tables["policy"])
+    storage, service = tables["storage"], tables["service"]
+    _only("storage", storage, {"database", "ledger", "checkpoint"})
+    _only("service", service, {"label", "host", "port", "workers", "mode"})
+    _only("page", tables["page"], {"curves", "reference"})
+    _only("simulation", tables["simulation"], {"seed"})
+    mode = _get(service, "service.mode", str, "bandit")
+    if mode not in ("bandit", "apprentice"):
+        raise ValueError(f"service.mode must be 'bandit' or 'apprentice', got mode={mode!r}")
+    wait, default = _rewards(tables["rewards"])
+    names = ("database", "ledger", "checkpoint")
+    paths = {name: folder / _get(storage, f"storage.{name}", str, f"service.{name}") for name in names}
+    if len(set(paths.values())) < len(paths):
+        raise ValueError(f"storage must name three different files, got {sorted(map(str, paths.values()))}")
+    config = Config(
+        kind,
+        arguments,
+        _budget(tables["budget"]),
+        **paths,
+        tokens=_tokens(tables["tokens"]),
+        label=_get(service, "service.label", str, "service"),
+        wait=wait,
+        default=default,
+        apprentice=mode == "apprentice",
+        curves=_get(tables["page"], "page.curves", bool, False),
+        reference=tuple(_get(tables["page"], "page.reference", list, [])),
+        seed=_get(tables["simulation"], "simulation.seed", int, None),
+        host=_get(service, "service.host", str, "127.0.0.1"),
+        port=_whole(service, "service.port", 8000, 0, 65535),
+        workers=_whole(service, "service.workers", 2, 1, 1000),
+        limits=_limits(tables["limits"]),
+    )
+    # the constructor's own errors name the parameter, its value and its bound
+    probe = config.probe()
+    if wait is not None:
+        try:
+            probe._checked_reward(default)
+        except ValueError as error:
+            raise ValueError(f"rewards.default must be a reward: {error}") from error
+    for one in config.reference:
+        probe._checked_arms(one)
+    return config
+
+
+def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[str, Any]]:
+    name = _get(table, "policy.class", str)
+    kind = _class(name)
+    allowed = _parameters(kind)
+    _only("policy", table, allowed | {"class"})
+    arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
+    del arguments["class"]
+    return kind, arguments
+
+
+def _class(name: str) -> type[PrivatePolicy[Any]]:
+    """A private policy of ours by its name, or of anybody's as "module:Class"."""
+    import dpbandits.policies as policies
+
+    module, _, own = name.rpartition(":")
+    try:
+        found = getattr(importlib.import_module(module) if module else policies, own, None)
+    except ImportError as error:
+        raise ValueError(f"policy.class must be in a module that imports, got class={name!r}: {error}") from error
+    if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
+        private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
+        raise ValueError(
+            f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
+        )
+    return found
+
+
+def _parameters(kind: type) -> set[str]:
+    """What a policy's constructor takes, and those to which it passes further keywords."""
+    names: set[str] = set()
+    for one in kind.__mro__:
+        if "__init__" not in vars(one) or one is object:
+            continue
+        found = signature(vars(one)["__init__"]).parameters.values()
+        names |= {p.name for p in found if p.kind is not Parameter.VAR_KEYWORD}
+        if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
+            break
+    return names - _OURS
+
+
+def _budget(table: Mapping[str, Any]) -> Budget:
+    _only("budget", table, {"epsilon", "delta", "unit", "adjacency"})
+    epsilon, delta = _number(table, "budget.epsilon"), _number(table, "budget.delta")
+    adjacency = _get(table, "budget.adjacency", str, "replace")
+    if adjacency not in get_args(Adjacency):
+        raise ValueError(f"budget.adjacency must be one of {', '.join(get_args(Adjacency))}, got {adjacency!r}")
+    return Budget(epsilon, delta, unit=_get(table, "budget.unit", str), adjacency=adjacency)
+
+
+def _rewards(table: Mapping[str, Any]) -> tuple[float | None, float]:
+    _only("rewards", table, {"wait", "default"})
+    if ("wait" in table) != ("default" in table):
+        raise ValueError(f"rewards must have both wait and default or neither, got {sorted(table)}")
+    if not table:
+        return None, 0.0
+    wait, default = _number(table, "rewards.wait"), _number(table, "rewards.default")
+    if not wait > 0:
+        raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
+    return wait, default
+
+
+def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    _only("tokens", table, set(_ROLES))
+    found = {}
+    for role in _ROLES:
+        digests = _get(table, f"tokens.{role}", list)
+        if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
+            # never the value: it may be a token that was pasted by mistake
+            raise ValueError(
+                f"tokens.{role} must be a list of digests 'sha256:…', at least one, got something else: "
+                f"`dpbandits serve --token` makes a token and its digest"
+            )
+        found[role] = frozenset(digests)
+    for i, role in enumerate(_ROLES):
+        for other in _ROLES[i + 1 :]:
+            if found[role] & found[other]:
+                raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
+    return found
+
+
+def _limits(table: Mapping[str, Any]) -> Limits:
+    known = vars(Limits())
+    _only("limits", table, set(known))
+    return Limits(**{name: _whole(table, f"limits.{name}", value, 1, 2**30) for name, value in known.items()})
+
+
+def _only(table: str, found: Mapping[str, Any], known: set[str]) -> None:
+    for name in found:
+        if name not in known:
+            key = f"{table}.{name}" if table else name
+            raise ValueError(f"{key} is no key of the file: it must be one of {', '.join(sorted(known))}")
+
+
+def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = tree.get(name, {})
+    if not isinstance(found, dict):
+        raise ValueError(f"{name} must be a table, [{name}], got {name}={found!r}")
+    return found
+
+
+_MISSING: Any = object()
+
+
+def _get(table: Mapping[str, Any], key: str, kind: type, default: Any = _MISSING) -> Any:
+    name = key.rpartition(".")[-1]
+    if name not in table:
+        if default is _MISSING:
+            raise ValueError(f"{key} must be given, got none: add it under [{key.rpartition('.')[0]}]")
+        return default
+    found = table[name]
+    if type(found) is not kind:
+        raise ValueError(f"{key} must be of type {kind.__name__}, got {name}={found!r}")
+    return found
+
+
+def _number(table: Mapping[str, Any], key: str) -> float:
+    name = key.rpartition(".")[-1]
+    found = table.get(name)
+    if type(found) not in (int, float) or not math.isfinite(found):  # type: ignore[arg-type]
+        raise ValueError(f"{key} must be a finite number, got {name}={found!r}")
+    return float(found)  # type: ignore[arg-type]
+
+
+def _whole(table: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
+    found: int = _get(table, key, int, default)
+    if not least <= found <= most:
+        raise ValueError(f"{key} must lie in {least}, …, {most}, got {key.rpartition('.')[-1]}={found!r}")
+    return found

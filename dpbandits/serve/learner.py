@@ -1,0 +1,198 @@
+"""The one learner: it registers decisions and learns rewards in the order in which they came, and publishes releases.
+
+Its state is the policy's own, a checkpoint with a journal and the ledger's marks; :mod:`dpbandits.serve.store` has the
+argument why it may be killed at any instant. It never repairs anything itself: at an error it ends, and whoever starts
+it again goes on from the checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+import numpy as np
+
+from dpbandits.private_policy import PrivatePolicy
+from dpbandits.serve.config import Config, Mismatch
+from dpbandits.serve.store import Choice, Event, LeaseLost, Store
+
+__all__ = ["Learner", "learn"]
+
+# seconds that a lease holds without being prolonged, and that a learner pauses where little has come
+_LEASE, _PAUSE = 5.0, 0.05
+_MOST = 200  # decisions of one pass, and twice as many rewards
+_PARTS = 100  # of the owner's curve
+
+
+class Learner:
+    """The secret half at work; one at a time.
+
+    Parameters
+    ----------
+    config : Config
+    clock : callable
+        Seconds since 1970; decides when a reward is late, and nothing of what is released.
+
+    Raises
+    ------
+    LeaseLost
+        If there is another learner.
+    BlockingIOError
+        If another process holds the checkpoint.
+    """
+
+    def __init__(self, config: Config, *, clock: Callable[[], float] = time.time) -> None:
+        self._config, self._clock = config, clock
+        self._name = secrets.token_hex(16)
+        self._store = Store(config.database)
+        try:
+            if not self._store.lead(self._name, clock(), _LEASE):
+                raise LeaseLost("another learner has the lease")
+            if not config.checkpoint.exists() and self._store.newest() >= 0:
+                raise Mismatch(
+                    f"storage.checkpoint must be that of {config.database}, which holds releases, got "
+                    f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
+                )
+            self.policy: PrivatePolicy[Any] = config.open_policy()
+            # a release that a crash kept from being published; the decision after it may be registered already
+            schedule = getattr(self.policy, "schedule", None)
+            made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
+            with self._leading():
+                self._publish(made)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another one lead; also after an error."""
+        self._store.resign(self._name)
+        self._store.close()
+
+    def _leading(self) -> AbstractContextManager[None]:
+        self._renewed = self._clock()
+        return self._store.leading(self._name, self._renewed, _LEASE)
+
+    def step(self) -> int:
+        """Take in what has come, and return how many decisions and rewards.
+
+        Raises
+        ------
+        LeaseLost
+            If another learner has taken over.
+        """
+        config, now = self._config, self._clock()
+        if not self._renewed <= now < self._renewed + _LEASE / 5:
+            with self._leading():
+                if config.wait is not None:
+                    self._store.default(now - config.wait, config.default, _MOST)
+        horizon = self.policy.horizon
+        room = _MOST if horizon is None else min(_MOST, horizon - self.policy.decisions)
+        # in this order: a reward that is read has all decisions before it in the table, and waits for them
+        decisions = self._store.decisions(self.policy.decisions, room)
+        events = self._store.rewards(2 * _MOST)
+        taken: list[Event] = []
+        waiting = iter(events)
+        event = next(waiting, None)
+
+        def learn_before() -> None:
+            """What came before the next decision."""
+            nonlocal event
+            while event is not None and event.after <= self.policy.decisions:
+                self._learn(event)
+                taken.append(event)
+                event = next(waiting, None)
+
+        with self.policy._together():  # in the journal, and on disk at the end; until then in the database
+            for number, choice in decisions:
+                learn_before()
+                self._register(number, choice)
+            learn_before()
+        if taken:
+            part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
+            with self._leading():
+                self._store.taken(taken, part)
+        return len(decisions) + len(taken)
+
+    def _register(self, number: int, choice: Choice) -> None:
+        policy = self.policy
+        before = policy.decisions
+        if number != before + 1:
+            raise ValueError(f"the next decision must have number {before + 1}, got {number}: is this its database?")
+        step = policy._run.step
+        if policy.takes == "context":
+            policy.register(choice.arm, choice.chosen, choice.person, probability=choice.probability)
+        else:  # only the chosen arm is kept, as the only one
+            policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
+        if policy._run.step != step:
+            with self._leading():
+                self._publish(before)
+                expire = policy.expire_after
+                self._store.forget(before, 0 if expire is None else policy.decisions - expire)
+            self._store.shrink()
+
+    def _learn(self, event: Event) -> None:
+        # rewards were checked when they came: one that is refused was learned before a crash, or its decision expired
+        with suppress(ValueError):
+            self.policy.update(event.decision - 1, event.reward)
+
+    def _publish(self, decisions: int) -> None:
+        policy = self.policy
+        released = policy.released()
+        shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
+        self._store.publish(released.number, self._clock(), decisions, released.to_json(), shown)
+        report = policy.privacy(policy.budget.delta)
+        self._store.note(
+            "privacy",
+            {
+                "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
+                "spent": {"epsilon": report.epsilon, "delta": report.delta},
+                "left": report.left,
+                "unit": report.unit,
+                "adjacency": report.adjacency,
+                "trust": report.trust,
+                "simulation": report.simulation,
+                "horizon": policy.horizon,
+                "policy": type(policy).__name__,
+                "statement": str(report),
+            },
+        )
+
+
+def _shown(policy: PrivatePolicy[Any]) -> dict[str, Any]:
+    """θ and its standard errors, where the public half has them as vectors."""
+    public = policy.public
+    theta, covariance = getattr(public, "theta", None), getattr(public, "covariance", None)
+    if not (isinstance(theta, np.ndarray) and theta.ndim == 1 and np.isfinite(theta).all()):
+        return {"theta": None, "errors": None}
+    errors = None
+    if isinstance(covariance, np.ndarray) and covariance.shape == (len(theta), len(theta)):
+        squares = np.diag(covariance)
+        errors = np.sqrt(np.maximum(squares, 0.0)).tolist() if np.isfinite(squares).all() else None
+    return {"theta": theta.tolist(), "errors": errors}
+
+
+def _shares(released: Any, reference: Any) -> list[list[float]]:
+    """What would be chosen among public arms: no one's data are in it."""
+    return [released.probabilities(one).tolist() for one in reference]
+
+
+def learn(config: Config, stop: threading.Event) -> None:
+    """Be the learner, as soon as nobody else is, until ``stop``."""
+    learner: Learner | None = None
+    try:
+        while not stop.is_set():
+            if learner is None:
+                try:
+                    learner = Learner(config)
+                except (LeaseLost, BlockingIOError):
+                    stop.wait(0.5)
+            elif learner.step() < _MOST:  # else there is more; many at once cost one commit
+                stop.wait(_PAUSE)
+    finally:
+        if learner is not None:
+            learner.close()

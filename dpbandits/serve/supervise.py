@@ -1,0 +1,102 @@
+"""All processes of a service on one machine: workers on one socket, a learner; whoever ends is started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from dpbandits.serve.config import Config
+
+__all__ = ["Service"]
+
+# seconds: between looks at the processes, between two starts of one, and for an orderly end
+_LOOK, _AGAIN, _END = 0.2, 1.0, 10.0
+
+
+class Service:
+    """The processes of ``run.toml``.
+
+    Parameters
+    ----------
+    path : path
+        The configuration.
+    workers, learners : int, optional
+        How many processes of each; by default as the file says, and one.
+
+    Attributes
+    ----------
+    url : str
+        Where it answers.
+    """
+
+    def __init__(self, path: str | Path, *, workers: int | None = None, learners: int = 1) -> None:
+        self._path = Path(path).absolute()
+        config = Config.read(self._path)
+        count = config.workers if workers is None else workers
+        self._roles = ["worker"] * count + ["learner"] * learners
+        self._socket: socket.socket | None = None
+        self.url = ""
+        if count:
+            family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+            self._socket = socket.create_server((config.host, config.port), family=family, backlog=1024)
+            host = f"[{config.host}]" if ":" in config.host else config.host
+            self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+        self._running: list[subprocess.Popen[bytes] | None] = [None] * len(self._roles)
+        self._begun = [-_AGAIN] * len(self._roles)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Keep all processes running until :meth:`stop`, or a signal."""
+        if threading.current_thread() is threading.main_thread():
+            for name in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(name, lambda *_: self.stop())
+        try:
+            while not self._stopped.is_set():
+                self._look()
+                self._stopped.wait(_LOOK)
+        finally:
+            self._end()
+
+    def stop(self) -> None:
+        """End all processes, in order; ``run`` returns then."""
+        self._stopped.set()
+
+    def processes(self, role: str) -> list[int]:
+        """The ids of the running processes of a role."""
+        pairs = zip(self._roles, self._running, strict=True)
+        return [one.pid for kind, one in pairs if kind == role and one is not None and one.poll() is None]
+
+    def _look(self) -> None:
+        for i, one in enumerate(self._running):
+            if (one is None or one.poll() is not None) and time.monotonic() >= self._begun[i] + _AGAIN:
+                self._begun[i] = time.monotonic()
+                self._running[i] = self._start(self._roles[i])
+
+    def _start(self, role: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dpbandits.serve", role, str(self._path)]
+        fds: tuple[int, ...] = ()
+        if role == "worker" and self._socket is not None:
+            fds = (self._socket.fileno(),)
+            command += ["--fd", str(fds[0])]
+        # where a signal from the terminal goes to the whole group, the supervisor passes it on, once
+        return subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=dict(os.environ))
+
+    def _end(self) -> None:
+        alive = [one for one in self._running if one is not None and one.poll() is None]
+        for one in alive:
+            one.terminate()
+        limit = time.monotonic() + _END
+        for one in alive:
+            try:
+                one.wait(max(0.1, limit - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                one.kill()
+                one.wait()
+        if self._socket is not None:
+            self._socket.close()

@@ -1,0 +1,151 @@
+"""What requests look like, and refusals that repeat nothing of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
+
+from dpbandits.policy import Array
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Asked",
+    "Decided",
+    "Problem",
+    "Reward",
+    "Rewarded",
+    "Rewards",
+    "Told",
+    "document",
+    "told",
+    "vectors",
+]
+
+Number = Annotated[FiniteFloat, Field(strict=True)]
+Vector = Annotated[list[Number], Field(min_length=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Ask(_Strict):
+    """One decision to be made: among arms, or for a context."""
+
+    arms: list[Vector] | None = Field(None, min_length=1, description="K rows of d numbers, of norm at most 1")
+    context: Vector | None = Field(None, description="d numbers in [-1, 1], where arms stand")
+    person: str | None = Field(None, min_length=1, description="whose round it is; needed where persons are protected")
+    chosen: StrictInt | None = Field(None, ge=0, description="apprentice mode: the index that the old rule chose")
+    probability: Annotated[float, Field(gt=0, le=1, strict=True)] | None = Field(
+        None, description="apprentice mode: with which probability"
+    )
+
+
+class Asked(_Strict):
+    """Decisions to be made, one or many."""
+
+    decisions: list[Ask] = Field(min_length=1)
+    probabilities: bool = Field(True, description="tell with which probability; milliseconds for some policies")
+
+
+class Decided(_Strict):
+    """One decision.
+
+    ``id`` names it when its reward comes. ``release`` is what it was chosen by. In apprentice mode ``index`` is the old
+    rule's and ``bandit`` what the bandit would have chosen. ``learned`` is false beyond the horizon.
+    """
+
+    id: str
+    index: int
+    probability: float | None
+    release: int
+    learned: bool
+    bandit: int | None = None
+
+
+class Answer(_Strict):
+    """Decisions, in the order in which they were asked for."""
+
+    decisions: list[Decided]
+
+
+class Reward(_Strict):
+    """The reward of a decision."""
+
+    id: str = Field(min_length=1, max_length=60)
+    reward: Number
+
+
+class Rewards(_Strict):
+    """Rewards, one or many."""
+
+    rewards: list[Reward] = Field(min_length=1)
+
+
+class Told(_Strict):
+    """What became of a reward.
+
+    ``accepted``: it is durable, and will be learned; ``duplicate``: its decision has one, which stays; ``late``: it
+    came after the wait; ``closed``: the decision is forgotten; ``unknown``: there is no such decision.
+    """
+
+    id: str
+    status: Literal["accepted", "duplicate", "closed", "late", "unknown"]
+
+
+class Rewarded(_Strict):
+    """What became of rewards, in the order in which they were sent."""
+
+    rewards: list[Told]
+
+
+class Problem(BaseModel):
+    """A refusal: what was wrong, where, and nothing of what was sent."""
+
+    error: str
+    where: list[str] = []
+
+
+_NAMES = {name for model in (Ask, Asked, Reward, Rewards) for name in model.model_fields} | {"body", "header", "path"}
+
+
+def told(errors: Any) -> list[str]:
+    """Where a request was wrong, and how; names that are not of the schema are not repeated."""
+    found = []
+    for error in list(errors)[:10]:
+        parts = [str(part) if isinstance(part, int) or part in _NAMES else "?" for part in error["loc"]]
+        found.append(f"{'.'.join(parts)}: {error['type']}")
+    return found
+
+
+def document(model: type[BaseModel]) -> dict[str, Any]:
+    """A body of this model for OpenAPI, with what it refers to written out where it stands."""
+    schema = model.model_json_schema()
+    inner = schema.pop("$defs", {})
+
+    def written(node: Any) -> Any:
+        if isinstance(node, list):
+            return [written(one) for one in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            return written(inner[node["$ref"].rpartition("/")[-1]])
+        return {key: written(value) for key, value in node.items()}
+
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": written(schema)}}}}
+
+
+def vectors(rows: list[list[float]]) -> Array:
+    """Rows as an array.
+
+    Raises
+    ------
+    ValueError
+        If they differ in length.
+    """
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("rows differ in length")
+    return np.array(rows, dtype=np.float64)

@@ -1,0 +1,97 @@
+"""The service's file: every mistake is named with its key, its value and the way out."""
+
+import re
+
+import pytest
+from serving import TOKENS, configured, written
+
+from dpbandits.policies import DisjointPrivateGLM
+from dpbandits.serve.config import Config, digest
+
+
+def test_what_a_file_says(tmp_path):
+    config = configured(
+        tmp_path,
+        policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b"]\nhorizon = 90\nreward_range = [0.0, 2.0]',
+        more="[rewards]\nwait = 60\ndefault = 0.5\n[service]\nmode = 'apprentice'\nport = 0\n[limits]\nbatch = 7",
+    )
+    assert config.kind is DisjointPrivateGLM
+    probe = config.probe()
+    assert probe.reward_range == (0.0, 2.0)
+    assert probe.horizon == 90
+    assert (config.wait, config.default, config.apprentice, config.limits.batch) == (60.0, 0.5, True, 7)
+    assert config.database == tmp_path / "service.database"
+    assert config.generator() is None  # the secure source
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("[servise]", "servise is no key of the file"),
+        ("[service]\nhots = 1", "service.hots is no key of the file: it must be one of host"),
+        ("[service]\nport = 'x'", "service.port must be of type int, got port='x'"),
+        ("[service]\nworkers = 0", "service.workers must lie in 1, …, 1000, got workers=0"),
+        ("[service]\nworkers = true", "service.workers must be of type int, got workers=True"),
+        ("[service]\nmode = 'x'", "service.mode must be 'bandit' or 'apprentice', got mode='x'"),
+        ("[rewards]\nwait = 1.0", "rewards must have both wait and default or neither"),
+        ("[rewards]\nwait = -1.0\ndefault = 0", "rewards.wait must be a positive number of seconds, got wait=-1.0"),
+        ("[rewards]\nwait = nan\ndefault = 0", "rewards.wait must be a finite number, got wait=nan"),
+        ("[rewards]\nwait = 1.0\ndefault = 7.0", "rewards.default must be a reward: .* got reward=7.0"),
+        ("[page]\nreference = [[[9.0, 0.0, 0.0]]]", "arms must have norm at most 1"),
+        ("[[", "must be TOML"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, more, message):
+    path = written(tmp_path, more=more)
+    with pytest.raises(ValueError, match=re.escape(str(path)) + ".*" + message):
+        Config.read(path)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ('class = "Uniform"', "policy.class must be a private policy, .*OnePassPrivateGLM.*got class='Uniform'"),
+        ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowht = 2.0', "policy.growht is no key .*growth"),
+        (
+            'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\ngrowth = 0.5',
+            "growth must be at least 1, got growth=0.5",
+        ),
+        ('class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 9\nbudget = 1', "policy.budget is no key"),
+        ("dim = 3", "policy.class must be given"),
+        ('class = "nowhere.to.be:Found"', "policy.class must be in a module that imports.*nowhere"),
+        ('class = "json:JSONDecoder"', "policy.class must be a private policy"),
+    ],
+)
+def test_mistakes_in_the_policy_are_named(tmp_path, policy, message):
+    with pytest.raises(ValueError, match=message):
+        configured(tmp_path, policy=policy)
+
+
+def test_a_token_in_place_of_its_digest_is_not_repeated(tmp_path):
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace(digest(TOKENS["owner"]), "my-secret-token"))
+    with pytest.raises(ValueError, match=r"tokens\.owner must be a list of digests") as caught:
+        Config.read(path)
+    assert "my-secret-token" not in str(caught.value)
+    path.write_text(written(tmp_path).read_text().replace(digest(TOKENS["owner"]), digest(TOKENS["decider"])))
+    with pytest.raises(ValueError, match=r"tokens\.decider and tokens\.owner must have no token in common"):
+        Config.read(path)
+
+
+def test_a_run_keeps_its_parameters(tmp_path):
+    policy = configured(tmp_path).open_policy()
+    del policy
+    other = configured(tmp_path, policy='class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300\nexploration = 0.7')
+    with pytest.raises(ValueError, match=r"policy\.exploration must stay .* 0\.6, got 0\.7"):
+        other.open_policy()
+    with pytest.raises(ValueError, match="budget"):
+        configured(tmp_path, epsilon=2.0).open_policy()
+
+
+def test_a_run_whose_checkpoint_is_missing_is_not_begun_again(tmp_path):
+    config = configured(tmp_path)
+    policy = config.open_policy()
+    del policy
+    config.checkpoint.unlink()
+    with pytest.raises(ValueError, match=r"storage\.checkpoint must be that of the run 'service'.*is missing"):
+        config.open_policy()

@@ -1,0 +1,144 @@
+"""A learner that dies before or after any step towards the disk: the next one goes on as if nothing had been."""
+
+import random
+
+import numpy as np
+import pytest
+from serving import Clock, configured
+
+from accounting import Ledger
+from dpbandits.journal import Journal
+from dpbandits.serve import __main__ as process
+from dpbandits.serve.learner import Learner
+from dpbandits.serve.store import Choice, Store
+from dpkit.states import files
+
+ROUNDS = 60
+STEPS = [(Journal, "_append"), (Journal, "sync"), (files, "draft"), (files, "place"), (Ledger, "mark")]
+STEPS += [(Store, name) for name in ("publish", "taken", "forget", "shrink", "note")]
+
+
+class Killed(BaseException):
+    pass
+
+
+class Fuse:
+    """Counts the steps, half of them before and half of them after they are done, and dies at one of them."""
+
+    def __init__(self, monkeypatch):
+        self.left = None
+        self.passed = 0
+        for owner, name in STEPS:
+            self._wrap(monkeypatch, owner, name)
+
+    def _wrap(self, monkeypatch, owner, name):
+        step = getattr(owner, name)
+
+        def wrapped(*arguments, **keywords):
+            self._burn()
+            result = step(*arguments, **keywords)
+            self._burn()
+            return result
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+    def _burn(self):
+        self.passed += 1
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                raise Killed
+
+
+def filled(folder):
+    """A service with decisions and rewards that no learner has seen."""
+    policy = f'class = "counting:Counting"\ndim = 3\nhorizon = {ROUNDS}\nfirst_batch = 10'
+    config = configured(folder, policy=policy)
+    store = Store(config.database)
+    rng = np.random.default_rng(0)
+    for _ in range(ROUNDS // 5):
+        with store.writing():
+            ids = store.decide([Choice(0, 0.5, one) for one in np.eye(3)[rng.integers(3, size=5)]], 0.0, ROUNDS)
+        with store.writing():
+            assert set(store.reward([(id, float(rng.random())) for id in ids[:4]], 0.0, None)) == {"accepted"}
+    store.close()
+    config.open_policy()._run._hold.close()  # the first checkpoint, before anything is served
+    return config
+
+
+def die(learner):
+    """What the system does for a process that was killed; its lease stays."""
+    learner._store.close()
+    learner.policy._run._hold.close()
+
+
+def test_a_learner_may_die_anywhere(tmp_path, monkeypatch):
+    fuse = Fuse(monkeypatch)
+    luck = random.Random(0)
+    total = None
+    for trial in range(12):
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        config, clock = filled(folder), Clock()
+        fuse.passed = 0
+        deaths = 0
+        while True:
+            clock.now += 1000.0
+            # the first trial counts the steps; the others die again and again on their way through them
+            fuse.left = luck.randrange(1, total) if total and deaths < 3 else None
+            learner = None
+            try:
+                learner = Learner(config, clock=clock)
+                while learner.step():
+                    pass
+                break
+            except Killed:
+                deaths += 1
+                if learner is not None:
+                    die(learner)
+        fuse.left = None
+        total = total or fuse.passed
+        policy = learner.policy
+        assert policy.learned.tolist() == ([1, 1, 1, 1, 0] * ROUNDS)[:ROUNDS]
+        assert policy.releases == len(policy.schedule.ends) > 2
+        history = learner._store.history()
+        assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
+        assert learner._store.rewards(9) == []
+        assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
+        learner.close()
+        policy._run._hold.close()
+    assert total > 100
+
+
+def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
+    def failing(config, stop):
+        raise ValueError("reward 0.98765 of ann")
+
+    monkeypatch.setattr("dpbandits.serve.learner.learn", failing)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit, match=r"^learner: ValueError in test_serve_crashes\.py, line \d+$"):
+        process.learner(configured(tmp_path))
+
+
+def test_a_second_release_of_one_number_is_refused(tmp_path):
+    """Whoever puts another run's checkpoint beside the database cannot release with it."""
+    config = filled(tmp_path)
+    Learner(config, clock=Clock(0.0))._store.close()
+    for path in (config.ledger, config.checkpoint):
+        for one in tmp_path.glob(f"*{path.name}*"):
+            one.unlink()
+    config.open_policy()._run._hold.close()
+    with pytest.raises(ValueError, match="release 0 must be made once, got a second one"):
+        Learner(config, clock=Clock())
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_the_test_would_see_a_reward_that_was_deleted_too_early(tmp_path, early):
+    learner = Learner(filled(tmp_path), clock=Clock())
+    if early:
+        with learner._leading():
+            learner._store.taken(learner._store.rewards(999), None)
+    while learner.step():
+        pass
+    assert learner.policy.learned.sum() == (0 if early else ROUNDS * 4 // 5)
+    learner.close()

@@ -1,0 +1,94 @@
+"""Requests made up from the schema, valid and not: every answer is of the schema, and none an error of the service."""
+
+import json
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from serving import TOKENS, configured, refresh, worker
+
+from dpbandits.serve.learner import Learner
+
+numbers = st.one_of(st.floats(-1, 1), st.floats(), st.integers(), st.just(10**400), st.text(max_size=3), st.none())
+trees = st.recursive(
+    st.one_of(st.none(), st.booleans(), numbers, st.text()),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=12,
+)
+vectors = st.lists(st.one_of(st.lists(st.floats(-0.5, 0.5), min_size=3, max_size=3), st.lists(numbers)), max_size=4)
+asks = st.fixed_dictionaries(
+    {},
+    optional={
+        "arms": st.one_of(vectors, trees),
+        "context": st.one_of(st.lists(numbers), trees),
+        "person": st.one_of(st.text(), trees),
+        "chosen": st.one_of(st.integers(), trees),
+        "probability": numbers,
+        "further": trees,
+    },
+)
+sound = st.fixed_dictionaries(
+    {
+        "arms": st.lists(st.lists(st.floats(-0.57, 0.57), min_size=3, max_size=3), min_size=1, max_size=4),
+        "person": st.text(min_size=1),
+    }
+)
+rewards = st.fixed_dictionaries({}, optional={"id": st.one_of(st.text(), trees), "reward": st.one_of(numbers, trees)})
+bodies = {
+    "/v1/decisions": st.one_of(
+        trees, st.fixed_dictionaries({"decisions": st.one_of(st.lists(sound), st.lists(asks), trees)})
+    ),
+    "/v1/rewards": st.one_of(trees, st.fixed_dictionaries({"rewards": st.one_of(st.lists(rewards), trees)})),
+}
+whole = st.one_of(*(st.tuples(st.just(path), body.map(json.dumps)) for path, body in bodies.items()))
+torn = st.tuples(st.sampled_from(sorted(bodies)), st.binary(max_size=50))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    config = configured(tmp_path_factory.mktemp("fuzz"), unit="person")
+    learner = Learner(config)
+    with worker(config) as found:
+        refresh(found, 0)
+        yield found
+    # what was let in can be learned from
+    while learner.step():
+        pass
+    learner.close()
+
+
+@given(st.one_of(whole, torn), st.sampled_from([None, *TOKENS]), st.sampled_from(["POST", "GET", "PUT"]))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_no_request_is_an_error_of_the_service(browser, made, role, method):
+    path, content = made
+    answer = browser.send(method, path, role, content=content)
+    assert answer.status_code < 500, (path, content)
+    if answer.status_code == 200:
+        assert set(answer.json()) == {path.rpartition("/")[-1]}
+    else:
+        assert set(answer.json()) == {"error", "where"}
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30), st.binary(max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_no_token_is_an_error_of_the_service(browser, path, token):
+    answer = browser.send("GET", "/v1/released", headers={"Authorization": b"Bearer " + token.replace(b"\n", b"")})
+    assert answer.status_code in (401, 200)
+    answer = browser.send("GET", "/v1/" + path.replace("#", "").replace("?", ""))
+    assert answer.status_code in (401, 404, 405, 307)
+
+
+@pytest.mark.parametrize(("path", "role"), [("/v1/decisions", "decider"), ("/v1/rewards", "learner")])
+def test_every_answer_is_one_that_the_document_names(browser, path, role):
+    operation = schemathesis.openapi.from_dict(browser.send("GET", "/openapi.json").json())[path]["POST"]
+    statuses = {int(code) for code in operation.definition.raw["responses"]}
+
+    @given(operation.as_strategy())
+    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    def check(case):
+        answer = browser.send("POST", path, role, json=case.body)
+        assert answer.status_code in statuses
+        assert answer.status_code < 500
+
+    check()

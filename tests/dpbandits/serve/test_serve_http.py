@@ -1,0 +1,355 @@
+"""One worker and one learner in this process: what requests do, and what is refused."""
+
+import json
+import logging
+import re
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from serving import Clock, configured, refresh, worker
+
+from accounting import Ledger
+from dpbandits import Released
+from dpbandits.serve.learner import Learner
+from dpbandits.serve.store import LeaseLost
+
+ARMS = np.eye(3).tolist()
+
+
+@contextmanager
+def served(folder):
+    config = configured(folder)
+    learner = Learner(config)
+    with worker(config) as browser:
+        refresh(browser, 0)
+        yield config, learner, browser
+    learner.close()
+
+
+@pytest.fixture
+def service(tmp_path):
+    with served(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    """One for all tests in which nothing is decided."""
+    with served(tmp_path_factory.mktemp("unchanged")) as found:
+        yield found
+
+
+def test_the_whole_way(service):
+    config, learner, browser = service
+    for _ in range(6):
+        found = browser.decide(*[{"arms": ARMS}] * 55)
+        assert browser.reward(*((one["id"], 1.0) for one in found)) == [
+            "accepted" if one["learned"] else "closed" for one in found
+        ]
+        while learner.step():
+            pass
+    # 330 were asked for; the horizon is 300
+    policy = learner.policy
+    assert policy.decisions == 300
+    assert policy.open_decisions == []
+    assert policy.releases == len(policy.schedule.ends)
+    refresh(browser, policy.released().number)
+    assert browser.decide({"arms": ARMS})[0]["learned"] is False
+    # the total is the budget, and what is public is what the policy says
+    told = browser.send("GET", "/v1/privacy", "owner").json()
+    assert told["spent"]["epsilon"] == pytest.approx(1.0, abs=1e-9)
+    assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
+    text = browser.send("GET", "/v1/released", "decider").text
+    assert text == policy.released().to_json()
+    assert Released.from_json(text).number == policy.releases
+    history = browser.send("GET", "/v1/releases", "owner").json()["releases"]
+    assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
+    assert history[-1]["theta"] == policy.theta.tolist()
+
+
+def test_decisions_say_with_which_probability(service):
+    _, _, browser = service
+    found = browser.decide(*[{"arms": ARMS}] * 100, *[])
+    probabilities = [one["probability"] for one in found]
+    assert probabilities == pytest.approx([1 / 3] * 100, abs=0.05)
+    assert {one["release"] for one in found} == {0}
+    body = {"decisions": [{"arms": ARMS}] * 90, "probabilities": False}
+    found = browser.send("POST", "/v1/decisions", "decider", json=body).json()["decisions"]
+    assert {one["probability"] for one in found} == {None}
+    # three arms alike: one of them is missed with a chance of 3·(2/3)⁹⁰ < 1e-15
+    assert {one["index"] for one in found} == {0, 1, 2}
+
+
+def test_a_reward_counts_once(service):
+    _, learner, browser = service
+    first, second, third = (one["id"] for one in browser.decide(*[{"arms": ARMS}] * 3))
+    assert browser.reward((first, 1.0), (first, 0.0)) == ["accepted", "duplicate"]
+    assert browser.reward((first, 1.0)) == ["duplicate"]
+    learner.step()
+    assert browser.reward((first, 1.0), (second[:-1] + "x", 1.0), ("x", 0.0), ("9-9", 1.0)) == [
+        "duplicate", "unknown", "unknown", "unknown"
+    ]  # fmt: skip
+    assert browser.reward((third, 1.0)) == ["accepted"]
+    learner.step()
+    assert learner.policy.open_decisions == [1]
+
+
+def test_batches_hold_what_one_process_would_put_into_them(tmp_path):
+    """However late the learner is, its sums are those of the policy that saw everything in order."""
+    # a policy beside it, with the same seed
+    config = configured(tmp_path, more="[simulation]\nseed = 5")
+    alone = config.probe()
+    learner = Learner(config)
+    rng = np.random.default_rng(0)
+    with worker(config) as browser:
+        refresh(browser, 0)
+        waiting = []
+        for t in range(30):
+            arms = rng.normal(size=(4, 4, 3))
+            arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+            found = browser.decide(*({"arms": one.tolist()} for one in arms))
+            for one, answer in zip(arms, found, strict=True):
+                waiting.append((answer["id"], alone.register(one, answer["index"])))
+            rng.shuffle(waiting)
+            told = [(*waiting.pop(), float(rng.random() < 0.5)) for _ in range(len(waiting) // 2)]
+            assert set(browser.reward(*((id, reward) for id, _, reward in told))) == {"accepted"}
+            for _, decision, reward in told:
+                alone.update(decision, reward)
+            if t % 7 == 0:
+                learner.step()
+        while learner.step():
+            pass
+        assert learner.policy.releases == alone.releases > 3
+        np.testing.assert_array_equal(learner.policy.theta, alone.theta)
+        assert sorted(learner.policy.open_decisions) == sorted(alone.open_decisions)
+    learner.close()
+
+
+def test_missing_rewards_count_as_the_default_and_late_ones_not_at_all(tmp_path):
+    clock = Clock()
+    config = configured(tmp_path, more="[rewards]\nwait = 60.0\ndefault = 0.25\n[page]\ncurves = true")
+    learner = Learner(config, clock=clock)
+    with worker(config, clock=clock) as browser:
+        refresh(browser, 0)
+        told, untold = (one["id"] for one in browser.decide({"arms": ARMS}, {"arms": ARMS}))
+        clock.now += 59.0
+        assert browser.reward((told, 1.0)) == ["accepted"]
+        learner.step()
+        assert learner.policy.open_decisions == [1]
+        clock.now += 1.0
+        assert browser.reward((untold, 1.0)) == ["late"]
+        learner.step()
+        clock.now += 1.5
+        learner.step()
+        learner.step()
+        assert learner.policy.open_decisions == []
+        assert browser.reward((untold, 1.0)) == ["duplicate"]
+        curve = browser.send("GET", "/v1/raw/curve", "owner").json()["curve"]
+        assert [(one["rewards"], one["mean"]) for one in curve] == [(2, 0.625)]
+        assert browser.send("GET", "/v1/raw/curve", "decider").status_code == 403
+    learner.close()
+
+
+def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
+    config = configured(
+        tmp_path,
+        policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b", "c"]\nhorizon = 200',
+        more="[service]\nmode = 'apprentice'",
+    )
+    learner = Learner(config)
+    with worker(config) as browser:
+        refresh(browser, 0)
+        (found,) = browser.decide({"context": [0.5, -0.5], "chosen": 2, "probability": 0.25})
+        assert (found["index"], found["probability"], found["learned"]) == (2, 0.25, True)
+        assert found["bandit"] in (0, 1, 2)
+        learner.step()
+        assert learner.policy._open[0].index == 2
+        for wrong in ({"context": [0.5, -0.5]}, {"context": [0.5, -0.5], "chosen": 3}, {"arms": ARMS, "chosen": 0}):
+            answer = browser.send("POST", "/v1/decisions", "decider", json={"decisions": [wrong]})
+            assert answer.status_code == 422
+    learner.close()
+
+
+def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_path):
+    config = configured(tmp_path, unit="person")
+    learner = Learner(config)
+    with worker(config) as browser:
+        refresh(browser, 0)
+        for wrong in ({"arms": ARMS}, {"arms": ARMS, "person": "x" * 201}, {"arms": ARMS, "person": "\ud800"}):
+            content = json.dumps({"decisions": [wrong]})
+            answer = browser.send("POST", "/v1/decisions", "decider", content=content)
+            assert answer.status_code == 422, wrong
+        ids = [one["id"] for one in browser.decide(*[{"arms": ARMS, "person": "ann"}] * 3)]
+        browser.reward(*((id, 1.0) for id in ids))
+        learner.step()
+        assert len(learner.policy._persons) == 1
+    learner.close()
+    (tmp_path / "rounds").mkdir()
+    config = configured(tmp_path / "rounds")
+    learner = Learner(config)
+    with worker(config) as browser:
+        refresh(browser, 0)
+        browser.decide({"arms": ARMS, "person": "ann"})
+        assert learner._store.decisions(0, 9)[0][1].person is None
+    learner.close()
+
+
+def test_raw_rows_are_forgotten_after_the_release_that_covers_them(service):
+    _, learner, browser = service
+    found = browser.decide(*[{"arms": ARMS}] * 100)
+    browser.reward(*((one["id"], 1.0) for one in found[::2]))
+    learner.step()
+    covered = learner.policy.schedule.start(learner.policy.releases)
+    assert 0 < covered < 100
+    rows = learner._store._db.execute("SELECT number, rewarded, arm FROM decisions").fetchall()
+    assert [n for n, rewarded, _ in rows if rewarded] == list(range(covered + 1, 101))[covered % 2 :: 2]
+    assert all((arm is None) == (n <= covered) for n, _, arm in rows)
+    assert learner._store.rewards(999) == []
+    assert browser.reward((found[0]["id"], 1.0), (found[1]["id"], 1.0)) == ["closed", "accepted"]
+    learner.step()
+    assert 1 not in learner.policy.open_decisions
+
+
+def test_roles(service):
+    _, _, browser = service
+    decision = {"json": {"decisions": [{"arms": ARMS}]}}
+    reward = {"json": {"rewards": [{"id": "1-a", "reward": 1.0}]}}
+    allowed = {
+        ("POST", "/v1/decisions"): ({"decider"}, decision),
+        ("POST", "/v1/rewards"): ({"learner"}, reward),
+        ("GET", "/v1/released"): ({"decider", "learner", "owner"}, {}),
+        ("GET", "/v1/privacy"): ({"decider", "learner", "owner"}, {}),
+        ("GET", "/v1/releases"): ({"decider", "learner", "owner"}, {}),
+    }
+    for (method, path), (roles, arguments) in allowed.items():
+        assert browser.send(method, path, **arguments).status_code == 401
+        wrong = {"Authorization": "Bearer wrong"}
+        assert browser.send(method, path, headers=wrong, **arguments).status_code == 401
+        for role in ("decider", "learner", "owner"):
+            assert browser.send(method, path, role, **arguments).status_code == (200 if role in roles else 403)
+    for path in ("/", "/healthz", "/metrics", "/docs", "/openapi.json"):
+        assert browser.send("GET", path).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"", 422),
+        (b"{", 422),
+        (b"[" * 100_000, 422),
+        (b'{"decisions": []}', 422),
+        (b'{"decisions": [{}]}', 422),
+        (b'{"decisions": [{"arms": []}]}', 422),
+        (b'{"decisions": [{"arms": [[1, 2], [1]]}]}', 422),
+        (b'{"decisions": [{"arms": [[1, 1, 1]]}]}', 422),
+        (b'{"decisions": [{"arms": [[NaN, 0, 0]]}]}', 422),
+        (b'{"decisions": [{"arms": [[1e999, 0, 0]]}]}', 422),
+        (b'{"decisions": [{"arms": [[1' + b"0" * 400 + b", 0, 0]]}]}", 422),
+        (b'{"decisions": [{"arms": [[' + b"1" * 5000 + b", 0, 0]]}]}", 422),
+        (b'{"decisions": [{"arms": [["1", 0, 0]]}]}', 422),
+        (b'{"decisions": [{"arms": [[true, 0, 0]]}]}', 422),
+        (b'{"decisions": [{"context": [1, 0, 0]}]}', 422),
+        (b'{"decisions": [{"arms": [[1, 0, 0]], "chosen": 0}]}', 422),
+        (b"\xff\xfe", 422),
+        (b" " * 5_000_000, 413),
+    ],
+)
+def test_bad_requests_are_clear_and_change_nothing(unchanged, content, status):
+    _, learner, browser = unchanged
+    answer = browser.send("POST", "/v1/decisions", "decider", content=content)
+    # what is no JSON at all may be 400
+    assert answer.status_code in ({status, 400} if status == 422 else {status})
+    assert set(answer.json()) == {"error", "where"}
+    assert learner._store.decided() == 0
+
+
+def test_a_body_of_unknown_length_is_bounded_too(unchanged):
+    _, _, browser = unchanged
+    answer = browser.send("POST", "/v1/decisions", "decider", content=(b" " * 10_000 for _ in range(1000)))
+    assert answer.status_code == 413
+
+
+def test_one_learner_at_a_time(tmp_path):
+    clock = Clock()
+    config = configured(tmp_path)
+    first = Learner(config, clock=clock)
+    with pytest.raises(LeaseLost):
+        Learner(config, clock=clock)
+    clock.now += 100.0  # the lease has run out, but the first one still holds the checkpoint
+    with pytest.raises(BlockingIOError):
+        Learner(config, clock=clock)
+    first.close()
+    del first
+    Learner(config, clock=clock).close()
+
+
+def test_a_learner_without_its_lease_writes_nothing(service):
+    _, learner, browser = service
+    (found,) = browser.decide({"arms": ARMS})
+    browser.reward((found["id"], 1.0))
+    with learner._store.writing():
+        learner._store._db.execute("UPDATE lease SET holder = 'another'")
+    with pytest.raises(LeaseLost):
+        learner.step()
+    assert len(learner._store.rewards(9)) == 1
+
+
+def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path):
+    """Planted arms, rewards and persons are found in no error, metric, log, output or page; the database is data."""
+    _, learner, browser = service
+    caplog.set_level(logging.DEBUG)
+    arm, reward, person = "0.123456789012", "0.98765432101", "planted-person"
+    good = f'{{"decisions": [{{"arms": [[{arm}, 0, 0]], "person": "{person}"}}]}}'
+    bad = [
+        good.replace("[[", '[["x", '),
+        good.replace(", 0, 0", ", 0"),
+        good.replace(", 0, 0", ", 1, 1"),
+        good.replace('"person"', f'"{person}"'),
+        good[:-1],
+        good.replace('"arms"', '"context"'),
+    ]
+    answers = [browser.send("POST", "/v1/decisions", "decider", content=text) for text in [good, *bad]]
+    id = answers[0].json()["decisions"][0]["id"]
+    sent = f'{{"rewards": [{{"id": "{id}", "reward": {reward}}}]}}'
+    wrong = [sent.replace(reward, reward.replace("0.", "7.")), sent.replace('"id"', f'"{reward}"'), sent[:-2]]
+    answers += [browser.send("POST", "/v1/rewards", "learner", content=text) for text in [sent, *wrong]]
+    assert [one.status_code for one in answers if one.status_code >= 500] == []
+    assert sum(one.status_code == 200 for one in answers) == 2
+    learner.step()
+    paths = ("/metrics", "/healthz", "/v1/privacy", "/v1/releases", "/v1/released", f"/{person}?x={arm}")
+    answers += [browser.send("GET", path, "owner") for path in paths]
+    written = "".join(one.text + str(one.headers) for one in answers) + caplog.text.replace(f"/{person}?x={arm}", "")
+    written = "\n".join(line for line in written.splitlines() if "HTTP Request" not in line)  # the client's own log
+    shown = capfd.readouterr()
+    for planted in (arm, reward[2:], person, "123456789", "98765432"):
+        assert planted not in written + shown.out + shown.err
+    # persons are not protected here, so that they are in no file either
+    assert all(person.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_holds_no_data(unchanged):
+    _, _, browser = unchanged
+    answer = browser.send("GET", "/")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    addresses = re.findall(r"""(?:https?:)?//[^\s"'`<]+""", answer.text)
+    assert {one for one in addresses if "w3.org/2000/svg" not in one and not one.startswith("// ")} == set()
+    assert "<label" in answer.text
+    assert "prefers-color-scheme: dark" in answer.text
+
+
+def test_metrics_say_nothing_of_rewards_but_to_the_owner(service):
+    _, _, browser = service
+    before = browser.send("GET", "/metrics").text
+    found = browser.decide({"arms": ARMS}, {"arms": ARMS})
+    middle = browser.send("GET", "/metrics").text
+    browser.reward((found[0]["id"], 1.0))
+    after = browser.send("GET", "/metrics").text
+
+    def counted(text):
+        return [line for line in text.splitlines() if "/metrics" not in line]
+
+    assert counted(before) != counted(middle) == counted(after)
+    owners = browser.send("GET", "/metrics", "owner").text
+    assert "dpbandits_rewards_waiting 1" in owners
+    assert 'route="/v1/rewards"' in owners

@@ -1,0 +1,113 @@
+"""Real processes, killed at random while a crowd is served: nothing acknowledged is lost, and nothing happens twice."""
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving import TOKENS, written
+
+from accounting import Ledger
+from dpbandits.serve.client import Client
+from dpbandits.serve.config import Config
+from dpbandits.serve.learner import Learner
+from dpbandits.serve.store import LeaseLost, Store
+from dpbandits.serve.supervise import Service
+
+COUNTING = 'class = "counting:Counting"\ndim = 3\nhorizon = {horizon}'
+
+
+def played(url, rounds, seed, served, told, stop):
+    """A client that sends again until it is answered, and notes what was acknowledged."""
+    rng = np.random.default_rng(seed)
+    decider, teller = (Client(url, TOKENS[role], patience=60.0) for role in ("decider", "learner"))
+    waiting = []
+    while len(served) < rounds and not stop.is_set():
+        found = decider.decide(*[{"arms": np.eye(3).tolist()}] * 4)
+        served.extend(one["id"] for one in found)
+        waiting += [one["id"] for one in found if one["learned"]]
+        rng.shuffle(waiting)
+        rewards = [(waiting.pop(), float(rng.random())) for _ in range(len(waiting) // 2)]
+        if rewards:
+            # after an answer that was lost, the reward is there already
+            for (id, reward), status in zip(rewards, teller.reward(rewards), strict=True):
+                if status in ("accepted", "duplicate", "closed"):
+                    told[id] = reward
+    return waiting
+
+
+def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0):
+    support = Path(__file__).resolve().parents[2] / "support"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
+    path = written(folder, policy=COUNTING.format(horizon=horizon), more="[service]\nport = 0")
+    service = Service(path, learners=learners)
+    running = threading.Thread(target=service.run)
+    running.start()
+    stop = threading.Event()
+    crowds = []
+    try:
+        for seed in (1, 2):
+            served, told = [], {}
+            arguments = (service.url, 10**9, seed, served, told, stop)
+            crowd = threading.Thread(target=played, args=arguments)
+            crowd.start()
+            crowds.append((crowd, served, told))
+        luck = random.Random(0)
+        done = 0
+        while done < kills:
+            time.sleep(luck.uniform(0.1, every))
+            alive = service.processes(luck.choice(["worker", "learner"]))
+            if alive:
+                os.kill(luck.choice(alive), signal.SIGKILL)
+                done += 1
+        time.sleep(2.0)
+    finally:
+        stop.set()
+        for crowd, _, _ in crowds:
+            crowd.join(120.0)
+        service.stop()
+        running.join()
+    # what was on its way is taken in by one more learner, once the lease of a killed one has run out
+    config = Config.read(path)
+    for _ in range(100):
+        try:
+            learner = Learner(config)
+            break
+        except LeaseLost:
+            time.sleep(0.1)
+    while learner.step():
+        pass
+    policy = learner.policy
+    told = {int(id.split("-")[0]): reward for _, _, told in crowds for id, reward in told.items()}
+    counts = policy.learned
+    assert counts.max() <= 1
+    assert [number for number in told if counts[number - 1] != 1] == []
+    # each by the value that was sent, and no other one: whoever got no answer has asked again
+    assert counts.sum() == len(told) == policy.decisions - len(policy.open_decisions)
+    assert policy.total == pytest.approx(sum(number * reward for number, reward in told.items()), rel=1e-12)
+    history = Store(config.database).history()
+    assert [one["number"] for one in history] == list(range(len(history)))
+    assert [one["decisions"] for one in history] == [0, *policy.schedule.ends[: policy.releases]]
+    assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
+    Ledger.open(config.ledger).verify()
+    learner.close()
+    print(f"{kills} kills, {len(told)} rewards, {policy.decisions} decisions, {policy.releases} releases")
+    return len(told), policy.decisions, policy.releases
+
+
+@pytest.mark.slow
+def test_kills_of_workers_and_learners(tmp_path, monkeypatch):
+    told, _, releases = check_kills(tmp_path, monkeypatch, kills=60, horizon=100_000)
+    assert told > 50
+    assert releases > 3
+
+
+@pytest.mark.slow
+def test_kills_while_two_learners_race(tmp_path, monkeypatch):
+    told, _, releases = check_kills(tmp_path, monkeypatch, kills=20, horizon=100_000, learners=2)
+    assert told > 50
+    assert releases > 3

@@ -1,0 +1,76 @@
+"""A service for tests: its file, its tokens, its workers in this process, and a clock that is told the time."""
+
+from contextlib import contextmanager
+
+from dpbandits.serve.config import Config, digest
+
+TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
+
+
+def written(folder, policy='class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300', unit="round", more="", epsilon=1.0):
+    lines = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in TOKENS.items())
+    path = folder / "run.toml"
+    path.write_text(
+        f'[policy]\n{policy}\n[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "{unit}"\n[storage]\n'
+        f"[tokens]\n{lines}\n{more}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def configured(folder, **arguments):
+    return Config.read(written(folder, **arguments))
+
+
+class Clock:
+    def __init__(self, now=1e9):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+class Browser:
+    """Requests with a role's token, to an application in this process."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def send(self, method, path, role=None, **arguments):
+        headers = {"Content-Type": "application/json"}
+        if role is not None:
+            headers["Authorization"] = f"Bearer {TOKENS[role]}"
+        return self._client.request(method, path, headers=headers | arguments.pop("headers", {}), **arguments)
+
+    def decide(self, *asked):
+        answer = self.send("POST", "/v1/decisions", "decider", json={"decisions": list(asked)})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["decisions"]
+
+    def reward(self, *pairs):
+        rewards = [{"id": id, "reward": reward} for id, reward in pairs]
+        answer = self.send("POST", "/v1/rewards", "learner", json={"rewards": rewards})
+        assert answer.status_code == 200, answer.text
+        return [one["status"] for one in answer.json()["rewards"]]
+
+
+@contextmanager
+def worker(config, **arguments):
+    from starlette.testclient import TestClient
+
+    from dpbandits.serve.app import create
+
+    with TestClient(create(config, **arguments), raise_server_exceptions=False) as client:
+        yield Browser(client)
+
+
+def refresh(browser, number):
+    """Wait until the worker knows a release."""
+    import time
+
+    for _ in range(500):
+        answer = browser.send("GET", "/healthz")
+        if answer.status_code == 200 and answer.json()["release"] >= number:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"release {number} must become known, got {answer.text}")
