@@ -18,7 +18,7 @@ from dpbandits.policies import OnePassPrivateGLM
 from dpkit.continual import BufferedToeplitz
 
 BUDGET = Budget(8.0, 1e-2)
-TRIALS = 2000
+TRIALS = 1000
 ROUNDS = 5
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
@@ -130,7 +130,7 @@ def test_later_choices_show_no_more_than_the_budget(monkeypatch):
         return chosen.reshape(trials, -1)
 
     bound = audit.lower_bound(
-        choices, [1.0, 0.0], [-1.0, 0.0], trials=2000, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
+        choices, [1.0, 0.0], [-1.0, 0.0], trials=800, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
     )
     bound.check(float(policy.privacy().epsilon))
     assert bound.epsilon > 0.3  # the choices do show something

@@ -362,7 +362,7 @@ def journals(folder: Path, each: int) -> None:
 
 
 def test_mutated_journals_load_soundly_or_are_refused(tmp_path):
-    journals(tmp_path, 12)
+    journals(tmp_path, 5)
 
 
 @pytest.mark.slow
