@@ -7,7 +7,7 @@ import time
 
 from accounting import Gaussian, Ledger
 
-KILLS, KILLS_PER_FILE = 208, 13
+KILLS, KILLS_PER_FILE = 104, 13
 
 
 def spend_until_killed(path, released, name):
