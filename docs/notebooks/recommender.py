@@ -30,9 +30,12 @@ results = simulate(policies, films, rounds=T, seeds=2)
 print(results.summary())
 
 # %%
+import tempfile
+from pathlib import Path
+
 import matplotlib.pyplot as plt
 
-path = results.plot("recommender.png")
+path = results.plot(Path(tempfile.mkdtemp()) / "recommender.png")
 figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
 axes.imshow(plt.imread(path))
 _ = axes.axis("off")
