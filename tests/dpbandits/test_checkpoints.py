@@ -355,7 +355,7 @@ def test_an_interrupted_start_of_an_epoch_loses_and_repeats_nothing(tmp_path, st
 
 
 @pytest.mark.parametrize("name", ["OnePassPrivateGLM", "Doubling", "ShuffleLinUCB"])
-@pytest.mark.parametrize("stride", [997, pytest.param(61, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [1997, pytest.param(61, marks=pytest.mark.slow)])
 def test_an_interrupted_load_may_be_repeated(name, tmp_path, stride):
     ledger = Ledger(BUDGET)
     policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")

@@ -153,7 +153,7 @@ def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(monkeypatch,
     assert 0.9 * claim < distance <= claim
 
 
-@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_person_shows_no_more_than_the_budget(monkeypatch, m):
     runs = Runs(monkeypatch, m)
     _, worst = runs.farthest()
