@@ -18,6 +18,7 @@ True
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -192,9 +193,9 @@ class StandingArms(PerArm):
                 raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
             self._publicly(lambda: self._catalogue.retire(slot, self.decisions))
 
+    @abstractmethod
     def _grow(self) -> None:
         """Make room, in what is learned, for the slot that was opened last."""
-        raise NotImplementedError
 
     def _any_standing(self) -> Shares:
         """Each of the arms that stand, with the same probability."""

@@ -75,7 +75,8 @@ def evaluate(
     log = Log.read(file, reward=reward, probability=probability, arm=arm, person=person, features=numbers)
     valued = _valued(log, len(feature or []), target or [], top)
     if epsilon is None:
-        rows = [_raw(log, name, pi, method, len(feature or []), largest_weight, confidence) for name, pi in valued]
+        model = _model(log, len(feature or [])) if method == "doubly_robust" else None
+        rows = [_raw(log, name, pi, method, model, largest_weight, confidence) for name, pi in valued]
     else:
         unit = "row" if person is None else "person"
         budget, noise = _each(Budget(epsilon, delta, adjacency="add_remove", unit=unit), len(valued))
@@ -115,19 +116,24 @@ def _valued(log: Any, features: int, targets: list[str], top: int) -> list[tuple
     return valued + [(name, log.features[:, features + j]) for j, name in enumerate(targets)]
 
 
+def _model(log: Any, features: int) -> Any:
+    """The rewards that are expected of every arm."""
+    from dpbandits.evaluate import cross_fitted
+
+    X = log.features[:, :features] if features else None
+    return cross_fitted(log.rewards, log.chosen, len(log.arms), features=X, persons=log.persons)
+
+
 def _raw(
-    log: Any, name: str, pi: Any, method: str, features: int, largest_weight: float | None, confidence: float
+    log: Any, name: str, pi: Any, method: str, q: Any, largest_weight: float | None, confidence: float
 ) -> dict[str, Any]:
     import numpy as np
 
     from dpbandits import evaluate as off_policy
 
     more: dict[str, Any] = {"largest_weight": largest_weight, "persons": log.persons}
-    if method == "doubly_robust" and name != "as logged":
-        K = len(log.arms)
-        X = log.features[:, :features] if features else None
-        q = off_policy.cross_fitted(log.rewards, log.chosen, K, features=X, persons=log.persons)
-        rows = np.full(q.shape, 1 / K)
+    if q is not None and name != "as logged":
+        rows = np.full(q.shape, 1 / len(log.arms))
         if name.startswith("always "):
             rows = np.zeros(q.shape)
             rows[:, log.arms.index(name.removeprefix("always "))] = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ __all__ = [
     "Seeds",
     "Unit",
     "chosen",
+    "processes",
     "unit_note",
 ]
 
@@ -81,6 +83,13 @@ Resume = Annotated[
 def chosen(policy: list[str] | None, unit: str) -> list[str]:
     """The policies to play."""
     return policy or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
+
+
+def processes(jobs: int | None) -> int:
+    """``jobs``, or one per processor that this process may use."""
+    if jobs is not None:
+        return jobs
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def unit_note(unit: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from dpbandits.cli.options import Jobs, Out, Seeds
+from dpbandits.cli.options import Jobs, Out, Seeds, processes
 
 __all__ = ["Lists", "price"]
 
@@ -144,11 +143,9 @@ def price(
     if delay or missing:
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     out.mkdir(parents=True, exist_ok=True)
-    if jobs is None:
-        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     table = price_of_privacy(
         environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
-        jobs=jobs,
+        jobs=processes(jobs),
     )  # fmt: skip
     saved, plot = table.save(out / "price.json"), table.plot(out / "price.png")
     if as_json:

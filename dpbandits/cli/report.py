@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from dpbandits.cli.options import processes
 from dpbandits.environments import Environment
 from dpbandits.simulation.results import Results, with_error
 from dpbandits.simulation.simulate import PolicyFactory, simulate
@@ -44,10 +44,8 @@ def play(
     from rich.console import Console
 
     out.mkdir(parents=True, exist_ok=True)
-    if jobs is None:
-        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=jobs, resume=resume)
+        results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=processes(jobs), resume=resume)
     except KeyboardInterrupt:
         typer.echo("interrupted before the first run was done; nothing is written", err=True)
         raise typer.Exit(130) from None

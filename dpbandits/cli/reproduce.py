@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpbandits.cli.options import Jobs
+from dpbandits.cli.options import Jobs, processes
 from dpbandits.reproduce import FIGURES
 
 __all__ = ["HELP", "reproduce"]
@@ -40,11 +39,9 @@ def reproduce(
 
     whole = load(figure)
     part = shortened(whole, quick=quick, rounds=rounds, seeds=seeds)
-    if jobs is None:
-        jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     out.mkdir(parents=True, exist_ok=True)
     try:
-        played = play(part, jobs=jobs, keep=out / figure)
+        played = play(part, jobs=processes(jobs), keep=out / figure)
     except KeyboardInterrupt:
         typer.echo("interrupted before the first run was done; nothing is written", err=True)
         raise typer.Exit(130) from None

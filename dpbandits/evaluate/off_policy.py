@@ -25,7 +25,7 @@ from accounting.checks import integer, positive
 from dpbandits.evaluate.estimate import Estimate, summed
 from dpbandits.policy import Array, real_array
 
-__all__ = ["checked_log", "cross_fitted", "doubly_robust", "ips", "snips"]
+__all__ = ["checked_log", "cross_fitted", "doubly_robust", "ips", "snips", "weighted"]
 
 
 def ips(
@@ -65,7 +65,7 @@ def ips(
     >>> ips(clicks, np.full(10_000, 0.5), target=chosen)      # what "always the second" would earn
     ips: 0.195 ± 0.00594 (standard error), 95 % interval [0.184, 0.207], 10,000 rows worth 5,030.0
     """
-    r, w = _weighted(rewards, probabilities, target, largest_weight)
+    r, w = weighted(rewards, probabilities, target, largest_weight)
     terms = w * r
     return summed("ips", terms, w, float(terms.mean()), _persons(persons, len(r)))
 
@@ -85,7 +85,7 @@ def snips(
     ValueError
         As :func:`ips`; and where no row has a weight.
     """
-    r, w = _weighted(rewards, probabilities, target, largest_weight)
+    r, w = weighted(rewards, probabilities, target, largest_weight)
     total = float(w.sum())
     if not total > 0:
         raise ValueError("target must be positive for at least one row, got no choice that the policy would make")
@@ -134,7 +134,7 @@ def doubly_robust(
     if (pi < 0).any() or (np.abs(pi.sum(axis=1) - 1) > 1e-6).any():
         raise ValueError("target must have rows of probabilities that add up to 1, got others")
     rows = np.arange(n)
-    r, w = _weighted(rewards, probabilities, pi[rows, picked], largest_weight)
+    r, w = weighted(rewards, probabilities, pi[rows, picked], largest_weight)
     terms = (pi * q).sum(axis=1) + w * (r - q[rows, picked])
     return summed("doubly_robust", terms, w, float(terms.mean()), _persons(persons, n))
 
@@ -207,9 +207,10 @@ def checked_log(rewards: ArrayLike, probabilities: ArrayLike) -> tuple[Array, Ar
     return r, p
 
 
-def _weighted(
+def weighted(
     rewards: ArrayLike, probabilities: ArrayLike, target: ArrayLike, largest_weight: float | None
 ) -> tuple[Array, Array]:
+    """Rewards and weights, checked."""
     r, p = checked_log(rewards, probabilities)
     pi = real_array("target", target)
     if pi.shape != r.shape:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, Ledger
 from accounting.checks import positive
-from dpbandits.evaluate.off_policy import checked_log
+from dpbandits.evaluate.off_policy import weighted
 from dpbandits.policy import real_array
 from dpkit import queries
 
@@ -81,20 +81,16 @@ def private_value(
     >>> round(answer.value, 2)
     0.19
     """
-    r, p = checked_log(rewards, probabilities)
-    pi = real_array("target", target)
+    r, w = weighted(rewards, probabilities, target, largest_weight)
     M = positive("largest_weight", largest_weight)
     low, high = map(float, reward_range)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
-    if pi.shape != r.shape or not ((pi >= 0) & (pi <= 1)).all():
-        raise ValueError(f"target must have one probability per row, got shape {pi.shape} or entries outside [0, 1]")
     if method not in ("snips", "ips", "doubly_robust"):
         raise ValueError(f"method must be 'snips', 'ips' or 'doubly_robust', got method={method!r}")
     if (baseline is not None, model is not None) != (2 * (method == "doubly_robust",)):
         raise ValueError(f"baseline and model belong to method='doubly_robust' and to no other, got method={method!r}")
     r = np.clip(r, low, high)
-    w = np.minimum(pi / p, M)
     more: dict[str, Any] = {
         "person": persons, "max_contributions": max_contributions, "budget": budget, "noise": noise, "ledger": ledger,
         "rng": rng,
