@@ -1,0 +1,1 @@
+"""The rows of the speed table, one module per area; each has ``rows()``."""

@@ -1,0 +1,33 @@
+"""Imports and commands, as whole processes, against one that imports numpy."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from benchmarks.table import Row
+
+
+def process(*arguments: str) -> Callable[[], object]:
+    return lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+
+
+def rows() -> list[Row]:
+    numpy = process("-c", "import numpy")
+
+    def imports(module: str, most: float) -> Row:
+        return Row(f"import {module}", process("-c", f"import {module}"), numpy, "import numpy", most=most)
+
+    def command(most: float, *words: str) -> Row:
+        return Row(" ".join(words), process("-m", *words), numpy, "import numpy", most=most)
+
+    return [
+        imports("accounting", 1.6),
+        imports("dpkit.mechanisms", 1.6),
+        imports("dpkit.optimize", 2.5),
+        imports("dpbandits.policies", 2.5),
+        command(3.5, "dpkit", "--help"),
+        command(3.5, "dpbandits", "--help"),
+        command(4.5, "dpkit", "epsilon", "--gaussian", "2.0", "--count", "100", "--delta", "1e-6"),
+    ]
