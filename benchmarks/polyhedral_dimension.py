@@ -1,6 +1,6 @@
 """What a hundred times as many features cost the polyhedral optimizer: the excess risk at d = 10 and at d = 1000.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/polyhedral_dimension.py
+OPENBLAS_NUM_THREADS=1 python benchmarks/polyhedral_dimension.py
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ def played(name: str, options: argparse.Namespace) -> dict[str, Any]:
         jobs=options.jobs,
         resume=options.folder / f"{name}.jsonl",
     )
-    print(f"\n{name}: {entry.what}\n{results.summary()}", flush=True)
+    print(f"\n{name}: {entry.what}\n{results}", flush=True)
     if name == "flip" and results.complete:
         results.plot_time(options.folder / "flip.png")
     line = summary(name, results)

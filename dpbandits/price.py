@@ -36,6 +36,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer
+from accounting.printed import as_html, as_text
 from dpbandits.environments.base import Environment
 from dpbandits.policy import Array, Policy
 from dpbandits.simulation.results import Results, with_error
@@ -145,18 +146,24 @@ class PriceTable:
             text += " Rewards came from a model that was fitted to the log, so that this is a plan and no promise."
         return text
 
-    def summary(self) -> str:
+    def __str__(self) -> str:
         """The table as text, and the sentence."""
+        return "\n".join([self.caption(), as_text(self._cells()), self.sentence()])
+
+    def __repr__(self) -> str:
+        return f"PriceTable({self.environment!r}, {len(self.rows)} prices): {self.sentence()}"
+
+    def _repr_html_(self) -> str:
+        return as_html(f"{self.caption()}. {self.sentence()}", self._cells())
+
+    def _cells(self) -> list[list[str]]:
         lines = [["unit", "ε", "mean reward", "lost of the gain", ""]]
         lines.append(["none", "∞", with_error(self.free, self.free_se), "0 %", "not private"])
         for row in self.rows:
             price = percent(row.price) + (f" ± {percent(row.price_se)}" if row.price_se > 0 else "")
             note = "noise exceeds signal" if row.hopeless else ""
             lines.append([row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), price, note])
-        lines.append(["", "0", with_error(self.uniform, self.uniform_se), "100 %", "uniform choices"])
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        body = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([self.caption(), *body, self.sentence()])
+        return [*lines, ["", "0", with_error(self.uniform, self.uniform_se), "100 %", "uniform choices"]]
 
     def caption(self) -> str:
         """What was played, and how often."""

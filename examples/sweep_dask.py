@@ -44,7 +44,7 @@ def sweep(path: Path, backend: str, rounds: int = ROUNDS, seeds: int = SEEDS) ->
 def main() -> None:
     with Client(n_workers=2, threads_per_worker=1):
         results = sweep(Path("sweep.jsonl"), "dask")
-    print(results.summary())
+    print(results)
 
 
 if __name__ == "__main__":

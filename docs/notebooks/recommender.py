@@ -27,7 +27,7 @@ policies = {
     ),
 }
 results = simulate(policies, films, rounds=T, seeds=2)
-print(results.summary())
+print(results)
 
 # %%
 import tempfile

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.printed import as_html, as_text
 from dpbandits._extras import need
 from dpbandits.policy import Array, PrivacyReport
 
@@ -143,20 +144,24 @@ class Results:
             rows.append(row)
         return rows
 
-    def summary(self) -> str:
+    def __str__(self) -> str:
         """The table as text, with what it is about."""
-        head = ["policy", "reward/round", "regret", "µs/round", "privacy"]
-        lines = [head]
+        return f"{self.caption()}\n{as_text(self._cells())}"
+
+    def __repr__(self) -> str:
+        return f"Results({self.environment!r}, {len(self.policies)} policies, {len(self.runs)} runs)"
+
+    def _repr_html_(self) -> str:
+        return as_html(self.caption(), self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        lines = [["policy", "reward/round", "regret", "µs/round", "privacy"]]
         for row in self.table():
             regret = "" if math.isnan(row["regret"]) else with_error(row["regret"], row["regret_se"])
             microseconds = f"{1e6 * row['seconds_per_round']:.0f}"
             reward = with_error(row["reward"], row["reward_se"])
             lines.append([row["policy"], reward, regret, microseconds, cost(row)])
-        if self.metric == "reward":
-            lines = [[line[0], line[1], *line[3:]] for line in lines]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        body = ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
-        return "\n".join([self.caption(), *body])
+        return [[line[0], line[1], *line[3:]] for line in lines] if self.metric == "reward" else lines
 
     def caption(self) -> str:
         """Environment, rounds and seeds; whether it is incomplete; rewards never told; whether it is a simulation."""

@@ -85,14 +85,14 @@ def test_nothing_is_lost_where_nothing_is_gained():
     row = PriceRow("round", 1.0, 1e-5, "OnePassPrivateGLM", 0.5, 0.01, math.nan, math.nan, math.nan, math.nan, False)
     table = PriceTable("nothing", 100, 5, False, 0.5, 0.01, 0.5, 0.01, (row,))
     assert "nothing is learned here even without privacy" in table.sentence()
-    assert "?" in table.summary()
+    assert "?" in str(table)
     assert json.loads(table.to_json())["rows"][0]["price"] is None
 
 
 def test_a_hopeless_budget_is_marked():
     table = price_of_privacy(GLM(30), [0.05, 50.0], rounds=200, seeds=1, progress=False)
     assert [row.hopeless for row in table.rows] == [True, False]
-    assert "noise exceeds signal" in table.summary()
+    assert "noise exceeds signal" in str(table)
     assert math.isnan(table.rows[0].price_se)
 
 
@@ -175,7 +175,7 @@ def test_a_log_of_choices_says_that_it_was_a_model():
     table = price_of_privacy(log(600)[0], [2.0], seeds=2, progress=False)
     assert table.modelled
     assert [row.unit for row in table.rows] == ["round", "person"]
-    assert "a plan and no promise" in table.summary()
+    assert "a plan and no promise" in str(table)
     assert price_of_privacy(Delayed(ChosenLog(log(300)[0])), [2.0], seeds=1, progress=False).modelled
 
 

@@ -74,11 +74,11 @@ def test_table_has_means_and_standard_errors_over_seeds():
 def test_one_seed_has_no_standard_error():
     results = Results("a world", example().runs[:1], 1)
     assert math.isnan(results.table()[0]["reward_se"])
-    assert "±" not in results.summary()
+    assert "±" not in str(results)
 
 
 def test_summary_says_what_it_is_about():
-    text = example().summary()
+    text = str(example())
     for part in (
         "a world: 20 rounds, 2 seeds",
         "seeded simulation: not a private release",
@@ -88,7 +88,17 @@ def test_summary_says_what_it_is_about():
     ):
         assert part in text
     assert "regret" in text
-    assert "regret" not in example(regret=False).summary()
+    assert "regret" not in str(example(regret=False))
+
+
+def test_a_notebook_shows_the_table_escaped_and_a_list_one_line():
+    results = replace(example(), environment="a <b>")
+    assert "\n" not in repr(results)
+    assert repr(results).startswith("Results('a <b>', ")
+    page = results._repr_html_()
+    assert page.count("<tr>") == 1 + len(results.policies)
+    assert "a &lt;b&gt;" in page
+    assert "<b>" not in page
 
 
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".parquet"])

@@ -139,7 +139,7 @@ def test_an_interrupt_keeps_the_runs_that_are_done():
     assert [(run.policy, run.seed) for run in results.runs] == [("greedy", 0), ("greedy", 1), ("interrupted", 0)]
     assert not results.complete
     assert results.planned_runs == 6
-    assert "INCOMPLETE: 3 of 6 runs" in results.summary()
+    assert "INCOMPLETE: 3 of 6 runs" in str(results)
     expected = curves(quiet({"greedy": greedy}, GLM(3), rounds=100, seeds=2))
     assert {key: value for key, value in curves(results).items() if key[0] == "greedy"} == expected
 
