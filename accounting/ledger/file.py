@@ -32,11 +32,13 @@ handler that spends in the middle of a reading ends its transaction, and the rea
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import secrets
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -61,6 +63,41 @@ _LARGE_LOG = 16 * 2**20  # bytes
 _SURROUNDINGS = {
     "SQLITE_CANTOPEN", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM", "SQLITE_PERM", "SQLITE_READONLY",
 }  # fmt: skip
+
+
+# a file system without hard links: exFAT, some mounts into containers
+_NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+_LONGEST_CLAIM = 5.0
+
+
+def _place(draft: Path, path: Path) -> None:
+    """Give the draft its name; a ``FileExistsError`` where another process has made one in the meantime."""
+    try:
+        os.link(draft, path)  # unlike a rename, it never replaces anything
+        return
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    # a folder, which only one process can make, is then the right to rename
+    claim, begun = path.with_name(f".{path.name}.claim"), time.monotonic()
+    while True:
+        try:
+            claim.mkdir()
+            break
+        except FileExistsError:
+            if path.exists():
+                raise
+            if time.monotonic() - begun > _LONGEST_CLAIM:
+                raise OSError(
+                    errno.EBUSY, "another process stopped while it made this ledger: remove the folder", str(claim)
+                ) from None
+            time.sleep(0.01)
+    try:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, "a ledger was made in the meantime", str(path))
+        os.rename(draft, path)
+    finally:
+        claim.rmdir()
 
 
 class LedgerFile:
@@ -113,8 +150,7 @@ class LedgerFile:
         draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
         try:
             fill(draft)
-            # a link, unlike a rename, never replaces a ledger that another process made in the meantime
-            os.link(draft, path)
+            _place(draft, path)
         except FileExistsError:
             return False
         finally:

@@ -1,11 +1,17 @@
 """A process that spends from a shared ledger is killed again and again: what it released was always recorded."""
 
+import errno
 import os
 import random
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
-from accounting import Gaussian, Ledger
+import pytest
+
+from accounting import Budget, Gaussian, Ledger
+from accounting.ledger import file
 
 KILLS, KILLS_PER_FILE = 104, 13
 
@@ -72,3 +78,31 @@ def test_a_killed_process_never_released_more_than_it_recorded(tmp_path):
     # there was something to lose, and kills did fall between the steps
     assert recorded > KILLS
     assert reserved > 0
+
+
+def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
+    def none(*_: object) -> None:
+        raise OSError(errno.EPERM, "no hard links here")
+
+    monkeypatch.setattr(os, "link", none)
+    budget = Budget(1.0, 1e-6)
+    for race in range(20):
+        path, ready = tmp_path / f"{race}.ledger", threading.Barrier(4)
+
+        def make(path=path, ready=ready):
+            ready.wait()
+            with Ledger.open(path, budget) as ledger:
+                ledger.spend(Gaussian(50.0))
+
+        with ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(make) for _ in range(4)]:
+                done.result()
+        with Ledger.open(path) as ledger:
+            assert len(ledger.rows()) == 4
+        assert [name for name in os.listdir(tmp_path) if "claim" in name] == []
+    # whoever was killed while it held the claim leaves a folder, and the message names it
+    monkeypatch.setattr(file, "_LONGEST_CLAIM", 0.05)
+    (tmp_path / ".new.ledger.claim").mkdir()
+    with pytest.raises(OSError, match=r"remove the folder.*\.new\.ledger\.claim"):
+        Ledger.open(tmp_path / "new.ledger", budget)
+    assert not (tmp_path / "new.ledger").exists()
