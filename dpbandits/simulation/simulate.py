@@ -92,22 +92,9 @@ def simulate(
     ImportError
         If ``backend`` needs a package that is not installed.
     """
-    if not isinstance(policies, Mapping) or not policies:
-        raise TypeError(f"policies must be a nonempty dict from names to functions, got policies={policies!r}")
-    for name, make in policies.items():
-        if not isinstance(name, str) or not callable(make):
-            raise TypeError(f"policies[{name!r}] must be a function that makes a policy from a generator, got {make!r}")
-    if rounds is None:
-        rounds = environment.rounds
-    if rounds is None:
-        raise ValueError(f"rounds must be given: {environment.name} has no end")
-    rounds = integer("rounds", rounds, at_least=1)
-    if environment.rounds is not None and rounds > environment.rounds:
-        raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
-    listed = seeds if isinstance(seeds, Iterable) else range(integer("seeds", seeds, at_least=1))
-    chosen = [integer("seeds", seed, at_least=0) for seed in listed]
-    if not chosen or len(set(chosen)) < len(chosen):
-        raise ValueError(f"seeds must be different numbers, at least one, got seeds={seeds!r}")
+    _check_policies(policies)
+    rounds = _checked_rounds(rounds, environment)
+    chosen = _checked_seeds(seeds)
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     if not (backend is None or isinstance(backend, str)):
         raise TypeError(f"backend must be the name of a back end of joblib, got backend={backend!r}")
@@ -145,3 +132,30 @@ def simulate(
             finished.close()
     runs = tuple(done[name, seed] for name in policies for seed in chosen if (name, seed) in done)
     return Results(environment.name, runs, len(planned))
+
+
+def _check_policies(policies: Mapping[str, PolicyFactory]) -> None:
+    if not isinstance(policies, Mapping) or not policies:
+        raise TypeError(f"policies must be a nonempty dict from names to functions, got policies={policies!r}")
+    for name, make in policies.items():
+        if not isinstance(name, str) or not callable(make):
+            raise TypeError(f"policies[{name!r}] must be a function that makes a policy from a generator, got {make!r}")
+
+
+def _checked_rounds(rounds: int | None, environment: Environment) -> int:
+    if rounds is None:
+        rounds = environment.rounds
+    if rounds is None:
+        raise ValueError(f"rounds must be given: {environment.name} has no end")
+    rounds = integer("rounds", rounds, at_least=1)
+    if environment.rounds is not None and rounds > environment.rounds:
+        raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
+    return rounds
+
+
+def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:
+    listed = seeds if isinstance(seeds, Iterable) else range(integer("seeds", seeds, at_least=1))
+    chosen = [integer("seeds", seed, at_least=0) for seed in listed]
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"seeds must be different numbers, at least one, got seeds={seeds!r}")
+    return chosen
