@@ -149,10 +149,6 @@ class _Discounted(Buffered):
         lags = np.subtract.outer(np.arange(_ROWS), np.arange(_ROWS))
         self._fading: Vector = np.where(lags >= 0, discount ** np.maximum(lags, 0.0), 0.0)
 
-    def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
-        self._total *= self._discount
-        return super().decode(t, z)
-
     def _add_up(self, growth: Vector) -> None:
         for start in range(0, len(growth), _ROWS):
             rows = growth[start : start + _ROWS]

@@ -73,10 +73,11 @@ def normal_steps(bits: int, out: NDArray[np.int64], rng: np.random.Generator) ->
     rejected = [_trials(bits, out[first : first + BLOCK], rng) + first for first in starts]
     open_ = np.concatenate(rejected) if rejected else np.empty(0, np.intp)
     while open_.size:
-        again = np.empty(open_.size, np.int64)
-        still = _trials(bits, again, rng)
-        out[open_] = again
-        open_ = open_[still]
+        # the first that are kept of somewhat more trials, so that hardly ever a third round is needed
+        again = np.empty(min(BLOCK, open_.size + open_.size // 8 + 4), np.int64)
+        kept = np.delete(again, _trials(bits, again, rng))[: open_.size]
+        out[open_[: kept.size]] = kept
+        open_ = open_[kept.size :]
 
 
 def _trials(bits: int, out: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.intp]:
