@@ -58,6 +58,8 @@ class Buffered(Factorization):
     M is such that all is at most 1.45; what is left of 1.5 is for q = v/d, right within u·V ≤ 0.01.
     """
 
+    _discount = 1.0  # what a step leaves of the sum
+
     def __init__(self, c: Geometric, horizon: int, scales: ColumnScales) -> None:
         super().__init__(horizon)
         self._c, self._scales = c, scales
@@ -90,9 +92,10 @@ class Buffered(Factorization):
         self._moves, self._rounded = np.zeros((2, b + 1, dimension))
         self._row, self._growth = self._moves[0], self._moves[1:]
         self._rounded_row, self._carry = self._rounded[0], self._rounded[1:]
-        # one number is kept as such: calls of numpy would take longer than the arithmetic
-        self._single = dimension == 1
-        self._one, self._encoded = np.zeros(()), np.zeros((1, 1), np.int64)
+        # of single numbers: vectors, and a number as an array, which is added in half the time
+        single = (self._numbers, self._moves, self._rounded, self._growth, self._carry, self._low)
+        self._single = tuple(array[:, 0] for array in single)
+        self._move = np.zeros(())
 
     def secret(self, t: int) -> dict[str, NDArray[Any]]:
         return {"buffers": self._high, "rests": self._low}
@@ -108,19 +111,17 @@ class Buffered(Factorization):
     def error(self, t: int) -> float:
         return self._scales.error(t)
 
+    def _new_scale(self, t: int) -> None:
+        self._scale, self._stop = self._scales.bound(t)
+        self._start = t
+
     def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         if not self._start <= t < self._stop:
-            self._scale, self._stop = self._scales.bound(t)
-            self._start = t
+            self._new_scale(t)
         whole, moves, rounded, growth = self._whole, self._moves, self._rounded, self._growth
-        if self._single:
-            one = float(v[0]) / self._scale
-            whole[0] = nearest = float(round(one))
-            self._fraction[0] = one - nearest
-        else:
-            q = np.divide(v, self._scale)
-            np.rint(q, whole)
-            np.subtract(q, whole, self._fraction)
+        q = np.divide(v, self._scale)
+        np.rint(q, whole)
+        np.subtract(q, whole, self._fraction)
         if self._tiny:
             self._step.dot(self._numbers, moves)
         else:
@@ -130,9 +131,6 @@ class Buffered(Factorization):
             np.add(moves, self._fraction, moves)
         np.rint(moves, rounded)
         np.subtract(growth, self._carry, self._low)
-        if self._single:
-            self._encoded[0, 0] = int(nearest + float(self._rounded_row[0]))
-            return self._encoded
         np.add(whole, self._rounded_row, q)
         row: NDArray[np.int64] = q.astype(np.int64)
         return row[None]
@@ -140,19 +138,35 @@ class Buffered(Factorization):
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         """The sum; and the buffers take in that z was released."""
         carry, high, total = self._carry, self._high, self._total
-        if self._single:
-            one = float(z[0, 0])
-            self._one[()] = float(self._whole[0]) - one
-            np.add(carry, self._one, carry)
-            total[0] += one * self._scale
-        else:
-            w = z[0].astype(np.float64)
-            np.add(carry, self._whole - w, carry)
-            np.multiply(w, self._scale, w)
-            np.add(total, w, total)
+        w = z[0].astype(np.float64)
+        np.add(carry, self._whole - w, carry)
+        np.multiply(w, self._scale, w)
+        if self._discount != 1.0:
+            np.multiply(total, self._discount, total)
+        np.add(total, w, total)
         np.add(high, carry, high)
         if not self._flat_high.dot(self._flat_high) < self._most * self._most:
             _cut(high, self._low, self._most)
+        return total
+
+    def one(self, t: int, v: float, noisy: Callable[[int], int]) -> float:
+        if not self._start <= t < self._stop:
+            self._new_scale(t)
+        numbers, moves, rounded, growth, carry, low = self._single
+        q = v / self._scale
+        whole = float(round(q))
+        numbers[-1] = q - whole
+        self._step.dot(numbers, moves)
+        np.rint(moves, rounded)
+        w = float(noisy(int(whole + rounded.item(0))))
+        np.subtract(growth, carry, low)
+        self._move[()] = whole - w
+        np.add(carry, self._move, carry)
+        high = self._flat_high
+        np.add(high, carry, high)
+        if not high.dot(high) < self._most * self._most:
+            _cut(self._high, self._low, self._most)
+        self._total[0] = total = self._discount * self._total.item(0) + w * self._scale
         return total
 
     def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:

@@ -34,7 +34,6 @@ class Layout:
         self.dtype = dtype
         # scalars and vectors of floats are, nearly, their own flat form, which saves a third of the work on short ones
         self._plain = len(self.shape) == 1 and self.dtype == _FLOAT
-        self._scalar = not self.shape and self.dtype == _FLOAT
 
     def cut(self, most: float, step: float) -> None:
         """From now on entries are cut to [−most, most], and of a single input in units of ``step``."""
@@ -44,9 +43,6 @@ class Layout:
 
     def flatten(self, x: ArrayLike) -> NDArray[Any]:
         """One input as a flat vector (possibly a view of it); an error if its shape, type or values are wrong."""
-        number: Any = x
-        if self._scalar and isinstance(number, float) and abs(number) < self._most and abs(number) < _LARGEST:
-            return np.array([number / self._step])
         array = x if type(x) is np.ndarray else np.asarray(x)
         if array.shape != self.shape:
             raise ValueError(f"x must have shape {self.shape}, got x.shape={array.shape}")
@@ -56,6 +52,12 @@ class Layout:
             flat = self._checked(array, (self.dimension,))
         # an array divided by an array, in half the time that a number takes
         return flat if self._units is None else np.divide(flat, self._units)
+
+    def number(self, x: ArrayLike) -> float:
+        """One input of dimension 1 as a number; an error as in :meth:`flatten`."""
+        if type(x) is float and not self.shape and abs(x) < self._most and abs(x) < _LARGEST:
+            return x / self._step
+        return float(self.flatten(x)[0])
 
     def flatten_rows(self, xs: ArrayLike) -> NDArray[Any]:
         """Several inputs as the rows of a matrix; an error if any of them is wrong."""
@@ -96,6 +98,10 @@ class Layout:
         if excess > 1e-8 * float(np.abs(array).max()):
             raise ValueError(f"x must be symmetric, got |x - x.T| up to {excess:g}")
         return svec(array)
+
+    def estimate(self, y: float) -> NDArray[np.float64]:
+        """The array of the public shape with the one entry ``y``."""
+        return np.array(y) if not self.shape else self.unflatten(np.array([y]))
 
     def unflatten(self, flat: NDArray[Any]) -> NDArray[Any]:
         """The array of the public shape with the contents of ``flat``, whose leading axes are kept; may be a view."""

@@ -163,6 +163,7 @@ class Ahead:
     def __init__(self, noise: Law, dimension: int, rng: np.random.Generator) -> None:
         self._law, self._rng = noise, rng
         self._rows = np.zeros((_AHEAD // dimension, dimension), noise.dtype)
+        self._numbers = self._rows.reshape(-1)
         self._size = len(self._rows)
         self._used, self._drawn = self._size, 4
 
@@ -170,14 +171,10 @@ class Ahead:
         """``encoded`` plus as many rows of noise: an array until the next call; ``encoded`` may be overwritten."""
         count = len(encoded)
         if self._used + count > self._size:  # what is left is wasted
-            self._drawn = min(2 * self._drawn, self._size)
-            if count > self._drawn:
+            if count > self._more():
                 encoded += self._law.draw(self._rng, *encoded.shape)
                 return encoded
-            self._used = self._size
-            fresh = self._law.draw(self._rng, self._drawn, encoded.shape[1])
-            self._rows[-self._drawn :] = fresh
-            self._used -= self._drawn
+            self._draw()
         used = self._used
         ahead = self._rows[used : used + count]
         # marked as used before it is used, so that an interrupt can waste rows but never repeat them
@@ -185,6 +182,26 @@ class Ahead:
         # in the place of the noise, of which nothing is left
         noisy: NDArray[Any] = np.add(encoded, ahead, ahead)
         return noisy
+
+    def one(self, encoded: int) -> int:
+        """The same for a single number."""
+        if self._used == self._size:
+            self._more()
+            self._draw()
+        used = self._used
+        self._used = used + 1
+        noise = self._numbers.item(used)
+        self._numbers[used] = 0
+        return encoded + noise
+
+    def _more(self) -> int:
+        self._drawn = min(2 * self._drawn, self._size)
+        return self._drawn
+
+    def _draw(self) -> None:
+        self._used = self._size
+        self._rows[-self._drawn :] = self._law.draw(self._rng, self._drawn, self._rows.shape[1])
+        self._used -= self._drawn
 
     def kept(self) -> dict[str, Any]:
         """What a simulation saves, so that it continues bit for bit; of a secure source nothing."""

@@ -132,6 +132,23 @@ class Tree(Factorization):
         np.add(self._estimates[before], node, estimate)
         return estimate
 
+    def one(self, t: int, v: float, noisy: Callable[[int], int]) -> float:
+        sums, estimates = self._sums.reshape(-1), self._estimates.reshape(-1)
+        last = self._nodes(t)
+        before = self._nodes(t + 1) - 1
+        total = round(v) + sums.item(last)
+        if self._honaker:
+            estimate = float(noisy(total - sums.item(last)))
+            for h in range(1, last - before + 1):
+                v = self._variances[h]
+                estimate = (estimate + self._waiting.item(h - 1)) * (1.0 - v) + v * noisy(total - sums.item(last - h))
+            self._waiting[last - before] = estimate
+        else:
+            estimate = noisy(total - sums.item(before))
+        sums[before + 1] = total
+        estimates[before + 1] = estimate = estimates.item(before) + estimate
+        return float(estimate)
+
     # ------------------------------------------------------------------------------------ many at a time
 
     def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,10 +148,6 @@ class _Discounted(Buffered):
         self._discount = discount
         lags = np.subtract.outer(np.arange(_ROWS), np.arange(_ROWS))
         self._fading: Vector = np.where(lags >= 0, discount ** np.maximum(lags, 0.0), 0.0)
-
-    def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
-        self._total *= self._discount
-        return super().decode(t, z)
 
     def _add_up(self, growth: Vector) -> None:
         for start in range(0, len(growth), _ROWS):

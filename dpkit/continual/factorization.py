@@ -125,9 +125,18 @@ class Factorization(ABC):
         """How much farther rounding may take k and k′ apart: 4 in each of the horizon × dimension entries.
 
         Of those at most 1 is the rounding to integers, and 2η ≤ 3 what float64 does before that, with η ≤ 1.5 as in
-        :func:`reach_of`.
+        :func:`reach_of`. As norms count, η may be the root mean square over the entries of a call.
         """
         return 4.0 * norm_of_ones(float(self.horizon) * dimension, order)
+
+    def one(self, t: int, v: float, noisy: Callable[[int], int]) -> float:
+        """The sum after input t of a stream of single numbers: ``decode`` after ``encode``, where arrays would be slow.
+
+        ``noisy`` takes one entry of the encoded rows to z.
+        """
+        rows = self.encode(t, np.array([v]))
+        z = np.array([[noisy(k)] for k in rows.ravel().tolist()], rows.dtype)
+        return float(self.decode(t, z)[0])
 
     def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         """The sums after each of the inputs t, …, t + len(v) − 1; ``noisy`` takes encoded rows to z."""

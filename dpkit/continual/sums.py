@@ -139,6 +139,7 @@ class ContinualSum(Unrepeatable):
         dimension = self._layout.dimension
         q = getattr(self, "q", 2.0)
         self._cut = noise in ("gaussian", "laplace")
+        self._single = self._cut and dimension == 1
         if self._cut and not _SMALLEST <= self.sensitivity <= 1 / _SMALLEST:
             raise ValueError(f"sensitivity must lie in [2**-800, 2**800], got sensitivity={sensitivity!r}")
         norm = factorization.column_norm
@@ -232,13 +233,18 @@ class ContinualSum(Unrepeatable):
             t, factorization = self.steps, self._factorization
             if t >= self.horizon:
                 self._check_room(1)
-            v = self._layout.flatten(x)
-            if not self._cut:
-                factorization.check(t, v[None])
-            run.begin()
-            y = factorization.decode(t, self._ahead.add_to(factorization.encode(t, v)))
+            if self._single:  # calls of numpy would take longer than the arithmetic
+                number = self._layout.number(x)
+                run.begin()
+                estimate = self._layout.estimate(factorization.one(t, number, self._ahead.one) * self._law.step)
+            else:
+                v = self._layout.flatten(x)
+                if not self._cut:
+                    factorization.check(t, v[None])
+                run.begin()
+                y = factorization.decode(t, self._ahead.add_to(factorization.encode(t, v)))
+                estimate = self._layout.unflatten(np.multiply(y, self._step) if self._cut else y.copy())
             self.steps = t + 1
-            estimate = self._layout.unflatten(np.multiply(y, self._step) if self._cut else y.copy())
             if run.ledger is not None:
                 run.commit()
             run.end()

@@ -18,13 +18,16 @@ Guarantee
 * Inputs may depend on earlier outputs: a lower-triangular C with Gaussian noise is as private for adaptive inputs as
   for fixed ones (Denisov, McMahan, Rush, Smith & Thakurta 2022, arXiv:2202.08312, Theorem 2.1).
 * It holds for the program as it runs, in floating point: noise is added to integers (``dpkit.continual.sums``). C has
-  float64 entries, and the dot products of the encoder with them are right within T + 2 roundings.
+  float64 entries, and the dot products of the encoder with them are right within T + 2 roundings; from 512 inputs at
+  once on, a fast transform takes their place (``dpkit.continual._convolution`` has its bound).
 
 Cost per step t: 4t × dimension multiplications and additions, most of them in matrix products over blocks of steps.
+T inputs at once: some 30 log₂ T × dimension per step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Literal
@@ -34,15 +37,12 @@ from numpy.typing import NDArray
 
 from accounting import Adjacency, Ledger
 from accounting.amplification.participation import toeplitz_sensitivity
+from dpkit.continual._convolution import FAST, Convolution, Product, rounding
 from dpkit.continual.coefficients import ROUNDING
-from dpkit.continual.factorization import Factorization, checked_horizon, reach_of
+from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization, checked_horizon, reach_of
 from dpkit.continual.sums import ContinualSum
 
 __all__ = ["Toeplitz"]
-
-# rows per matrix product, and per convolution of a single coordinate
-_BLOCK = 64
-_LONG = 1024
 
 
 class Toeplitz(ContinualSum):
@@ -117,15 +117,18 @@ class _SquareRoot(Factorization):
         super().__init__(len(c))
         self._c, self._norms = c, norms
         self.column_norm = float(norms[-1]) * ROUNDING
-        # a dot product of up to T terms, in two sums
-        self.reach = reach_of(float(c.sum()), len(c) + 2)
+        row_sum, longest = float(c.sum()), len(c)
+        # A dot product of up to T terms, in two sums; or all rows at once, with an error in root mean square over those
+        # of one call, of which there are FAST or more: rounding(c)·‖v‖/√FAST ≤ rounding(c)·√(T/FAST)·V.
+        fast = rounding(c) / (UNIT_ROUNDOFF * row_sum) * math.sqrt(longest / FAST)
+        self.reach = reach_of(row_sum, max(longest + 2, fast if longest >= FAST else 0))
 
     def joint_norm(self, participations: int, min_separation: int = 1) -> float:
         # exact: the earliest and closest columns
         return toeplitz_sensitivity(self._c, participations, min_separation) * ROUNDING
 
     def begin(self, dimension: int, dtype: np.dtype[Any]) -> None:
-        self._inputs, self._noisy = (_Product(self._c, dimension) for _ in range(2))
+        self._inputs, self._noisy = (Product(self._c, dimension) for _ in range(2))
 
     def secret(self, t: int) -> dict[str, NDArray[Any]]:
         return {"inputs": self._inputs.rows[:t]}
@@ -143,76 +146,17 @@ class _SquareRoot(Factorization):
     def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         return np.rint(self._inputs.next(t, v)).astype(np.int64)[None]
 
-    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
-        return self._decode_many(t, noisy(self._encode_many(t, v)), len(v))
-
-    def _encode_many(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
-        rows = np.empty(v.shape, np.int64)
-        if t == 0 and v.shape[1] <= 4:  # dot products as well, without matrices, whose making would dominate
-            self._inputs.rows[: len(v)] = v
-            self._inputs.forget()
-            for i in range(0, len(v), _LONG):
-                stop = min(i + _LONG, len(v))
-                for column, values in zip(rows.T, v.T, strict=True):
-                    padded = np.concatenate([np.zeros(stop - i - 1), values[:stop]])
-                    column[i:stop] = np.rint(np.convolve(padded, self._c[:stop], "valid"))
-            return rows
-        for i in range(0, len(v), _BLOCK):
-            part = v[i : i + _BLOCK]
-            self._inputs.rows[t + i : t + i + len(part)] = part
-            rows[i : i + _BLOCK] = np.rint(self._inputs.band(t + i, len(part), t + i + len(part)))
-        self._inputs.forget()
-        return rows
-
     def decode(self, t: int, z: NDArray[Any]) -> NDArray[Any]:
         return self._noisy.next(t, z[0])
 
-    def _decode_many(self, t: int, z: NDArray[Any], count: int) -> NDArray[Any]:
-        """With one fast Fourier transform: what it rounds off moves estimates, and tells nothing."""
-        from scipy.fft import irfft, next_fast_len, rfft
+    def one(self, t: int, v: float, noisy: Callable[[int], int]) -> float:
+        return self._noisy.next_number(t, noisy(round(self._inputs.next_number(t, v))))
 
-        stop = t + count
-        self._noisy.rows[t:stop] = z
-        self._noisy.forget()
-        n = next_fast_len(2 * stop - 1, real=True)
-        transform = rfft(self._noisy.rows[:stop], n, axis=0)
-        transform *= rfft(self._c[:stop], n)[:, None]
-        sums: NDArray[np.float64] = irfft(transform, n, axis=0)[t:stop]
-        return sums
-
-
-class _Product:
-    """The product of a lower-triangular Toeplitz matrix with rows that come one by one, and are all kept."""
-
-    def __init__(self, c: NDArray[np.float64], dimension: int) -> None:
-        self._c = c
-        self._last = np.ascontiguousarray(c[:_BLOCK][::-1])
-        self.rows = np.zeros((len(c), dimension))
-        self._earlier: NDArray[np.float64] | None = None
-
-    def next(self, t: int, row: NDArray[Any]) -> NDArray[np.float64]:
-        """The t-th row of the product, whose t-th factor is ``row``."""
-        start = t - t % _BLOCK
-        if self._earlier is None or start == t:
-            self._earlier = self.band(start, min(_BLOCK, len(self._c) - start), start)
-        self.rows[t] = row
-        product: NDArray[np.float64] = self._last[start - t - 1 :].dot(self.rows[start : t + 1])
-        product += self._earlier[t - start]
-        return product
-
-    def forget(self) -> None:
-        """Rows were written that the block at hand does not know."""
-        self._earlier = None
-
-    def band(self, start: int, count: int, stop: int) -> NDArray[np.float64]:
-        """What the rows before ``stop`` add to the rows start, …, start + count − 1 of the product."""
-        if stop == 0:
-            return np.zeros((count, self.rows.shape[1]))
-        # row i holds c_{start+i}, …, c_{start+i−stop+1}, and zeros for negative indices
-        padded = np.concatenate([self._c[start + count - 1 :: -1], np.zeros(max(0, stop - start))])
-        matrix = np.lib.stride_tricks.sliding_window_view(padded, stop)[:count][::-1]
-        product: NDArray[np.float64] = matrix @ self.rows[:stop]
-        return product
+    def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        convolution = Convolution(self._c[: t + len(v)]) if len(v) >= FAST else None
+        rows = self._inputs.extend(t, v, convolution)
+        np.rint(rows, rows)
+        return self._noisy.extend(t, noisy(rows.astype(np.int64)), convolution)
 
 
 @lru_cache(maxsize=4)

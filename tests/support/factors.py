@@ -19,7 +19,14 @@ def scale_noise(sums, factor: float) -> None:
     law.std *= factor
 
 
-class Given:
+class Noise:
+    """What stands for a stream's noise: a single number is a row."""
+
+    def one(self, encoded: int) -> int:
+        return self.add_to(np.array([[encoded]]))[0, 0].item()
+
+
+class Given(Noise):
     """In place of a stream's noise: these rows of integers, in order."""
 
     def __init__(self, rows: np.ndarray) -> None:

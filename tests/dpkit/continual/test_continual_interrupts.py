@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from factors import Noise
 
 import dpkit
 from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded
@@ -23,21 +24,21 @@ CASES = {
 each_case = pytest.mark.parametrize("case", CASES)
 
 
-class Steps:
-    """A stream's noise, and the step that each draw was for."""
+class Steps(Noise):
+    """A stream's noise, and the step and the release that each draw was for."""
 
     def __init__(self, sums):
         self.sums, self.ahead, self.drawn = sums, sums._ahead, []
 
     def add_to(self, encoded):
-        self.drawn.append(self.sums.steps)
+        self.drawn.append((self.sums.steps, self.sums._run.step))
         return self.ahead.add_to(encoded)
 
 
-def started(case):
+def started(case, dimension=2):
     mechanism, own = CASES[case]
-    sums = mechanism(shape=2, sensitivity=1.0, noise_multiplier=1.0, rng=np.random.default_rng(0), **own)
-    sums.add_many(np.ones((3, 2)))
+    sums = mechanism(shape=dimension, sensitivity=1.0, noise_multiplier=1.0, rng=np.random.default_rng(0), **own)
+    sums.add_many(np.ones((3, dimension)))
     sums._ahead = Steps(sums)
     return sums
 
@@ -69,12 +70,12 @@ def interrupted(call, line):
 
 
 @each_case
-@pytest.mark.parametrize("many", [False, True])
-def test_an_interrupt_at_any_line_noises_no_sum_twice(case, many):
+@pytest.mark.parametrize(("many", "dimension"), [(False, 1), (False, 2), (True, 2)])
+def test_an_interrupt_at_any_line_noises_no_sum_twice(case, many, dimension):
     outcomes = set()
     for line in range(1, 1000):
-        sums = started(case)
-        x = np.ones((2, 2)) if many else np.ones(2)
+        sums = started(case, dimension)
+        x = np.ones((2, dimension)) if many else np.ones(dimension)
         call = (lambda sums=sums, x=x: sums.add_many(x)) if many else (lambda sums=sums, x=x: sums.add(x))
         if not interrupted(call, line):
             break
@@ -82,13 +83,14 @@ def test_an_interrupt_at_any_line_noises_no_sum_twice(case, many):
         assert sums._run.lock.acquire(blocking=False)  # nobody holds it any more
         sums._run.lock.release()
         try:
-            sums.add(np.ones(2))
+            sums.add(np.ones(dimension))
         except RunStopped:
             assert sums._ahead.drawn == drawn
             outcomes.add("stopped")
         else:
             # nothing was drawn yet, or the call had done all of its work
-            assert len(set(sums._ahead.drawn)) == len(sums._ahead.drawn)
+            releases = set(sums._ahead.drawn)
+            assert len({step for step, _ in releases}) == len(releases)
             assert not drawn or sums.steps == 4 + len(x if many else [x])
             outcomes.add("not begun" if not drawn else "done")
     assert 20 < line < 999

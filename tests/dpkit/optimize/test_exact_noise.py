@@ -19,7 +19,7 @@ from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize import glm
 
 BUDGET = Budget(20.0, 0.1)  # little noise, so that the event is frequent
-D = 60_000
+D = 100_000
 ROW = np.full(D, 1.0 / math.sqrt(D))
 
 RUNS = {
@@ -84,7 +84,7 @@ def test_low_order_bits_tell_nothing(name, watch):
 
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_low_order_bits_give_floating_point_noise_away(name, watch):
-    # at least 60 events are expected, so that none at all has a probability below 1e-20
+    # at least 60 events are expected of 10⁵ draws, so that none at all has a probability below 1e-20
     alone, both, v = first_releases(name, watch(name, exact=False))
     assert events(alone, v) > 0
     assert events(both, v) == 0
