@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -41,10 +41,10 @@ class Decision:
 
     id: int
     index: int
-    arm: Array
-    scores: Array
-    run: str
-    law: Law | None = None
+    arm: Array = field(repr=False)
+    scores: Array = field(repr=False)
+    run: str = field(repr=False)
+    law: Law | None = field(default=None, repr=False)
     name: str = ""
 
     @property

@@ -26,6 +26,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Ledger
 from accounting.checks import choice, fraction, integer
+from accounting.printed import as_html
 from dpbandits.checks import checked_base_rate, real_array, unit_row, unit_rows
 from dpbandits.decision import Array, Decision, Pending, PrivacyReport
 from dpbandits.decision_log import DecisionLog, log_of
@@ -153,6 +154,17 @@ class Policy(Loadable):
         self._open: dict[int, Pending] = {}
         self._id = secrets.token_hex(16)
         self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        rounds = "" if self.horizon is None else f" of {self.horizon:,}"
+        return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self._promise()}"
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self), [["parameter", "value"], *([name, str(v)] for name, v in self._config().items())])
+
+    def _promise(self) -> str:
+        """What ``repr`` says of privacy."""
+        return "not private"
 
     # ------------------------------------------------------------------------------------------ one round
 

@@ -200,6 +200,13 @@ class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
         if checkpoint is not None:
             self._first_checkpoint(checkpoint)
 
+    def _promise(self) -> str:
+        budget, seeded = self.budget, ", SIMULATION" if randomness.is_simulation(self.rng) else ""
+        return (
+            f"{self.releases} releases, {self.trust} ({budget.epsilon:g}, "
+            f"{budget.delta:g})-DP of one {self._protects}{seeded}"
+        )
+
     def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
         """Record a cost under the run's label, or the scope's."""
         simulation = randomness.is_simulation(self.rng)

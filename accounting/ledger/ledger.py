@@ -34,6 +34,7 @@ from accounting.ledger.journal import Journal, MemoryJournal, Position, Rows
 from accounting.ledger.scopes import inside
 from accounting.ledger.text import check_text
 from accounting.ledger.verification import verified
+from accounting.printed import as_html
 from accounting.releases import Release
 from accounting.totals import Bound, epsilon
 
@@ -43,6 +44,8 @@ _E = TypeVar("_E", Spend, Settlement, Mark, Quota)
 
 # A file gets a summary after at least as many entries.
 _ENTRIES_PER_SUMMARY = 1000
+# rows that a notebook shows
+_SHOWN = 20
 
 
 class Ledger:
@@ -187,6 +190,21 @@ class Ledger:
             file.disconnect()
             raise
         return ledger
+
+    def __repr__(self) -> str:
+        where = "in memory" if self.path is None else f"in {str(self.path)!r}"
+        return f"<Ledger {where}, {'closed' if self.closed else self.budget or 'no budget'}>"
+
+    def _repr_html_(self) -> str:
+        """The newest rows, and what all of them cost."""
+        rows, budget = self.rows(), self.budget
+        cells = [["", "label", "scope", "release", "outcome"]]
+        for row in rows[-_SHOWN:]:
+            cells.append([str(row.index), row.label, row.scope or "", repr(row.release), row.outcome])
+        told = f"{len(rows):,} rows" + (f", the newest {_SHOWN} shown" if len(rows) > _SHOWN else "")
+        if budget is not None:
+            told += f"; ε {self.epsilon():.6g} of {budget.epsilon:g} at δ = {budget.delta:g}"
+        return as_html(f"{self!r}: {told}", cells)
 
     @property
     def budget(self) -> Budget | None:

@@ -194,6 +194,12 @@ class ContinualSum(Unrepeatable):
         make: Callable[..., Self] = cls
         return make(noise_multiplier=z, **parameters)
 
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(shape={self.shape}, sensitivity={self.sensitivity:.6g}, "
+            f"noise_multiplier={self.noise_multiplier:.6g}): {self.steps:,} of {self.horizon:,} inputs"
+        )
+
     @property
     def cost(self) -> Release:
         """What the whole stream costs, whether or not all of its steps are used; it states the adjacency."""

@@ -316,3 +316,17 @@ def test_the_total_is_the_composition_of_the_rows(asked):
     expected = in_scope(None) + parallel(north, in_scope("b"))
     for delta in (1e-6, 1e-2):
         assert quick_epsilon(ledger.total, delta) == pytest.approx(quick_epsilon(expected, delta), rel=1e-9)
+
+
+def test_a_ledger_says_where_it_is_and_a_notebook_shows_its_newest_rows(tmp_path):
+    with Ledger.open(tmp_path / "a.ledger", Budget(1.0, 1e-6)) as ledger:
+        for i in range(25):
+            ledger.spend(Gaussian(50.0), label=f"<{i}>")
+        assert "a.ledger" in repr(ledger)
+        page = ledger._repr_html_()
+        assert page.count("<tr>") == 21
+        assert "25 rows, the newest 20 shown" in page
+        assert "<td>&lt;24&gt;</td>" in page
+        assert "&lt;4&gt;" not in page
+    assert repr(ledger).endswith("closed>")
+    assert repr(Ledger()) == "<Ledger in memory, no budget>"

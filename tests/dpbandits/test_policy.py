@@ -376,6 +376,8 @@ def test_policies_without_privacy_say_so():
     report = GLBOMD(2).privacy()
     assert np.isinf(report.epsilon)
     assert str(report) == "not private"
+    assert repr(GLBOMD(2)) == "GLBOMD(dim=2): 0 decisions, not private"
+    assert repr(GLBOMD(2).select(np.eye(2)[:1])) == "Decision(id=0, index=0, name='')"
 
 
 def test_the_whole_cost_is_recorded_at_once_and_is_the_budget():

@@ -68,6 +68,17 @@ def interrupted(name: str, most: int) -> int:
     return len(points)
 
 
+def test_it_says_in_a_line_what_it_is_and_in_a_table_how_it_was_made(name):
+    policy = small(name)
+    policy.select(offered(policy))
+    assert repr(policy).startswith(
+        f"{type(policy).__name__}(dim=2): 1 of 40 decisions, 0 releases, {policy.trust} (4, 1e-05)"
+    )
+    assert "\n" not in repr(policy)
+    assert "SIMULATION" in repr(small(name, rng=np.random.default_rng(0)))
+    assert "<td>base_rate</td>" in policy._repr_html_()
+
+
 def test_an_interrupted_release_is_never_made_twice(name):
     assert interrupted(name, 12) >= 10
 
