@@ -6,7 +6,7 @@ Each class here has four methods: ``delta(ε)``, the divergence in closed form; 
 to L between neighbouring edges; ``highest(log_tail)``, a loss that P exceeds with probability at most e^``log_tail``;
 and ``lowest(log_tail)``, the same at the other end.
 
-All pairs but ``SubsampledPair`` are symmetric: L under P has the law of −L under Q.
+All pairs but ``SubsampledPair`` and ``RangePair`` are symmetric: L under P has the law of −L under Q.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "GumbelPair",
     "LaplacePair",
     "LossPair",
+    "RangePair",
     "ShuffledPair",
     "SubsampledPair",
     "SwappedPair",
@@ -204,6 +205,36 @@ class GumbelPair(Symmetric):
 
     def highest(self, log_tail: float) -> float:
         return self.epsilon
+
+
+@dataclass(frozen=True)
+class RangePair:
+    """Two losses, −``low`` and ``high``: of all pairs whose loss lies between, the largest in convex order of e^L."""
+
+    low: float
+    high: float
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _ = self._atoms()
+        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
+        return min(1.0, float(p @ gained) * (1 + 8 * _UNIT_ROUNDOFF))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return histogram(edges, *self._atoms())
+
+    def highest(self, log_tail: float) -> float:
+        return self.high
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that no loss lies below −x."""
+        return self.low
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        # the two laws of a coin whose likelihood ratios are e^−low and e^high
+        low, high, whole = (-math.expm1(-x) for x in (self.low, self.high, self.low + self.high))
+        p = np.array([math.exp(-self.low) * high, low]) / whole
+        q = np.array([high, math.exp(-self.high) * low]) / whole
+        return np.array([-self.low, self.high]), p, q
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from accounting.accountants.convolution import (
     Window,
     smallest,
 )
-from accounting.accountants.failures import CentralShuffledBinomial
+from accounting.accountants.failures import CentralShuffledBinomial, TwoLosses
 from accounting.accountants.gdp import gdp
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.checks import nonnegative
@@ -78,7 +78,15 @@ _CLOSED_FORM = 1e-7
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
     from accounting.accountants.integer_losses import IntegerPair
-    from accounting.accountants.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair, SwappedPair
+    from accounting.accountants.losses import (
+        Coins,
+        GaussianPair,
+        GumbelPair,
+        LaplacePair,
+        RangePair,
+        ShuffledPair,
+        SwappedPair,
+    )
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -97,6 +105,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
             return [Counter({Coins(eps, int(k)): 1})]
+        case TwoLosses(low=low, high=high):
+            return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=response):

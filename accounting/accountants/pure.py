@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from accounting.accountants.failures import TwoLosses
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases import (
     Composed,
@@ -36,6 +37,8 @@ def pure(release: Release) -> float:
     match release:
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | NoisyMax(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
+        case TwoLosses(low=low, high=high):
+            return max(low, high)
         case Laplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate):
