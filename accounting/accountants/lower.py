@@ -99,7 +99,7 @@ def _best_order(release: Release, delta: float) -> float:
 
 
 def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]:
-    """The losses −low and high of the coin of two scores, about the worst at the order 1 + ``order``, rounded inwards."""
+    """The losses −low and high of the coin of two scores that is worst at the order 1 + ``order``, rounded inwards."""
     lead = epsilon / 2 - np.concatenate([np.linspace(0.0, 1.0, 65) * epsilon, epsilon + np.geomspace(1e-3, 12.0, 65)])
 
     def behind(a: Array) -> Array:
