@@ -33,6 +33,7 @@ __all__ = [
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "FixedSizeSubsampled",
     "Gaussian",
     "GeneralizedGaussian",
     "Laplace",
@@ -386,9 +387,51 @@ class PoissonSubsampled(Release):
                 "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
                 f"('add_remove') or swapped ('replace'), got adjacency={self.adjacency!r}"
             )
-        if self.adjacency == "replace" and not isinstance(self.release, Gaussian):
-            raise UnsupportedRelease(f"under 'replace' only a Gaussian release may be sampled, got {self.release!r}")
+        swappable = (Gaussian, Laplace, PureDP, DiscreteGaussian, DiscreteLaplace)
+        if self.adjacency == "replace" and not isinstance(self.release, swappable):
+            raise UnsupportedRelease(
+                f"under 'replace' only Gaussian, Laplace, pure or discrete releases may be sampled, got {self.release!r}"
+            )
         object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
+
+
+@dataclass(frozen=True, repr=False)
+class FixedSizeSubsampled(Release):
+    """A release that reads a batch of ``batch_size`` of all ``records`` units, drawn evenly without replacement.
+
+    Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
+    moves by twice the clipping norm. Every batch must be drawn anew from all units; batches of a shuffled epoch are not.
+
+    Examples
+    --------
+    >>> from accounting import FixedSizeSubsampled, Gaussian, epsilon
+    >>> step = FixedSizeSubsampled(Gaussian(1.0), batch_size=600, records=60_000)
+    >>> round(epsilon(1000 * step, 1e-5), 2)
+    1.83
+    """
+
+    release: Release
+    batch_size: int
+    records: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_inner(self.release)
+        integer("records", self.records, at_least=1)
+        if integer("batch_size", self.batch_size, at_least=1) > self.records:
+            raise ValueError(f"batch_size must be at most records={self.records}, got batch_size={self.batch_size!r}")
+        for stated in (self.adjacency, self.release.adjacency):
+            if stated not in (None, "replace"):
+                raise AdjacencyMismatch(
+                    "batches of a fixed size are priced for one unit that is replaced, of the sample and of the data "
+                    f"('replace'), got adjacency={stated!r}"
+                )
+        object.__setattr__(self, "adjacency", "replace")
+
+    @property
+    def rate(self) -> float:
+        """The probability that a unit is in the batch."""
+        return self.batch_size / self.records
 
 
 @dataclass(frozen=True, repr=False)

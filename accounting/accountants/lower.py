@@ -17,6 +17,7 @@ The composition is then discretised from above and from below, with an error tha
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +28,14 @@ from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.blanket import response_epsilon_at_least
-from accounting.errors import UnsupportedRelease
+from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
     ApproxDP,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -65,7 +67,10 @@ def lower_epsilon(release: Release, delta: float) -> float:
         categories = release.randomizer.categories if release.randomizer else 2
         return response_epsilon_at_least(release.epsilon, int(categories), int(release.users), delta)
     best = _best_order(release, delta)
-    witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
+    try:
+        witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
+    except AdjacencyMismatch:  # samples of one kind beside those of another
+        return 0.0
     return max(_lower_epsilon(witness, delta) for witness in witnesses)
 
 
@@ -145,7 +150,12 @@ def _witness(release: Release, order: float) -> Release | None:
             return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
-            return None if found is None else PoissonSubsampled(found, rate, adjacency=adjacency)
+            swap = adjacency if isinstance(found, Gaussian) else None  # by a unit that is as good as absent
+            return None if found is None else PoissonSubsampled(found, rate, adjacency=swap)
+        case FixedSizeSubsampled(release=inner, rate=rate):
+            # all others contribute what the unit is replaced by
+            found = _witness(inner, order)
+            return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
         case Composed(parts=parts):
             terms = [(_witness(part, order), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)
