@@ -353,21 +353,24 @@ class TreeAggregation(Release):
 class PoissonSubsampled(Release):
     """A release that reads only a random part of the data, each unit kept independently with probability ``rate``.
 
-    The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
-    relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
-    swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for one
-    ``Gaussian`` only; it costs less than a removal and an addition. Sampling must be done as described: batches of a
-    fixed size, or shuffled epochs, are not Poisson subsampling.
+        The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
+        relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
+    swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for a single
+        ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, exactly so for ``Gaussian``.
 
-    Examples
-    --------
-    >>> from accounting import Gaussian, PoissonSubsampled, epsilon
-    >>> step = PoissonSubsampled(Gaussian(1.0), rate=0.01)
-    >>> round(epsilon(1000 * step, 1e-5), 2)
-    1.83
-    >>> swap = PoissonSubsampled(Gaussian(1.0), rate=0.01, adjacency="replace")
-    >>> round(epsilon(1000 * swap, 1e-5), 2)
-    2.84
+        Sampling must be done as described. Batches of a fixed size are :class:`FixedSizeSubsampled`. Shuffled epochs are
+        neither, and gain less (Chua et al. 2024): a unit is in one batch of every epoch, so an epoch is one release,
+        such as ``Gaussian(noise_multiplier)``, without any amplification.
+
+        Examples
+        --------
+        >>> from accounting import Gaussian, PoissonSubsampled, epsilon
+        >>> step = PoissonSubsampled(Gaussian(1.0), rate=0.01)
+        >>> round(epsilon(1000 * step, 1e-5), 2)
+        1.83
+        >>> swap = PoissonSubsampled(Gaussian(1.0), rate=0.01, adjacency="replace")
+        >>> round(epsilon(1000 * swap, 1e-5), 2)
+        2.84
     """
 
     release: Release
@@ -390,7 +393,8 @@ class PoissonSubsampled(Release):
         swappable = (Gaussian, Laplace, PureDP, DiscreteGaussian, DiscreteLaplace)
         if self.adjacency == "replace" and not isinstance(self.release, swappable):
             raise UnsupportedRelease(
-                f"under 'replace' only Gaussian, Laplace, pure or discrete releases may be sampled, got {self.release!r}"
+                "under 'replace' only Gaussian, Laplace, pure or discrete releases may be sampled, "
+                f"got {self.release!r}"
             )
         object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
 
@@ -400,7 +404,7 @@ class FixedSizeSubsampled(Release):
     """A release that reads a batch of ``batch_size`` of all ``records`` units, drawn evenly without replacement.
 
     Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
-    moves by twice the clipping norm. Every batch must be drawn anew from all units; batches of a shuffled epoch are not.
+    moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
 
     Examples
     --------
