@@ -1,4 +1,7 @@
-"""Releases that may fail: the probability that one gives everything away, apart from the rest of its description."""
+"""Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
+
+And two descriptions that only accountants make.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["CentralShuffledBinomial", "rest_delta", "split_failures"]
+__all__ = ["CentralShuffledBinomial", "TwoLosses", "rest_delta", "split_failures"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,6 +34,14 @@ class CentralShuffledBinomial(Release):
     shift_norm: float
     coordinates: int
     rounded: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class TwoLosses(Release):
+    """A coin whose privacy loss is −``low`` or ``high``: what some releases are at worst for certain data."""
+
+    low: float
+    high: float
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

@@ -6,7 +6,7 @@ Each class here has four methods: ``delta(ε)``, the divergence in closed form; 
 to L between neighbouring edges; ``highest(log_tail)``, a loss that P exceeds with probability at most e^``log_tail``;
 and ``lowest(log_tail)``, the same at the other end.
 
-All pairs but ``SubsampledPair`` are symmetric: L under P has the law of −L under Q.
+All pairs but ``SubsampledPair`` and ``RangePair`` are symmetric: L under P has the law of −L under Q.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ __all__ = [
     "GumbelPair",
     "LaplacePair",
     "LossPair",
+    "RangePair",
+    "ReplacedPair",
     "ShuffledPair",
     "SubsampledPair",
     "SwappedPair",
@@ -207,6 +209,36 @@ class GumbelPair(Symmetric):
 
 
 @dataclass(frozen=True)
+class RangePair:
+    """Two losses, −``low`` and ``high``: of all pairs whose loss lies between, the largest in convex order of e^L."""
+
+    low: float
+    high: float
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _ = self._atoms()
+        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
+        return min(1.0, float(p @ gained) * (1 + 8 * _UNIT_ROUNDOFF))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return histogram(edges, *self._atoms())
+
+    def highest(self, log_tail: float) -> float:
+        return self.high
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that no loss lies below −x."""
+        return self.low
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        # the two laws of a coin whose likelihood ratios are e^−low and e^high
+        low, high, whole = (-math.expm1(-x) for x in (self.low, self.high, self.low + self.high))
+        p = np.array([math.exp(-self.low) * high, low]) / whole
+        q = np.array([high, math.exp(-self.high) * low]) / whole
+        return np.array([-self.low, self.high]), p, q
+
+
+@dataclass(frozen=True)
 class ShuffledPair(Symmetric):
     """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
 
@@ -292,6 +324,51 @@ class SubsampledPair:
     def lowest(self, log_tail: float) -> float:
         # the other direction exchanges P and Q, and −L is its loss
         return SubsampledPair(self.inner, self.rate, not self.present).highest(log_tail)
+
+
+@dataclass(frozen=True)
+class ReplacedPair(Symmetric):
+    """A sample in which one unit is replaced: H = q·H_inner((e^ε − 1 + q)/q) for ε ≥ 0, and symmetric.
+
+    With or without the unit, which is in the sample with probability q, the laws are (1 − q)R + qS and (1 − q)R + qS′.
+    Where the inner pair dominates S against S′ and S against R, both ways, the first is bounded by advanced joint
+    convexity (Balle, Barthe & Gaboardi 2018), with α′ = 1 + q(α − 1) and a mixture of R and S′ on the right:
+    H_α′ ≤ q·H_inner(α). The exchange of the neighbours gives ε < 0.
+
+    * Batches of a fixed size m of n records, q = m/n: S and S′ differ in the replaced record; and R is the mean over
+      batches of which S changes one other record, so that the inner pair is that of a replacement (Zhu, Dong & Wang
+      2022, Proposition 30).
+    * Poisson samples: R is S without the unit, and S′ two steps away, so the inner pair is that of twice the shift.
+
+    It is the divergence of a pair: on L > 0 that of (1 − q)Q + qP against Q, mirrored on L < 0, and the rest at 0. That
+    is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
+    """
+
+    inner: LossPair
+    rate: float
+
+    @property
+    def _present(self) -> SubsampledPair:
+        return SubsampledPair(self.inner, self.rate, True)
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            return self._present.delta(epsilon)
+        return -math.expm1(epsilon) + math.exp(epsilon) * self._present.delta(-epsilon)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        k = int(np.searchsorted(edges, 0.0))
+        up_p, up_q = self._present.masses(np.concatenate([[0.0], edges[k:]]))
+        down_q, down_p = self._present.masses(np.concatenate([[0.0], -edges[:k][::-1]]))
+        p, q = np.zeros(edges.size + 1), np.zeros(edges.size + 1)
+        for mass, up, down in ((p, up_p, down_p), (q, up_q, down_q)):
+            mass[k:] += up[1:]
+            mass[: k + 1] += down[:0:-1]
+            mass[k] += max(0.0, 1.0 - float(up_p[1:].sum()) - float(up_q[1:].sum()))
+        return p, q
+
+    def highest(self, log_tail: float) -> float:
+        return self._present.highest(log_tail)
 
 
 @dataclass(frozen=True)

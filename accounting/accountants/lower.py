@@ -3,9 +3,10 @@
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise. Discrete noise
-on vectors includes that on one integer that moves by 1. The noisy max of two scores that change places is binary
-randomized response, right with the probability that the difference of two noises exceeds −ε/2: e^(ε/2)/(1 + e^(ε/2))
-for Gumbel noise, 1 − e^(−ε/2)/2 for exponential and 1 − (½ + ε/8)e^(−ε/2) for Laplace noise. The first input of a tree
+on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
+then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
+noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
+makes the Rényi divergence largest at an order near the one which is best for the whole. The first input of a tree
 reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
 they stand alone (:mod:`accounting.amplification.blanket`).
 
@@ -16,18 +17,25 @@ The composition is then discretised from above and from below, with an error tha
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accounting.accountants import pld
-from accounting.accountants.failures import rest_delta, split_failures
+from accounting.accountants.failures import TwoLosses, rest_delta, split_failures
+from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
+from accounting.accountants.rdp import rdp
 from accounting.amplification.blanket import response_epsilon_at_least
-from accounting.errors import UnsupportedRelease
+from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
     ApproxDP,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -45,6 +53,12 @@ from accounting.releases import (
 
 __all__ = ["lower_epsilon"]
 
+Array = NDArray[np.float64]
+
+# Orders that are tried where the witness depends on one, in shares of the best: the bound that it is best for may be
+# far above the truth.
+_SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
+
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
@@ -52,7 +66,15 @@ def lower_epsilon(release: Release, delta: float) -> float:
         # binary responses are a randomizer of that ε
         categories = release.randomizer.categories if release.randomizer else 2
         return response_epsilon_at_least(release.epsilon, int(categories), int(release.users), delta)
-    witness = _witness(release)
+    best = _best_order(release, delta)
+    try:
+        witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
+    except AdjacencyMismatch:  # samples of one kind beside those of another
+        return 0.0
+    return max(_lower_epsilon(witness, delta) for witness in witnesses)
+
+
+def _lower_epsilon(witness: Release | None, delta: float) -> float:
     if witness is None:
         return 0.0
     log_survival, rest = split_failures(witness)
@@ -70,22 +92,43 @@ def lower_epsilon(release: Release, delta: float) -> float:
         return 0.0
 
 
-def _two_scores(epsilon: float, noise: str) -> float:
-    """The log-odds of the better of two scores that are ε/2 apart, rounded down."""
-    if noise == "gumbel":
-        return epsilon / 2
-    # ln((1 − w)/w) with the chance w of the worse one, from the small numbers 1 − 2w
-    half = epsilon / 2
-    if noise == "exponential":
-        gap, worse = -math.expm1(-half), math.exp(-half) / 2
-    else:
-        gap, worse = -math.expm1(-half) - epsilon / 4 * math.exp(-half), (0.5 + epsilon / 8) * math.exp(-half)
-    # a digit is lost where ε/4 cancels; the hazard of the difference is at least a half
-    odds = math.log1p(gap / worse) if worse > 0 else half
-    return max(odds * (1 - 1e-9) - 1e-15, epsilon / 4 * (1 - 1e-6))
+def _best_order(release: Release, delta: float) -> float:
+    """The best Rényi order of the whole, less 1; 1 where there is none, and a large one for pure DP."""
+    if not 0 < delta < 1:
+        return 1e3
+    rest = split_failures(release)[1]
+    try:
+        return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
+    except (UnsupportedRelease, ArithmeticError):
+        return 1.0
 
 
-def _witness(release: Release) -> Release | None:
+def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]:
+    """The losses −low and high of the coin of two scores that is worst at the order 1 + ``order``, rounded inwards."""
+    lead = epsilon / 2 - np.concatenate([np.linspace(0.0, 1.0, 65) * epsilon, epsilon + np.geomspace(1e-3, 12.0, 65)])
+
+    def behind(a: Array) -> Array:
+        """The probability that the one who is behind by a ≥ 0 wins, times e^a."""
+        if noise == "gumbel":
+            return np.asarray(1 / (1 + np.exp(-a)))
+        return np.full_like(a, 0.5) if noise == "exponential" else 0.5 + a / 4
+
+    def logs(a: Array) -> tuple[Array, Array]:
+        """ln of the probabilities that the first wins, and the second, where the first leads by a."""
+        far = np.abs(a)
+        loses = np.log(behind(far)) - far
+        wins = np.log1p(-np.exp(loses))
+        return np.where(a >= 0, wins, loses), np.where(a >= 0, loses, wins)
+
+    (win, lose), (win_after, lose_after) = logs(lead), logs(lead - epsilon)
+    high, low = win - win_after, lose_after - lose
+    order = max(order, 0.1)  # at 0 every coin has the moment 1
+    moments = np.logaddexp(win + order * high, lose - order * low)
+    best = int(np.argmax(moments))
+    return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
+
+
+def _witness(release: Release, order: float) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own."""
     adjacency = release.adjacency
     match release:
@@ -102,13 +145,20 @@ def _witness(release: Release) -> Release | None:
         case TreeAggregation():
             return release.weaker()
         case NoisyMax(epsilon=eps, noise=noise):
-            return RandomizedResponse(_two_scores(eps, noise), 2, adjacency=adjacency)
+            if not 1e-6 < eps < 300:  # scores that change places, and the probability ½ − ε/8 at least of the worse one
+                return RandomizedResponse(eps / 4 * (1 - 1e-6), 2, adjacency=adjacency)
+            return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
-            found = _witness(inner)
-            return None if found is None else PoissonSubsampled(found, rate, adjacency=adjacency)
+            found = _witness(inner, order)
+            swap = adjacency if isinstance(found, Gaussian) else None  # by a unit that is as good as absent
+            return None if found is None else PoissonSubsampled(found, rate, adjacency=swap)
+        case FixedSizeSubsampled(release=inner, rate=rate):
+            # all others contribute what the unit is replaced by
+            found = _witness(inner, order)
+            return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
         case Composed(parts=parts):
-            terms = [(_witness(part), count) for part, count in parts]
+            terms = [(_witness(part, order), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)
         case Parallel(branches=branches):
-            return parallel(*(found for found in map(_witness, branches) if found is not None))
+            return parallel(*(found for branch in branches if (found := _witness(branch, order)) is not None))
     return None

@@ -32,7 +32,7 @@ from accounting.accountants.convolution import (
     Window,
     smallest,
 )
-from accounting.accountants.failures import CentralShuffledBinomial
+from accounting.accountants.failures import CentralShuffledBinomial, TwoLosses
 from accounting.accountants.gdp import gdp
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.checks import nonnegative
@@ -42,6 +42,7 @@ from accounting.releases import (
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSizeSubsampled,
     Gaussian,
     Laplace,
     LocalShuffled,
@@ -78,7 +79,15 @@ _CLOSED_FORM = 1e-7
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
     from accounting.accountants.integer_losses import IntegerPair
-    from accounting.accountants.losses import Coins, GaussianPair, GumbelPair, LaplacePair, ShuffledPair, SwappedPair
+    from accounting.accountants.losses import (
+        Coins,
+        GaussianPair,
+        GumbelPair,
+        LaplacePair,
+        RangePair,
+        ShuffledPair,
+        SwappedPair,
+    )
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -97,12 +106,18 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
             return [Counter({Coins(eps, int(k)): 1})]
+        case TwoLosses(low=low, high=high):
+            return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=response):
             return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
         case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
             return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
+        case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
+            return [_replace(_doubled(inner), rate, release)]
+        case FixedSizeSubsampled(release=inner, rate=rate):
+            return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
         case PoissonSubsampled(release=inner, rate=rate):
             return [_sample(branch, rate, present, release) for branch in _pairs(inner, present)]
         case Composed(parts=parts):
@@ -156,6 +171,39 @@ def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Relea
     if isinstance(pair, SwappedPair):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
     return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
+
+
+def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
+    """One unit of a sample replaced, where ``pairs`` are those of a replacement without sampling."""
+    from accounting.accountants.losses import ReplacedPair, Symmetric
+
+    if not pairs:
+        return pairs
+    (pair, count), *more = pairs.items()
+    if more or count > 1 or not isinstance(pair, Symmetric):
+        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
+    return Counter({ReplacedPair(pair, rate): 1} if rate < 1 else pairs)
+
+
+def _doubled(release: Release) -> Counter[LossPair]:
+    """The pairs of twice the shift."""
+    from accounting.accountants.integer_losses import IntegerPair
+    from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
+
+    match release:
+        case Laplace(noise_multiplier=z):
+            return Counter({LaplacePair(2.0 / z): 1})
+        case PureDP(epsilon=eps):
+            return Counter({Coins(2.0 * eps): 1} if eps > 0 else {})
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+            return Counter({IntegerPair("gaussian", z / 2, 2 * int(shift)): 1})
+        case DiscreteGaussian():
+            return Counter({GaussianPair(2.0 * gdp(release)): 1})
+        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
+            return Counter({IntegerPair("laplace", z / 2, 2 * int(shift)): 1})
+        case DiscreteLaplace(noise_multiplier=z):
+            return Counter({Coins(2.0 / z * (1 + 4 * _UNIT_ROUNDOFF)): 1})
+    raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
 
 
 def alternatives(release: Release) -> list[Parts]:

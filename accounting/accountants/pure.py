@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from accounting.accountants.failures import TwoLosses
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases import (
     Composed,
+    FixedSizeSubsampled,
     Laplace,
     LocalShuffled,
     NoisyMax,
@@ -36,11 +38,16 @@ def pure(release: Release) -> float:
     match release:
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | NoisyMax(epsilon=eps) | LocalShuffled(epsilon=eps):
             return eps
+        case TwoLosses(low=low, high=high):
+            return max(low, high)
         case Laplace(noise_multiplier=z):
             return 1.0 / z
-        case PoissonSubsampled(release=inner, rate=rate):
-            # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorem 8); the second form for an e^ε beyond floats
+        case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
+            # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9); a unit of a Poisson sample that is
+            # replaced is two steps away; the second form for an e^ε beyond floats
             eps = pure(inner)
+            if isinstance(release, PoissonSubsampled) and release.adjacency == "replace":
+                eps *= 2
             if eps < 700:
                 return min(eps, math.log1p(rate * math.expm1(eps)) * (1 + 8 * _UNIT_ROUNDOFF))
             return min(eps, (eps + math.log(rate) + math.exp(-eps) / rate) * (1 + 8 * _UNIT_ROUNDOFF))

@@ -46,6 +46,7 @@ from accounting.releases import (
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -121,6 +122,8 @@ def curve(release: Release, orders: Array) -> Array:
             return randomized_response(eps, 2, orders)
         case PoissonSubsampled():
             return _subsampled(release, orders)
+        case FixedSizeSubsampled():
+            return randomized_response(pure(release), 2, orders)
         case CentralShuffledBinomial(rounded=True):
             return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
@@ -155,6 +158,8 @@ def _subsampled(release: PoissonSubsampled, orders: Array) -> Array:
         with suppress(UnsupportedRelease):
             return randomized_response(pure(release), 2, orders)
     try:
+        if release.adjacency == "replace" and not is_exact(release.release):
+            raise UnsupportedRelease("only Gaussian noise is known for a swap")
         mu = gdp(release.release)
     except UnsupportedRelease:
         raise UnsupportedRelease(f"the RDP accountant has no bound for {release!r}") from None

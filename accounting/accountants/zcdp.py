@@ -43,6 +43,7 @@ from accounting.releases import (
     ZCDP,
     Composed,
     DiscreteGaussian,
+    FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
     Laplace,
@@ -94,7 +95,7 @@ def zcdp(release: Release) -> float:
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
         case CentralShuffledBinomial():
             return 0.5 * gdp(release) ** 2  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
-        case PoissonSubsampled() if (amplified := _pure_epsilon(release)) is not None:
+        case PoissonSubsampled() | FixedSizeSubsampled() if (amplified := _pure_epsilon(release)) is not None:
             return _pure_rho(amplified)
         case Composed(parts=parts):
             return math.fsum(count * zcdp(part) for part, count in parts)

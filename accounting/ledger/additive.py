@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +21,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.ledger.mixture import least_epsilon, meets
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.scopes import ScopedSums
-from accounting.ledger.smoothing import smoothed_cost
+from accounting.ledger.smoothing import Potential, smoothed_costs
 from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, Accountant
 
@@ -165,7 +164,10 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
         case "rdp" if rule.order is not None and rule.limit is not None:
             yield _one_order(rule.order, rule.limit, delta)
         case "mixed" if rule.orders and rule.shares:
-            yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves)
+            yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves, rule.tilt)
+            if rule.heavy:
+                share, left_out, *reserves = rule.heavy
+                yield _smoothed(epsilon, share * delta, tuple(reserves), left_out=left_out)
             yield _mixture(np.array(rule.orders), np.array(rule.shares[1:]) * delta, epsilon)
         case "pure":
             yield _single(
@@ -178,7 +180,7 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
 
 
 # The share of the δ of Gaussian DP for what smoothing leaves out.
-_MISSED = 0.05
+_MISSED = 0.025
 
 
 @lru_cache(maxsize=256)
@@ -191,32 +193,45 @@ def _gdp(epsilon: float, delta: float) -> _Measure:
     return _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
 
 
-def _smoothed(epsilon: float, delta: float, reserves: tuple[float, ...]) -> _Measure:
+def _smoothed(
+    epsilon: float, delta: float, reserves: tuple[float, ...], tilt: tuple[float, ...] = (), left_out: float = _MISSED
+) -> _Measure:
     """Σ μ², or Σ c with a reserve, whichever holds; see :mod:`accounting.ledger.smoothing`."""
-    missed = _MISSED * delta if reserves else 0.0
-    delta = (delta - missed) * (1 - 4 * UNIT_ROUNDOFF)
+    missed = left_out * delta if reserves else 0.0
+    share, order, rate = tilt or (0.0, 1.0, 1.0)
+    weight = share * delta
+    delta = (delta - missed - weight) * (1 - 4 * UNIT_ROUNDOFF)
     limit = _largest_mu(epsilon, delta) ** 2
     failing = missed / limit * (1 - 4 * UNIT_ROUNDOFF)
+    potential = Potential(epsilon, limit, failing, weight, order, rate)
     kept = np.array([0.0, *(share * limit for share in sorted(reserves))])
 
     def cost(release: Release) -> list[float]:
-        costs = [price(lambda r: gdp(r) ** 2, release)]
-        for reserve in kept[1:].tolist():
-            costs.append(price(partial(smoothed_cost, reserve=reserve, failing=failing, most=limit), release))
-        # what holds with a small reserve holds with a larger one
-        return list(itertools.accumulate(costs, min))
+        try:
+            costs = np.array([smoothed_costs(release, reserve, potential) for reserve in kept[1:].tolist()])
+        except UnsupportedRelease:
+            costs = np.full((kept.size - 1, 2), math.inf)
+        square = np.full((1, 2), price(lambda r: gdp(r) ** 2, release))
+        # what holds with a small reserve holds with a larger one; first all without the exponential term, then with it
+        return [float(c) for c in np.minimum.accumulate(np.concatenate([square, costs])).T.ravel()]
 
     def within(total: Array, slack: float) -> bool | None:
-        if np.any(total[1:] + kept[1:] <= limit * (1 - slack)):
+        if np.any(total[kept.size + 1 :] + kept[1:] <= limit * (1 - slack)):
             return True
         return _within(float(total[0]), limit, slack)
 
-    return _Measure(
-        cost,
-        within,
-        lambda total: gdp_epsilon(math.sqrt(float(np.min(total + np.where(total > 0, kept, 0.0)))), delta),
-        lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta,
-    )
+    def to_epsilon(total: Array) -> float:
+        plain, tilted = np.split(total, 2)
+        kept_now = np.where(plain > 0, kept, 0.0)
+        found = gdp_epsilon(math.sqrt(float(np.min(plain + kept_now))), delta)
+        if weight == 0:
+            return found
+        # the exponential term is λ at ε, and no more than that at an ε′ that is smaller by ρ(M − m)
+        with_term = float(np.min(tilted + kept_now))
+        left = epsilon - rate * max(0.0, limit - with_term)
+        return min(found, max(left, gdp_epsilon(math.sqrt(with_term), delta), 0.0))
+
+    return _Measure(cost, within, to_epsilon, lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta)
 
 
 def _single(

@@ -36,6 +36,7 @@ __all__ = [
 
 _Any = TypeVar("_Any", bound="Entry")
 _MOST_RESERVES = 16
+_RULE_NUMBERS = "orders", "shares", "reserves", "tilt", "heavy"
 
 Outcome = Literal["reserved", "released", "failed"]
 
@@ -312,7 +313,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     if rule.plan is not None:
         stored["plan"] = encode(rule.plan)
     if rule.orders:
-        stored |= {"orders": list(rule.orders), "shares": list(rule.shares), "reserves": list(rule.reserves)}
+        stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS}
     return stored
 
 
@@ -320,11 +321,22 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
     """The rule of a dictionary that :func:`rule_to_dict` made."""
     given = dict(stored)
     plan = given.pop("plan", None)
-    orders, shares, reserves = (tuple(map(float, given.pop(name, ()))) for name in ("orders", "shares", "reserves"))
-    if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or sum(shares) > 1:
-        raise ValueError(f"a rule's orders lie above 1 and its shares add up to at most 1, got {orders}, {shares}")
+    numbers = {name: tuple(map(float, given.pop(name, ()))) for name in _RULE_NUMBERS}
+    orders, shares, reserves, tilt, heavy = numbers.values()
+    total = sum(shares) + sum(heavy[:1])
+    if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or not total <= 1:
+        raise ValueError(
+            f"a rule's orders lie above 1 and its shares add up to at most 1, got {orders}, {shares}, {heavy}"
+        )
     if orders and len(shares) != len(orders) + 1:
         raise ValueError(f"a rule has one share more than orders, got {len(shares)} and {len(orders)}")
     if len(reserves) > _MOST_RESERVES or any(not 0 < reserve < 1 for reserve in reserves):
         raise ValueError(f"a rule has at most {_MOST_RESERVES} reserves between 0 and 1, got {reserves}")
-    return Rule(**given, plan=None if plan is None else decode(plan), orders=orders, shares=shares, reserves=reserves)
+    if len(heavy) > _MOST_RESERVES or len(heavy) in (1, 2) or any(not 0 < number < 1 for number in heavy):
+        raise ValueError(f"a rule for rare losses has two shares and some reserves between 0 and 1, got {heavy}")
+    if tilt and not (
+        len(tilt) == 3 and 0 < tilt[0] < 0.9 and 0 < tilt[1] < math.inf and (1 + tilt[1]) / 2 <= tilt[2] < math.inf
+    ):
+        raise ValueError(f"a rule's tilt is a share below 0.9, an order η > 0 and a rate ≥ (1 + η)/2, got {tilt}")
+    given |= {"plan": None if plan is None else decode(plan), **numbers}
+    return Rule(**given)

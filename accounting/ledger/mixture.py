@@ -26,7 +26,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["least_epsilon", "meets", "orders_and_weights"]
+__all__ = ["best_order", "least_epsilon", "meets", "orders_and_weights"]
 
 Array = NDArray[np.float64]
 
@@ -41,12 +41,16 @@ def orders_and_weights(epsilon: float, delta: float) -> tuple[Array, Array]:
     Around the order at which (ε, δ) holds the most Gaussian noise. Spends of rarely sampled data and little noise
     want lower orders, a few large releases of pure DP higher ones.
     """
+    return 1.0 + best_order(epsilon, delta) * _ORDERS, _WEIGHTS / _WEIGHTS.sum()
+
+
+def best_order(epsilon: float, delta: float) -> float:
+    """η of the order 1 + η at which (ε, δ) holds the most Gaussian noise."""
     from accounting.accountants.orders import best_order_for_delta
     from accounting.conversions import zcdp_rho
 
     rho = zcdp_rho(epsilon, delta)
-    eta = best_order_for_delta(lambda orders: rho * orders, epsilon) if rho > 0 else 1.0
-    return 1.0 + eta * _ORDERS, _WEIGHTS / _WEIGHTS.sum()
+    return float(best_order_for_delta(lambda orders: rho * orders, epsilon)) if rho > 0 else 1.0
 
 
 @cache

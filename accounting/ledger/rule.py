@@ -32,6 +32,12 @@ class Rule:
     reserves : tuple of float
         What releases that are not Gaussian leave of μ² for smoothing, as shares of it; any of them may be left
         (``"mixed"`` only).
+    tilt : tuple of float
+        Of the exponential term of :mod:`accounting.ledger.smoothing`: its share of the δ of Gaussian DP, its order η
+        and its rate ρ (``"mixed"`` only).
+    heavy : tuple of float
+        For large and rare losses: a share of what is left of δ for a second sum with reserves, the part of it for what
+        smoothing leaves out, and the reserves (``"mixed"`` only).
     """
 
     accountant: Measure | Literal["plan"]
@@ -42,6 +48,8 @@ class Rule:
     orders: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
     reserves: tuple[float, ...] = ()
+    tilt: tuple[float, ...] = ()
+    heavy: tuple[float, ...] = ()
 
 
 def without_failures(delta: float, failure_delta: float) -> float:

@@ -23,17 +23,42 @@ ends at some release while the second goes on, let all from there on cost μ²: 
 reserves let a release cost c at the reserve of the inequality that still holds; that grows as the reserve falls. ∎
 (For Gaussian releases only this is the filter of Smith & Thakurta 2022.)
 
+*Skewed losses* (little noise on a small sample) break (*) where e is many times √r, and a κ that is large enough there
+is dear everywhere. Such e are rare on the way to a large loss, which goes by e ≈ (r/M)·ε. So the slack is weighed by
+the loss: for one ε, one η > 0 and a rate ρ ≥ (1 + η)/2 let
+
+    W_m(e) = D_m(e) + λ·e^{η(ε − e) − ηρ(M − m)},
+
+and ask of c, in place of (*), that ρηc ≥ g with E_P[e^{ηL}] ≤ e^g in both directions, and that
+E_P[W_r(e − L)] ≤ W_{r+c}(e) + κ·c, that is
+
+    E_P[D_r(e − L)] ≤ D_{r+c}(e) + κ·c + λ·e^{η(ε − e) − ηρ(M − r)}·(e^{ηρc} − e^g).                          (**)
+
+Then Σ c_i + r ≤ M keeps the sequence (ε, D_M(ε) + λ + κM)-DP. *Proof.* As above with W in place of D, and
+
+- for e < 0 the exchanged pair gives (**) with e^e times the slack at −e, which is less than the slack at e;
+- one more Gaussian release of s multiplies the slack by e^{η(1+η)s/2} ≤ e^{ηρs}, and s = c = μ² is a cost, as it
+  multiplies the exponential term by no more than e^{ηρc};
+- t^{1+η} is convex, so the pair bounds E_P[e^{ηL}]; and W ≥ D at the end, W_M(ε) = D_M(ε) + λ at the start. ∎
+
+*Large and rare losses.* e^{ηL} may have no useful mean because of losses that hardly ever occur. A mechanism that a
+pair dominates is a post-processing of it (Blackwell), given the past, too. So let the outcomes of the pair itself be
+revealed, add the probability of L > x to the left side of (**), and take g over L ≤ x only: on what is left
+λe^{η…} is a supermartingale still, as sub-probabilities may be.
+
 *How c is found.* The law of L is moved to a grid of step h such that P and Q keep their masses in every cell (the
 chord of a convex function: never less). What lies above the grid counts to the left side in full. Both sides are
 then computed at multiples of h. Between them: both are convex in t = e^e, ∂²D_r/∂t² = 2·∂D_r/∂r / t² and ∂D_r/∂r =
 φ(e/√r − √r/2)/(2√r), so the chord of D_{r+c} is above it by at most (h²/4)·sup ∂D/∂r over the cell, which D_{r+c+h²/2}
-makes good while ∂D/∂r varies by less than 2 there: for h ≤ √r/20 it does, up to 10√r.
+makes good while ∂D/∂r varies by less than 2 there: for h ≤ √r/20 it does, up to 10√r. Beyond that D_{r+c} is left out
+of the right side. The chord of t^{−η} is above it by at most η(η+1)(e^h − 1)²/8 of its value at the left end.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -42,13 +67,14 @@ from numpy.typing import NDArray
 
 from accounting.accountants import pld
 from accounting.accountants.gdp import gdp, is_exact
+from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release
 
 if TYPE_CHECKING:
     from accounting.accountants.losses import LossPair
 
-__all__ = ["smoothed_cost"]
+__all__ = ["Potential", "smoothed_costs"]
 
 Array = NDArray[np.float64]
 
@@ -61,8 +87,37 @@ _ROUNDING = 1e-10
 _FAR = 10.0
 
 
-def smoothed_cost(release: Release, reserve: float, failing: float, most: float) -> float:
-    """The least c known for ``release``, at a reserve and κ = ``failing``; infinite above ``most``.
+@dataclass(frozen=True)
+class Potential:
+    """What bounds the rest of a sequence: W_m(e) = D_m(e) + κm + λ·e^{η(ε − e) − ηρ(M − m)}.
+
+    Parameters
+    ----------
+    epsilon, most : float
+        ε and M: the budget's ε, and what the costs and the reserve may add up to.
+    failing : float
+        κ.
+    weight, order, rate : float
+        λ, η and ρ ≥ (1 + η)/2; no exponential term with λ = 0.
+    """
+
+    epsilon: float
+    most: float
+    failing: float
+    weight: float = 0.0
+    order: float = 1.0
+    rate: float = 1.0
+
+    def exponential(self, reserve: float) -> float:
+        """The exponential term at e = 0 where only the reserve is left, rounded down."""
+        if self.weight == 0:
+            return 0.0
+        power = self.order * (self.epsilon - self.rate * (self.most - reserve))
+        return self.weight * math.exp(min(power, 600.0)) * (1 - 1e-11)
+
+
+def smoothed_costs(release: Release, reserve: float, potential: Potential) -> Array:
+    """The least c known for ``release`` at a reserve: without the exponential term, and with it; infinite above M.
 
     Raises
     ------
@@ -71,33 +126,35 @@ def smoothed_cost(release: Release, reserve: float, failing: float, most: float)
     """
     match release:
         case Composed(parts=parts):
-            return math.fsum(count * smoothed_cost(part, reserve, failing, most) for part, count in parts)
+            terms = [count * smoothed_costs(part, reserve, potential) for part, count in parts]
+            return np.sum(terms, axis=0) if terms else np.zeros(2)
         case Parallel(branches=branches):
-            return max((smoothed_cost(branch, reserve, failing, most) for branch in branches), default=0.0)
+            terms = [smoothed_costs(branch, reserve, potential) for branch in branches]
+            return np.max(terms, axis=0) if terms else np.zeros(2)
     try:
         square = gdp(release) ** 2
     except UnsupportedRelease:
-        return _of_pairs(release, reserve, failing, most)
+        return _of_pairs(release, reserve, potential)
     if is_exact(release):
-        return square
+        return np.full(2, square)
     try:
-        return min(square, _of_pairs(release, reserve, failing, most))
+        return np.minimum(square, _of_pairs(release, reserve, potential))
     except UnsupportedRelease:
-        return square
+        return np.full(2, square)
 
 
-def _of_pairs(release: Release, reserve: float, failing: float, most: float) -> float:
-    # composed of several pairs if the description was priced by a weaker one
-    return max(
-        (
-            math.fsum(
-                count * max(_of_pair(cast(Any, one), reserve, failing, most) for one in _directions(pair))
-                for pair, count in parts
-            )
-            for parts in pld.alternatives(release)
-        ),
-        default=0.0,
-    )
+def _of_pairs(release: Release, reserve: float, potential: Potential) -> Array:
+    moment = math.inf
+    if potential.weight > 0:
+        with suppress(UnsupportedRelease):
+            moment = potential.order * float(rdp(release, np.array([1 + potential.order]))[0]) * (1 + 1e-12)
+    found = []
+    for parts in pld.alternatives(release):
+        # several pairs if the description was priced by a weaker one
+        bound = moment if len(parts) == 1 and parts[0][1] == 1 else math.inf
+        costs = [count * np.array(_of_pair(cast(Any, pair), bound, reserve, potential)) for pair, count in parts]
+        found.append(np.sum(costs, axis=0))
+    return np.max(found, axis=0) if found else np.zeros(2)
 
 
 def _directions(pair: LossPair) -> list[LossPair]:
@@ -108,41 +165,121 @@ def _directions(pair: LossPair) -> list[LossPair]:
 
 
 @lru_cache(maxsize=4096)
-def _of_pair(pair: LossPair, reserve: float, failing: float, most: float) -> float:
-    root = math.sqrt(reserve)
-    deviation = _deviation(pair)
-    if not 0 < deviation**2 < most:
-        return math.inf
-    missed = failing * deviation**2 / 30
+def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential) -> tuple[float, float]:
+    """c without and with the exponential term; ``bound`` is one on g."""
+    plain, tilted = 0.0, 0.0
+    laws = [law for one in _directions(pair) if (law := _law(one, reserve, potential))]
+    if len(laws) < len(_directions(pair)):
+        return math.inf, math.inf
+    eta, growth = potential.order, potential.order * potential.rate
+    # the larger one of both directions, as losses below 0 are those of the other direction
+    moment = min(bound, max(law.moment for law in laws)) if potential.weight > 0 else 0.0
+    for law in laws:
+        added = law.step**2 / 2 + _ROUNDING * reserve
+        side = _Side(law.left, law.points, reserve, potential.failing, potential.most)
+        plain = max(plain, _least(side, 0.0) + added)
+        if potential.weight == 0:
+            continue
+        # between two points the chord of the exponential is above it by at most this share
+        chord = 1 + eta * (eta + 1) * math.expm1(law.step) ** 2 / 8 * math.exp(eta * law.step)
+        with np.errstate(under="ignore"):
+            term = potential.exponential(reserve) / chord * np.exp(-eta * law.points)
+        term[-1] = 0.0  # beyond it the left side is smaller than there, and κ·c is all that is left of the right one
+        side = replace(side, term=term, growth=growth, moment=moment)
+        tilted = max(tilted, _least(side, moment / growth) + added)
+    return plain, tilted if potential.weight > 0 else plain
+
+
+@dataclass(frozen=True)
+class _Law:
+    """The left side of (**) at the multiples of a step, and g."""
+
+    step: float
+    points: Array
+    left: Array
+    moment: float
+
+
+def _law(pair: LossPair, reserve: float, potential: Potential) -> _Law | None:
+    """None where the losses are too large for M, or their law too long for a grid."""
+    root, scale = math.sqrt(reserve), _deviation(pair)
+    if not 0 < scale**2 < potential.most:
+        return None
+    missed = potential.failing * scale**2 / 30
     if missed < 1e-280:
-        return math.inf
+        return None
     top, bottom = pair.highest(math.log(missed)), -pair.lowest(math.log(missed))
-    reach = min(_FAR * root, 2 * deviation + math.sqrt(-2 * math.log(missed) * (reserve + 2 * deviation**2)))
-    step = max(deviation * _STEP, reach / _MOST_POINTS, (top - bottom) / _MOST_CELLS)
+    reach = max(top, 0.0) + max(_FAR * root, math.sqrt(-2 * math.log(missed) * reserve))
+    step = max(scale * _STEP, reach / _MOST_POINTS, (top - bottom) / _MOST_CELLS)
     step = min(step, root / 20)
     first, last = math.floor(bottom / step) - 1, math.ceil(top / step) + 1
-    if last - first > 2 * _MOST_CELLS:
-        return math.inf
-    p, above = _on_grid(pair, step, first, last)
     count = math.ceil(reach / step)
+    if last - first > 2 * _MOST_CELLS or count > 2 * _MOST_POINTS:
+        return None
+    p, above = _on_grid(pair, step, first, last)
     grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
     left = np.convolve(p, _divergence(grid, reserve))[last - first : last - first + count + 1] + above
     points = step * np.arange(count + 1, dtype=np.float64)
-    cost = 0.0
+    moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), potential.order)
+    return _Law(step, points, left * (1 + 1e-12), moment)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Both sides of (*) at some points: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
+
+    left: Array
+    points: Array
+    reserve: float
+    failing: float
+    most: float
+    term: Array | None = None
+    growth: float = 0.0
+    moment: float = 0.0
+
+    def at(self, index: int) -> _Side:
+        """One point of them."""
+        one = slice(index, index + 1)
+        term = None if self.term is None else self.term[one]
+        return replace(self, left=self.left[one], points=self.points[one], term=term)
+
+    def short(self, cost: float) -> Array:
+        """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
+        near = self.points <= _FAR * math.sqrt(self.reserve)
+        found = self.left - np.where(near, _divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
+        if self.term is not None:
+            found -= self.term * math.exp(self.moment) * math.expm1(max(0.0, self.growth * cost - self.moment))
+        return np.asarray(found)
+
+    def slope(self, cost: float) -> Array:
+        """∂/∂c of the right side."""
+        root = math.sqrt(self.reserve + cost)
+        with np.errstate(under="ignore"):
+            found = np.exp(-0.5 * (self.points / root - root / 2) ** 2) / (root * math.sqrt(8 * math.pi)) + self.failing
+        if self.term is not None:
+            found += self.term * self.growth * math.exp(self.growth * cost)
+        return np.asarray(found)
+
+
+def _least(side: _Side, low: float) -> float:
+    """The least c ≥ ``low`` at which the right side is large enough at every point, to nine digits, rounded up."""
+    cost = low
     for _ in range(60):
-        short = left * (1 + 1e-12) - _divergence(points, reserve + cost) - failing * cost
-        worst = int(np.argmax(short / _slope(points, reserve + cost, failing)))
-        if short[worst] <= 0:
-            break
-        cost = _enough(float(left[worst]) * (1 + 1e-12), float(points[worst]), reserve, failing, cost, most)
-        if cost > most:
+        if not cost <= side.most:
             return math.inf
-    else:
+        short = side.short(cost)
+        worst = int(np.argmax(short / side.slope(cost)))
+        if short[worst] <= 0:
+            return cost * (1 + 1e-9)
+        cost = _enough(side.at(worst), cost)
+    return math.inf
+
+
+def _log_moment(p: Array, losses: Array, order: float) -> float:
+    """ln Σ p·e^{order·loss}, rounded up; infinite beyond the floats."""
+    if order * losses[-1] > 600:
         return math.inf
-    # beyond the last point the left side is smaller than there
-    if left[-1] > failing * cost:
-        return math.inf
-    return cost * (1 + 1e-9) + step**2 / 2 + _ROUNDING * reserve
+    return math.log1p(max(0.0, float(p @ np.expm1(order * losses)) + max(0.0, float(p.sum()) - 1) + 1e-12))
 
 
 def _deviation(pair: LossPair) -> float:
@@ -185,26 +322,18 @@ def _divergence(e: Array, r: float) -> Array:
         return np.asarray(np.where(e >= 0, found, -np.expm1(-far) + np.exp(-far) * found))
 
 
-def _slope(e: Array, r: float, failing: float) -> Array:
-    """∂/∂c of the right side of (*)."""
-    root = math.sqrt(r)
-    with np.errstate(under="ignore"):
-        return np.asarray(np.exp(-0.5 * (e / root - root / 2) ** 2) / (root * math.sqrt(8 * math.pi)) + failing)
-
-
-def _enough(left: float, e: float, reserve: float, failing: float, low: float, most: float) -> float:
+def _enough(side: _Side, low: float) -> float:
     """The c > ``low`` from which (*) holds at one point, to nine digits, rounded up."""
-    at = np.array([e])
 
-    def holds(c: float) -> bool:
-        return float(_divergence(at, reserve + c)[0]) + failing * c >= left
+    def holds(cost: float) -> bool:
+        return float(side.short(cost)[0]) <= 0
 
-    high = max(2 * low, 1e-3 * reserve)
+    high = max(2 * low, 1e-3 * side.reserve)
     while not holds(high):
-        if high > most:
+        if high > side.most:
             return math.inf
         low, high = high, 2 * high
-    while high - low > 1e-9 * high + 1e-15 * reserve:
+    while high - low > 1e-9 * high + 1e-15 * side.reserve:
         middle = (low + high) / 2
         if holds(middle):
             high = middle

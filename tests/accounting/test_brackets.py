@@ -251,22 +251,45 @@ def test_brackets_of_permute_and_flip_are_narrow(log_eps, count, kind):
     assert 0.985 * upper < lower <= upper
 
 
+@pytest.mark.parametrize(
+    ("eps", "count", "noise", "width"),
+    [
+        (1.0, 1, "gumbel", 1e-3),
+        (1.0, 10, "gumbel", 0.03),
+        (0.1, 100, "gumbel", 0.07),
+        (5.0, 10, "gumbel", 1e-3),
+        (1.0, 10, "exponential", 1e-3),
+        (0.1, 100, "exponential", 0.01),
+        (1.0, 10, "laplace", 0.55),
+    ],
+)
+def test_brackets_of_noisy_maxima(eps, count, noise, width):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lower, upper = bound(count * NoisyMax(eps, noise), 1e-6)
+        assert 0.8 * eps < bound(NoisyMax(eps, noise), 0.0).lower <= eps
+    assert (1 - width) * upper < lower <= upper
+
+
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
-def test_every_noisy_max_has_a_lower_value(noise):
-    with pytest.warns(UserWarning, match="ε is only known to lie between"):
-        lower, upper = bound(10 * NoisyMax(1.0, noise), 1e-6)
-    assert 0.45 * upper < lower < upper
-
-
-def test_the_lower_value_of_a_noisy_max_is_of_two_scores():
+@pytest.mark.parametrize("order", [0.0, 2.0, 30.0])
+def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
     from accounting.accountants.lower import _two_scores
 
+    eps = 1.5
+    low, high = _two_scores(eps, noise, order)
+    # the laws of the coin, from its losses
+    p = math.expm1(low) / (math.exp(low) - math.exp(-high))
+    q = p * math.exp(-high)
+    assert 0 < high <= eps
+    assert 0 < low <= eps
+    # the lead at which that is the law, and what wins after it moved by ε
     rng = np.random.default_rng(6)
-    for noise, draw in (("gumbel", rng.gumbel), ("exponential", rng.exponential), ("laplace", rng.laplace)):
-        wins = float(np.mean(draw(size=400_000) + 0.75 > draw(size=400_000)))  # ε = 1.5
-        # 6.5 standard deviations: one false alarm in 1e10
-        assert abs(wins - 1 / (1 + math.exp(-_two_scores(1.5, noise)))) < 6.5 * 0.5 / math.sqrt(400_000)
-        assert all(0 < _two_scores(eps, noise) <= eps for eps in (1e-250, 1e-9, 0.1, 5.0, 900.0))
+    difference = np.sort(getattr(rng, noise)(size=400_000) - getattr(rng, noise)(size=400_000))
+    lead = -difference[int((1 - p) * difference.size)]
+    wins_after = 1 - np.searchsorted(difference, eps - lead) / difference.size
+    # 7 standard deviations of either: one false alarm in 1e11
+    assert abs(wins_after - q) < 14 * 0.5 / math.sqrt(difference.size)
 
 
 def test_brackets_elsewhere():

@@ -80,7 +80,7 @@ def test_the_mixture_starts_below_delta_and_stays_a_supermartingale():
 @pytest.mark.parametrize("budget", [Budget(1.0, 1e-6), Budget(0.1, 1e-9), Budget(8.0, 1e-3), Budget(50.0, 0.5)])
 def test_the_shares_of_delta_add_up_to_it(budget):
     rule = mixed_rule(budget)
-    assert 0.999 < sum(rule.shares) <= 1.0
+    assert 0.999 < sum(rule.shares) + rule.heavy[0] <= 1.0
     assert len(rule.shares) == len(rule.orders) + 1
     assert rule == mixed_rule(budget)
     assert all(1 < order < math.inf for order in rule.orders)
@@ -108,20 +108,21 @@ def drawn(kinds, generator):
 @pytest.mark.parametrize(
     ("release", "least"),
     [
-        (PoissonSubsampled(Gaussian(4.0), 0.01), 0.925),
-        (PoissonSubsampled(Gaussian(2.0), 0.002), 0.925),
-        (PoissonSubsampled(Gaussian(2.0), 0.01), 0.84),
-        (PoissonSubsampled(Gaussian(1.5), 0.01), 0.745),
-        (PoissonSubsampled(Gaussian(1.0), 0.001), 0.80),
-        (PoissonSubsampled(Gaussian(1.5), 0.01) + Gaussian(200.0) + PureDP(0.01), 0.80),
+        (PoissonSubsampled(Gaussian(4.0), 0.01), 0.94),
+        (PoissonSubsampled(Gaussian(2.0), 0.002), 0.94),
+        (PoissonSubsampled(Gaussian(2.0), 0.01), 0.885),
+        (PoissonSubsampled(Gaussian(1.5), 0.01), 0.82),
+        (PoissonSubsampled(Gaussian(1.0), 0.001), 0.87),
+        (PoissonSubsampled(Gaussian(1.0), 0.005), 0.31),
+        (PoissonSubsampled(Gaussian(1.5), 0.01) + Gaussian(200.0) + PureDP(0.01), 0.875),
         (DiscreteGaussian(100.0), 0.97),
-        (NoisyMax(0.02), 0.91),
+        (NoisyMax(0.02), 0.89),
         (NoisyMax(0.02, "exponential"), 0.92),
     ],
     ids=repr,
 )
 def test_how_many_of_one_kind_fit(release, least):
-    """Skewed losses are the bad case: what a third of δ on sixteen orders admits of them."""
+    """Skewed losses are the bad case, the more so the larger and rarer they are."""
     budget = Budget(1.0, 1e-6, adjacency="add_remove")
     filter_ = AdditiveFilter(budget, mixed_rule(budget))
 

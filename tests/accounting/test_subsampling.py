@@ -162,8 +162,8 @@ def test_the_relations_that_sampling_is_priced_for():
         PoissonSubsampled(Gaussian(1.0, adjacency="replace"), 0.1)
     with pytest.raises(AdjacencyMismatch, match="got adjacency='zero_out'"):
         PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="zero_out")
-    for inner in (PureDP(1.0), 2 * Gaussian(1.0), TreeAggregation(1.0, 8)):
-        with pytest.raises(UnsupportedRelease, match="under 'replace' only a Gaussian release may be sampled"):
+    for inner in (ApproxDP(1.0, 1e-9), 2 * Gaussian(1.0), TreeAggregation(1.0, 8)):
+        with pytest.raises(UnsupportedRelease, match="under 'replace' only Gaussian, Laplace"):
             PoissonSubsampled(inner, 0.1, adjacency="replace")
     swap = PoissonSubsampled(Gaussian(1.0), 0.1, adjacency="replace")
     with pytest.raises(AdjacencyMismatch, match="'add_remove' and 'replace'"):

@@ -1,0 +1,243 @@
+"""Descriptions of single releases: additive noise, noisy maxima, responses, known guarantees, trees.
+
+See :mod:`accounting.releases` for what a description says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.composition import Release
+
+__all__ = [
+    "ZCDP",
+    "ApproxDP",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "NoisyMax",
+    "PureDP",
+    "RandomizedResponse",
+    "TreeAggregation",
+]
+
+
+@dataclass(frozen=True, repr=False)
+class Gaussian(Release):
+    """Gaussian noise of standard deviation ``noise_multiplier`` × the L2 sensitivity.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, epsilon
+    >>> round(epsilon(Gaussian(1.0), delta=1e-5), 4)
+    4.3772
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class DiscreteGaussian(Release):
+    """Discrete Gaussian noise on integer vectors, σ = ``noise_multiplier`` × the (integer-lattice) L2 sensitivity.
+
+    ``shift`` says that it is one integer only, which one unit moves by at most ``shift``: then σ = ``noise_multiplier``
+    × ``shift``, and the whole privacy loss is known.
+
+    Examples
+    --------
+    >>> from accounting import DiscreteGaussian, epsilon
+    >>> round(epsilon(DiscreteGaussian(2.0), 1e-6), 4), round(epsilon(DiscreteGaussian(2.0, shift=1), 1e-6), 4)
+    (2.2809, 2.2758)
+    """
+
+    noise_multiplier: float
+    shift: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.shift is not None:
+            integer("shift", self.shift, at_least=1)
+
+
+@dataclass(frozen=True, repr=False)
+class DiscreteLaplace(Release):
+    """Discrete Laplace noise on integer vectors, P(x) ∝ e^(−|x|/t) with t = ``noise_multiplier`` × the L1 sensitivity.
+
+    ``shift`` says that it is one integer only, which one unit moves by at most ``shift``: then t = ``noise_multiplier``
+    × ``shift``, and the whole privacy loss is known. Without it only pure differential privacy is claimed.
+
+    Examples
+    --------
+    >>> from accounting import DiscreteLaplace, epsilon
+    >>> round(epsilon(100 * DiscreteLaplace(20.0), 1e-6), 4)
+    2.2075
+    >>> round(epsilon(100 * DiscreteLaplace(20.0, shift=3), 1e-6), 4)
+    2.1953
+    """
+
+    noise_multiplier: float
+    shift: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+        if self.shift is not None:
+            integer("shift", self.shift, at_least=1)
+
+    def weaker(self) -> Release:
+        """Pure differential privacy: losses lie between −1/``noise_multiplier`` and that."""
+        return PureDP(1.0 / self.noise_multiplier, adjacency=self.adjacency)
+
+
+@dataclass(frozen=True, repr=False)
+class GeneralizedGaussian(Release):
+    """Noise of density ∝ exp(−‖z‖₊²/(2σ₊²)) with σ₊ = ``noise_multiplier`` × √κ × the sensitivity.
+
+    κ is the smoothness of ‖·‖₊² times the square of the norms' distortion (see ``dpkit.mechanisms``), so that the
+    noise multiplier means the same as for the Gaussian: ρ = 1/(2·noise_multiplier²).
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class Laplace(Release):
+    """Laplace noise of scale ``noise_multiplier`` × the L1 sensitivity."""
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+
+
+@dataclass(frozen=True, repr=False)
+class NoisyMax(Release):
+    """The index of the largest noisy score, ``epsilon``-DP.
+
+    ``noise="gumbel"`` is the exponential mechanism (bounded range, Cesar & Rogers 2021); ``"exponential"`` is
+    permute-and-flip and ``"laplace"`` the classical mechanism, which cost as much as Laplace noise.
+
+    Examples
+    --------
+    >>> from accounting import NoisyMax, PureDP, epsilon
+    >>> round(epsilon(100 * NoisyMax(0.1, "exponential"), 1e-6), 3), round(epsilon(100 * PureDP(0.1), 1e-6), 3)
+    (4.693, 4.775)
+    """
+
+    epsilon: float
+    noise: Literal["gumbel", "exponential", "laplace"] = "gumbel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        if self.noise not in ("gumbel", "exponential", "laplace"):
+            raise ValueError(f"noise must be 'gumbel', 'exponential' or 'laplace', got noise={self.noise!r}")
+
+    def weaker(self) -> Release:
+        """Laplace noise of as large an ε, on one real number.
+
+        Scores may move to a neighbour's in steps, each of which costs its share of ε: see
+        :class:`accounting.accountants.losses.LaplacePair`.
+        """
+        if self.epsilon < 1e-300:  # the scale is beyond the floats
+            return PureDP(self.epsilon, adjacency=self.adjacency)
+        return Laplace(math.nextafter(1.0 / self.epsilon, 0.0), adjacency=self.adjacency)
+
+
+@dataclass(frozen=True, repr=False)
+class RandomizedResponse(Release):
+    """The truth with probability e^ε/(e^ε + k − 1), else one of the other k − 1 ``categories`` evenly."""
+
+    epsilon: float
+    categories: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        integer("categories", self.categories, at_least=2)
+
+
+@dataclass(frozen=True, repr=False)
+class PureDP(Release):
+    """Any mechanism that is known to be ``epsilon``-DP."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, repr=False)
+class ZCDP(Release):
+    """Any mechanism that is known to be ``rho``-zCDP."""
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("rho", self.rho)
+
+
+@dataclass(frozen=True, repr=False)
+class ApproxDP(Release):
+    """Any mechanism that is known to be ``(epsilon, delta)``-DP, and no more.
+
+    Its dominating pair of distributions gives itself away with probability ``delta`` and is
+    ``epsilon``-randomized response otherwise (Kairouz, Oh & Viswanath 2015), which is how it is composed.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+        fraction("delta", self.delta, include_zero=True)
+
+
+@dataclass(frozen=True, repr=False)
+class TreeAggregation(Release):
+    """All prefix sums of a stream of ``steps`` inputs by a binary tree with Gaussian nodes.
+
+    ``noise_multiplier`` is the standard deviation of one node's noise over the L2 sensitivity of one input.
+    One unit sits in at most ``levels`` = ⌊log₂ steps⌋ + 1 nodes (Dwork et al. 2010; Chan, Shi & Song 2011).
+
+    Examples
+    --------
+    >>> from accounting import TreeAggregation
+    >>> TreeAggregation(5.0, steps=1023).levels, TreeAggregation(5.0, steps=1024).levels
+    (10, 11)
+    """
+
+    noise_multiplier: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("noise_multiplier", self.noise_multiplier)
+        integer("steps", self.steps, at_least=1)
+
+    @property
+    def levels(self) -> int:
+        """The number of nodes that one input can reach."""
+        return int(self.steps).bit_length()
+
+    def weaker(self) -> Release:
+        """The nodes that one input reaches are a Gaussian vector, which it moves by √``levels``: nothing is lost."""
+        return Gaussian(self.noise_multiplier / math.sqrt(self.levels), adjacency=self.adjacency)
