@@ -60,12 +60,12 @@ class Buffered(Factorization):
 
     * φ/2 for the rests, which are left out of rows, and φ/2 for −(1 − λⁿ)L, left out of each call of n inputs: for
       calls of n_1, n_2, … inputs Σ_m (1 − λ^n_m)λ^(n_{m+1} + n_{m+2} + …) ≤ 1, as the terms telescope;
-    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q: n + 2 roundings suffice, one of the coefficient, n of the dot product
-      and one as the next term is added. V is such that this is 0.3. (Single inputs have no such error, as the integer
-      part of q is added last.)
+    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q: n + 2 roundings suffice, one of the coefficient, n of the dot
+      product and one as the next term is added. V is such that this is 0.3. (Single inputs have no such error, as the
+      integer part of q is added last.)
     * (b + 5)·u·φM for ΣφD, as |H| ≤ M: b + 2 roundings suffice;
-    * by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), j < n: one rounding of the coefficient, n of
-      the dot product, and three of sums. Both parts have the factor 1 − λⁿ at most, and telescope;
+    * by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), j < n: one rounding of the coefficient, n
+      of the dot product, and three of sums. Both parts have the factor 1 − λⁿ at most, and telescope;
     * by way of D, (n + 6)·u·n·Σφ_i(min(T, 1/g_i) + 1) for the rests and fractions in it, of size n at most, as
       Σ_calls λ^later ≤ min(T, 1/g).
 

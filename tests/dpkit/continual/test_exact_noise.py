@@ -317,7 +317,8 @@ NOISE = {
 def largest_error(factorization, inputs, noise, steps, seed):
     """The largest distance of an encoded row from the exact one, by integers of 100 fractional bits.
 
-    The process is cut as the docstring of ``Buffered`` says. Numbers are at most 2⁵¹ in size, so that what is cut off below is below 2⁻⁴⁰ in a row.
+    The process is cut as the docstring of ``Buffered`` says. Numbers are at most 2⁵¹ in size then, so that what is cut
+    off below is below 2⁻⁴⁰ in a row.
     """
     bits, rng, t, worst = 100, np.random.default_rng(seed), 0, 0
     feedback = [int(Fraction(float(w)) * 2**bits) for w in factorization._feedback]
