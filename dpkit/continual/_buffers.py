@@ -34,6 +34,9 @@ class Buffered(Factorization):
     Several inputs at once: k is the rows of C_n q + (φ_iλ_i^j)D with the buffers D before them, w = ⌊C_n⁻¹z⌉ (public,
     so that its rounding is nobody's secret), and D_i ← λ_iⁿD_i + Σ_j λ_i^(n−1−j)(q_j − w_j).
 
+    Here φ_i = ω_iλ_i is the float64 number that is computed, and λ_i = 1 − g_i exact: so c is within two roundings of
+    the one that scales and errors are computed for, which the factor ``ROUNDING`` of the former covers.
+
     Sensitivity. Given the same z, two streams that differ in q_s by Δ have the same w. So |ΔD_i| ≤ λ_i^(t−s−1)|Δ|, and
     since φ ≥ 0, their rows are at most c_{t−s}|Δ| apart, also if every D_i is cut to a range (and, where several inputs
     are taken at once, every q − w), as cutting lengthens no distance. They are cut, to ±M and ±M/4. With noise of at
@@ -44,18 +47,29 @@ class Buffered(Factorization):
     that moves from one input to another): cutting may spoil that, so such a claim holds but for the event of a cut,
     whose probability, below e^(−10⁷), is far less than what a budget's δ is rounded by.
 
-    Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, being below 2⁵³, while
-    −g_iH_i and fractions of q are collected in L_i. η, the distance of the rounded number from the row of a process as
-    above in real numbers, is at most, with u = 2⁻⁵³, b buffers and φ = Σφ_i = c_1:
+    Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, while −g_iH_i and
+    fractions of q are collected in L_i. Exactly, as M ≤ 2⁵⁰ and V ≤ 2⁴⁸: if no w of the call is beyond 2⁵², all of them
+    stay below 2⁵³ (of several inputs the sum of the q − w, cut to ±M/4 each, is at most nM/4 ≤ 2⁵²). Otherwise q − w
+    may be rounded, but is beyond 2⁵¹ also then, and whatever it is added to, both it and its exact value are cut to the
+    same end of the range. Cutting H + L is exact, too, as L is at most ½: see :func:`_cut`.
 
-    * φ/2 for the rests, which are left out of rows, and φ/2 for −g_iL_i, left out of each step (Σ_m λ^m·g/2 ≤ ½);
-    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q, with coefficients right within (b + 5)·u. V is such that this is
-      0.3. (Single inputs have no such error, as the integer part of q is added last.)
-    * (b + 5)·u·φM for ΣφD and, by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), as both have the
-      factor 1 − λⁿ at most and Σ(1 − λⁿ)λ^later ≤ 1 over all calls;
-    * (n + 6)·u·n·Σφ_i(min(T, 1/g_i) + 1) for the rests and fractions in it, of size n at most.
+    So what is computed is the process above in real numbers, with q as rounded (which is the same in both worlds but
+    where they differ: ``dpkit.continual._noise`` counts it there), and an error ε_i of each call in D_i. As cutting
+    lengthens no distance, errors add up to at most Σ_calls |ε_i|λ_i^(steps since). η, the distance of the number that
+    is rounded from that process's row, is at most, with u = 2⁻⁵³, b buffers and φ = Σφ_i = c_1:
 
-    M is such that all is at most 1.45; what is left of 1.5 is for q = v/d, right within u·V ≤ 0.01.
+    * φ/2 for the rests, which are left out of rows, and φ/2 for −(1 − λⁿ)L, left out of each call of n inputs: for
+      calls of n_1, n_2, … inputs Σ_m (1 − λ^n_m)λ^(n_{m+1} + n_{m+2} + …) ≤ 1, as the terms telescope;
+    * (n + b + 8)·u·(c_0 + … + c_{n−1})·V for C_n q: n + 2 roundings suffice, one of the coefficient, n of the dot
+      product and one as the next term is added. V is such that this is 0.3. (Single inputs have no such error, as the
+      integer part of q is added last.)
+    * (b + 5)·u·φM for ΣφD, as |H| ≤ M: b + 2 roundings suffice;
+    * by way of D, (n + 6)·u·φ(M + nM/4) for −(1 − λⁿ)H + Σ(λ^j − 1)(q − w), j < n: one rounding of the coefficient, n
+      of the dot product, and three of sums. Both parts have the factor 1 − λⁿ at most, and telescope;
+    * by way of D, (n + 6)·u·n·Σφ_i(min(T, 1/g_i) + 1) for the rests and fractions in it, of size n at most, as
+      Σ_calls λ^later ≤ min(T, 1/g).
+
+    M is such that all is at most 1.45. The rest of 1.5 is for terms of the order of u².
     """
 
     _discount = 1.0  # what a step leaves of the sum
@@ -207,7 +221,12 @@ class Buffered(Factorization):
 
 
 def _cut(whole: Vector, rest: Vector, most: float) -> None:
-    """Cut whole + rest to ±most, in place; ``whole`` and ``most`` are integers and rests at most ½ in size."""
+    """Cut whole + rest to ±most, in place; ``whole`` and ``most`` are integers and rests at most ½ in size.
+
+    Exactly: above ``most`` by one or more, the sum is above it; at ``most``, if the rest is positive; and below it by
+    one or more, never. The dot product settles that nothing is near: where some |whole| ≥ most, it is at least most² as
+    computed, since its terms are nonnegative and rounding is monotone.
+    """
     if np.vdot(whole, whole) < most * most or (np.max(whole) < most and np.min(whole) > -most):
         return
     for sign in (1.0, -1.0):
@@ -233,16 +252,34 @@ def accumulate(rows: NDArray[Any]) -> None:
 
 @lru_cache(maxsize=64)
 def _matrices(c: Geometric, rows: int) -> tuple[Vector, ...]:
-    """For ``rows`` inputs at once: C_n, (φ_iλ_i^j), C_n⁻¹, (λ_i^(n−1−j) − 1) above ones, that plus 1, and λ_iⁿ − 1."""
-    steps = np.arange(rows)
-    coefficients = c.terms(0, rows)
-    coefficients[0] = 1.0
-    lags = np.subtract.outer(steps, steps)
+    """For ``rows`` inputs at once: C_n, (φ_iλ_i^j), C_n⁻¹, (λ_i^(n−1−j) − 1) above ones, that plus 1, and λ_iⁿ − 1.
+
+    All but C_n⁻¹, which is public, are computed in whole numbers and rounded once: powers of 1 − g that is rounded
+    before would be wrong by a rounding for each factor.
+    """
+    gaps, feedback = _whole(c.gaps), _whole(c.weights * c.rates)
+    one = 1 << gaps[1]
+    steps = range(rows + 1)
+    powers = [[(one - gap) ** k << gaps[1] * (rows - k) for k in steps] for gap in gaps[0]]
+    unit = one**rows
+    weighted = [[weight * power for power in row] for weight, row in zip(feedback[0], powers, strict=True)]
+    weighted_unit = unit << feedback[1]
+    earlier = np.array([[row[j] / weighted_unit for row in weighted] for j in steps[:-1]])
+    coefficients = np.array([1.0, *(sum(row[j] for row in weighted) / weighted_unit for j in steps[: rows - 1])])
+    lags = np.subtract.outer(steps[:-1], steps[:-1])
     near = np.where(lags >= 0, coefficients[np.abs(lags)], 0.0)
-    earlier = np.power(c.rates, steps[:, None]) * (c.weights * c.rates)
-    logs = np.log1p(-c.gaps)[:, None]
-    faded = np.vstack([np.expm1(steps[::-1] * logs), np.ones(rows)])  # the ones sum whole numbers, exactly
-    matrices = near, earlier, np.tril(np.linalg.inv(near)), faded, faded[:-1] + 1, np.expm1(rows * logs)
+    faded = np.array([[(row[rows - 1 - j] - unit) / unit for j in steps[:-1]] for row in powers])
+    kept = np.array([[row[rows - 1 - j] / unit for j in steps[:-1]] for row in powers])
+    lost = np.array([[(row[rows] - unit) / unit] for row in powers])
+    faded = np.vstack([faded, np.ones(rows)])  # the ones sum whole numbers, exactly
+    matrices = near, earlier, np.tril(np.linalg.inv(near)), faded, kept, lost
     for matrix in matrices:
         matrix.setflags(write=False)
     return matrices
+
+
+def _whole(values: Vector) -> tuple[list[int], int]:
+    """``values``, of at most 1 in size, as multiples of 2^−e, and e."""
+    ratios = [value.as_integer_ratio() for value in values.tolist()]
+    e = max(denominator.bit_length() - 1 for _, denominator in ratios)
+    return [(numerator << e) // denominator for numerator, denominator in ratios], e

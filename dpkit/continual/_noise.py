@@ -58,9 +58,10 @@ def law(noise: str, z: float, s: float, q: float, dimension: int, factorization:
 def _excess(factorization: Factorization, dimension: int, order: int, norm: float = 1.0) -> float:
     """The factorization's own excess, and that of the inputs that differ, in both worlds.
 
-    v = x/γ is rounded within u·V, and an entry √2·(x + x′)/2 of a half-vector, √2 rounded as well, within 3u·V before.
+    v = x/γ is rounded within u·V, an entry √2·(x + x′)/2 of a half-vector, √2 rounded as well, within 3u·V before, and
+    v over the norm of a column, by an encoder that scales them, within u·V after.
     """
-    moved = 8 * UNIT_ROUNDOFF * factorization.reach * norm
+    moved = 10 * UNIT_ROUNDOFF * factorization.reach * norm
     return factorization.excess(dimension, order) + moved * norm_of_ones(dimension, order)
 
 
