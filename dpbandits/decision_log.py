@@ -32,12 +32,13 @@ from typing import TYPE_CHECKING, Any
 
 from accounting.checks import integer
 from dpbandits._extras import need
+from dpkit.states.entries import short
 
 if TYPE_CHECKING:
+    from dpbandits.decision import Array, Decision
     from dpbandits.mathematics.choices import Law
-    from dpbandits.policy import Array, Decision
 
-__all__ = ["DecisionLog"]
+__all__ = ["DecisionLog", "log_of"]
 
 _COLUMNS = ("id", "person", "index", "arm", "probability", "release", "reward", "arms")
 
@@ -197,3 +198,10 @@ class _Parquet(_CSV):
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             parquet.write_table(table, file)
         os.replace(draft, part)
+
+
+def log_of(log: str | Path | DecisionLog) -> DecisionLog:
+    """The log itself, or that of a path."""
+    if not isinstance(log, str | Path | DecisionLog):
+        raise TypeError(f"decision_log must be a path or a DecisionLog, got {short(log)}")
+    return log if isinstance(log, DecisionLog) else DecisionLog(log)

@@ -24,14 +24,10 @@ checkpoint hold raw data, and are as confidential as it.
 
 from __future__ import annotations
 
-import bisect
-import math
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Generic, TypeVar, Unpack
@@ -39,17 +35,20 @@ from typing import Any, ClassVar, Generic, TypeVar, Unpack
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Ledger, Release
-from accounting.checks import choice, integer, positive
+from accounting.checks import integer
+from dpbandits.checkpoint import Checkpointed
+from dpbandits.checks import checked_budget, finite_rewards
 from dpbandits.journal import Journal
 from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.links import is_named
-from dpbandits.policy import Array, CommonOptions, Decision, Loader, Pending, Policy, kind_name
+from dpbandits.policy import Array, CommonOptions, Policy, kind_name
 from dpbandits.registry import Registry, kind_of
 from dpbandits.released import Released, shell_of
+from dpbandits.schedule import Schedule
 from dpkit import randomness
-from dpkit.states import Run, Unrepeatable, files
-from dpkit.states.entries import conform, freeze, kept, plain, resume, short, taken
-from dpkit.states.run import Here, newest
+from dpkit.states import Run, Unrepeatable
+from dpkit.states.entries import freeze, plain, short, taken
+from dpkit.states.run import Here
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
@@ -58,10 +57,6 @@ Public = TypeVar("Public")
 # it stands in ledgers and in messages
 _LONGEST_LABEL = 1000
 
-# batches of one length, and growing ones, whose ends are listed: more take too much time and memory
-_MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
-# beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
-_LARGEST_EPSILON = 1e4
 # what a registry counts up to
 _MOST_ROUNDS = 2**31
 
@@ -75,100 +70,7 @@ class PrivateOptions(CommonOptions, total=False):
     rounds_per_person: int | None
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """After which numbers of decisions there is a release: public, and fixed in advance.
-
-    Examples
-    --------
-    >>> Schedule.batches(100, first=10, growth=2.0).ends
-    (10, 30, 70)
-    >>> Schedule.of("every_round", 4, first=1, growth=1.0).ends
-    range(1, 4)
-    """
-
-    ends: Sequence[int]
-    lag: int = 0  # a batch is released so many decisions after its end, when late rewards have come
-
-    @classmethod
-    def batches(cls, horizon: int, first: int, growth: float, longest: int | None = None, *, lag: int = 0) -> Schedule:
-        """A first batch, and each further one ``growth`` times as long, up to ``longest``.
-
-        What would be released after the last decision is not.
-        """
-        integer("horizon", horizon, at_least=1)
-        integer("first_batch", first, at_least=1)  # also where a file says so: else there would be no end
-        if positive("growth", growth) < 1:
-            raise ValueError(f"growth must be at least 1, got growth={growth!r}")
-        count = min(horizon / first, math.inf if growth == 1.0 else math.log(horizon) / math.log(growth))
-        if longest is not None and growth > 1.0:
-            count += horizon / max(longest, first)
-        most = _MOST_BATCHES if growth == 1.0 else _MOST_GROWING
-        if count > most:
-            raise ValueError(f"growth must be such that there are at most {most} releases, got growth={growth!r}")
-        if growth == 1.0:
-            return cls(range(first, horizon - lag, first), lag)
-        ends, length = [first], float(first)
-        while ends[-1] < horizon:
-            length = max(length, min(length * growth, math.inf if longest is None else longest))
-            ends.append(ends[-1] + round(length))
-        return cls(tuple(end for end in ends if end + lag < horizon), lag)
-
-    @classmethod
-    def of(
-        cls, release: str, horizon: int, first: int, growth: float, longest: int | None = None, *, lag: int = 0
-    ) -> Schedule:
-        """The one that ``release`` names: ``"scheduled"``, or ``"every_round"``, after all decisions but the last."""
-        choice("release", release, "scheduled", "every_round")
-        batches = cls.batches(horizon, first, growth, longest, lag=lag)
-        return cls(range(1, horizon)) if release == "every_round" else batches
-
-    def due(self, releases: int, decisions: int) -> bool:
-        """Whether the next release is to be made before the next decision."""
-        return releases < len(self.ends) and decisions >= self.ends[releases] + self.lag
-
-    def start(self, releases: int) -> int:
-        """The first decision of the open batch."""
-        return self.ends[releases - 1] if releases else 0
-
-    def batch(self, round: int) -> int:
-        """The number of the batch that a decision is in, from 0."""
-        return bisect.bisect_right(self.ends, round)
-
-
-def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round", "person")) -> Budget:
-    """A budget that Gaussian or binomial noise can meet, for one round or person replaced or zeroed out.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no :class:`~accounting.Budget`, its δ is 0, or its ε is larger than 10⁴.
-    AdjacencyMismatch
-        If it counts rows added or removed, or a unit that is not among ``units``.
-    """
-    if not isinstance(budget, Budget):
-        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
-    if budget.delta == 0:
-        raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
-    if budget.epsilon > _LARGEST_EPSILON:
-        raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} for a policy, got epsilon={budget.epsilon!r}")
-    if budget.adjacency == "add_remove":
-        raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
-    if budget.unit not in units:
-        protected = " or ".join(unit for unit in units if unit != "row")
-        raise AdjacencyMismatch(f"this policy protects one {protected}, got a budget with unit={budget.unit!r}")
-    return budget
-
-
-def finite_rewards(reward_range: tuple[float, float]) -> tuple[float, float]:
-    """``reward_range``, which must be finite: sensitivities are computed from it."""
-    low, high = reward_range
-    if math.isinf(low) or math.isinf(high):
-        raise ValueError(f"reward_range must be finite for a private policy, got reward_range={reward_range}")
-    return low, high
-
-
-class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
+class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
     """Base of the private policies; the algorithm is in ``_score``, ``_learn`` and ``_release``.
 
     A constructor sets ``schedule``, the first ``public`` half and the attributes of ``_secret``, and ends with
@@ -219,17 +121,10 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     has outrun this one. ``copy``, ``deepcopy`` and ``pickle`` refuse.
     """
 
-    # the attributes of the secret half, like ``_learned``
-    _secret: ClassVar[tuple[str, ...]] = ()
     # whether the cost that a constructor states holds for m > 1 records of one person, too
     _prices_persons: ClassVar[bool] = False
-    # whether a person's m are counted as decisions are made, not as rewards come: where it must be public whose record
-    # is in which part of the data
-    _counts_decisions: bool = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
     _prices_totals: ClassVar[bool] = False
-    # whether rewards are written through to the disk together, by whoever sets this
-    _many: bool = False
 
     # the fields of the public half that choices depend on; where none is named, all of them
     _choices_read: ClassVar[tuple[str, ...]] = ()
@@ -291,11 +186,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
             raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
         return m
 
-    @property
-    def checkpoint(self) -> Path | None:
-        """Where the state is saved at every release."""
-        return self._run.checkpoint
-
     def _open_run(self, cost: Release, scope: str | None = None) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint."""
         checkpoint = self._new_checkpoint
@@ -326,12 +216,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
     @abstractmethod
     def _release(self) -> Public:
         """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
-
-    def _check_releases(self) -> None:
-        """Refuse a state with more releases than are scheduled."""
-        most = len(self.schedule.ends)
-        if self.releases > most:
-            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
 
     def _due(self) -> bool:
         """Whether a release is to be made before the next decision."""
@@ -440,57 +324,6 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
 
     # ---------------------------------------------------------------------------------- learning, durably
 
-    def _admit(self, pending: Pending) -> None:
-        persons = self._persons if self._counts_decisions else None
-        if persons is not None and not persons.may_teach(pending.person, self._batch()):
-            pending = replace(pending, arm=np.empty(0))  # as one whose batch is closed: it counts for nothing
-        if self._journal is not None:
-            self._journal.decided(pending)
-        self._wait_for(pending)
-
-    def _wait_for(self, pending: Pending) -> None:
-        """Count the decision, which is in the journal."""
-        self._count_person(pending)
-        super()._admit(pending)
-
-    def _count_person(self, pending: Pending) -> None:
-        if self._counts_decisions and self._persons is not None and len(pending.arm):
-            self._persons.admit(pending.person, self._batch())
-
-    def _take_in(self, key: int, pending: Pending, reward: float) -> None:
-        if self._journal is not None:
-            self._journal.rewarded(key, reward, sync=not self._many)
-        # a record that was half learned must not be learned again
-        self._run.stop("was interrupted while it learned")
-        del self._open[key]
-        self._teach(pending, reward)
-        self._run.end()
-
-    @contextmanager
-    def _together(self) -> Iterator[None]:
-        self._many = True
-        try:
-            yield
-        finally:
-            self._many = False
-            if self._journal is not None:
-                self._journal.sync()
-
-    def _teach(self, pending: Pending, reward: float) -> None:
-        """Learn, where the record is to enter a batch and its person may teach once more."""
-        if not self._enters(pending):
-            return
-        if self._persons is None or self._counts_decisions or self._persons.admit(pending.person, self._batch()):
-            self._learn(pending, reward)
-
-    def _enters(self, pending: Pending) -> bool:
-        """Whether a record would be learned now, whoever's it is: by default whenever its reward comes."""
-        return True
-
-    def _batch(self) -> int:
-        """The number of the open batch; it grows with every release."""
-        return self.releases
-
     def _who(self, person: object) -> int:
         persons = self._persons
         if persons is None:
@@ -507,117 +340,3 @@ class PrivatePolicy(Unrepeatable, Policy, Generic[Public]):
                 self._journal.named(kind)
             persons.kind = kind
         return key
-
-    def forget(self, decision: Decision | int) -> None:
-        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
-        self._check()
-        with self._lock:
-            self._check_open()
-            if self._journal is not None and (key := self._key(decision)) in self._open:
-                self._journal.forgotten(key)
-            super().forget(decision)
-
-    # ---------------------------------------------------------------------------------------------- state
-
-    def _kept(self) -> dict[str, Any]:
-        public = self.public if self._unseen is None else self._unseen
-        return {"public": plain(public), **kept(self, self._secret)}
-
-    def _resume(self, saved: Any) -> None:
-        resume(self, ("public", *self._secret), saved)
-
-    def _tree(self) -> dict[str, Any]:
-        tree = super()._tree() | {"releases": self.releases}
-        if self._persons is not None:
-            tree["persons"] = self._persons.kept()
-        return tree if self._journal is None else tree | {"journal": self._journal.place()}
-
-    def save(self, path: str | Path) -> None:
-        """Write the whole state to a file that only its owner can read; not to the checkpoint, which keeps itself.
-
-        The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an older one
-        atomically. Of a secure generator nothing is written, so noise is never drawn twice.
-        """
-        if self.checkpoint is not None and Path(path).resolve() == self.checkpoint.resolve():
-            raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
-        with self._lock:
-            self._flush_log()
-            run = self._run.state()
-            tree = self._tree()
-            tree.pop("journal", None)
-            files.write(path, {**tree, "open": self._packed(), "run": run})
-
-    @classmethod
-    def _revived(cls, tree: dict[str, Any], digest: str, loader: Loader) -> Policy:
-        if "journal" not in tree:
-            return cls._continued(tree, digest, loader, None)
-        # a checkpoint: nobody else may touch it from here on
-        if loader.checkpoint is not None:
-            raise ValueError(f"checkpoint must be None for a file that is one, got {str(loader.checkpoint)!r}")
-        hold = files.hold(loader.path)
-        try:
-            return cls._continued(*newest(loader.path, loader.ledger), loader, hold)
-        except BaseException:
-            hold.close()
-            raise
-
-    @classmethod
-    def _continued(cls, tree: dict[str, Any], digest: str, loader: Loader, hold: files.Hold | None) -> Policy:
-        policy = cls._built(tree, loader.link)
-        policy.releases = conform("releases", tree["releases"], 0)
-        policy._check_releases()
-        if policy._persons is not None:
-            policy._persons.resume(tree["persons"], batch=policy._batch())
-        if loader.ledger is not None:
-            policy._attach(loader.ledger)
-        policy._run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=digest)
-        if hold is not None:
-            policy._run.keep_in(loader.path, hold)
-            policy._journal = Journal.reopened(loader.path, policy._run.id, tree["journal"])
-            policy._replay(policy._journal)
-            policy._journal.only_this_one()
-            for draft in files.drafts(loader.path):  # never marked, so that nobody saw what is in them
-                draft.unlink()
-            return policy
-        policy._open = policy._unpacked(tree["open"])
-        if loader.checkpoint is not None:
-            policy._run.keep_in(loader.checkpoint)
-            policy._first_checkpoint(loader.checkpoint)
-        return policy
-
-    def _first_checkpoint(self, checkpoint: Path) -> None:
-        self._journal = Journal.fresh(checkpoint, self._run.id, self._open)
-        files.write(checkpoint, {**self._tree(), "run": self._run.state()})
-
-    def _replay(self, journal: Journal) -> None:
-        """Do again what was done since the checkpoint was saved, but for the choices themselves."""
-        decided = self.decisions
-        for known, entry in journal.entries():
-            match entry:
-                case Pending():
-                    self._checked_pending(entry)
-                    if entry.round >= (decided if known else self.decisions + 1):
-                        raise ValueError(f"the journal must hold decision {self.decisions} next, got {entry.round}")
-                    if entry.round == self.decisions:
-                        self._wait_for(entry)
-                    else:  # known, or a choice that was made again after an interrupt
-                        if not known:
-                            self._count_person(entry)
-                        self._open[entry.round] = entry
-                case (int(key), float(reward)):
-                    if (pending := self._open.pop(key, None)) is not None and not known:
-                        self._teach(pending, self._checked_reward(reward))
-                case int(key):
-                    self._open.pop(key, None)
-                case str(kind) if self._persons is not None:
-                    self._persons.kind = kind
-        if self.expire_after is not None:
-            self._expire(self.decisions - self.expire_after)
-
-    def _attach(self, ledger: Ledger) -> None:
-        """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
-        recorded = {(row.label, row.release) for row in ledger.rows()}
-        for row in self.ledger.rows():
-            if (row.label, row.release) not in recorded:
-                raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
-        self.ledger = ledger
