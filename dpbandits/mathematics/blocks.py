@@ -18,14 +18,17 @@ has one matrix's noise and not K. So
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpbandits.mathematics.choices import gap_shares
 from dpbandits.policy import Array
 from dpkit.geometry import smat, svec
 
 __all__ = [
+    "Play",
     "contexts",
     "corrected",
     "features",
@@ -87,27 +90,56 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=1, keepdims=True)))
 
 
+@dataclass(frozen=True)
+class Play:
+    """How the rounds of a batch chose among K arms: by posterior draws, by gaps of means, or all alike.
+
+    Attributes
+    ----------
+    theta, covariance : (K, d) and (K, D) ndarray
+        θ_k and P_k.
+    width : float
+        Choices were the argmax of xᵀθ_k + width·‖x‖_{P_k}·ξ_k, ξ_k standard normal; all alike if it is infinite.
+    rate : float, optional
+        Choices were drawn by the gaps of xᵀθ_k, at this rate (``choices.inverse_gap``), and not by ``width``.
+    """
+
+    theta: Array
+    covariance: Array
+    width: float
+    rate: float | None = None
+
+    def scores(self, x: Array, absent: NDArray[np.bool_], rng: np.random.Generator) -> Array:
+        """(n, K), of which the argmax is a choice for each of the features x (n, d)."""
+        if self.rate is not None:
+            means = x @ self.theta.T
+            means[absent] = -np.inf
+            # the largest of p_k/E_k with exponential E_k
+            return np.asarray(gap_shares(means, self.rate) / rng.standard_exponential(absent.shape))
+        found = rng.standard_normal(absent.shape)
+        if math.isfinite(self.width):
+            X = svec(x[:, :, None] * x[:, None, :])
+            found *= self.width * np.sqrt(np.maximum(X @ self.covariance.T, 0.0))
+            found += x @ self.theta.T
+        found[absent] = -np.inf
+        return found
+
+
 def replay(
     z: Array,
-    theta: Array,
-    covariance: Array,
-    width: float,
+    play: Play,
     standing: tuple[NDArray[np.int64], NDArray[np.int64]],
     rounds: tuple[int, int],
     rng: np.random.Generator,
 ) -> Array:
     """(K, D): the mean over draws z of x xᵀ·1{arm k is chosen}, for the policy that played a batch.
 
-    Its choice is the argmax of xᵀθ_k + width·‖x‖_{P_k}·ξ_k over the arms that stand, ξ_k standard normal.
-
     Parameters
     ----------
     z : (n, m) ndarray
         Contexts, spread evenly over the batch.
-    theta, covariance : (K, d) and (K, D) ndarray
-        θ_k and P_k.
-    width : float
-        Infinite: all arms that stand are chosen equally often, as in a first batch.
+    play : Play
+        How it chose, among the arms that stood.
     standing : pair of (K,) ndarray
         In which round each arm came, and in which it went (−1: it did not).
     rounds : (int, int)
@@ -115,22 +147,14 @@ def replay(
     rng : numpy.random.Generator
     """
     x = features(z)
-    X = svec(x[:, :, None] * x[:, None, :])
-    scores = rng.standard_normal((len(z), len(theta)))
-    if math.isfinite(width):
-        scores *= width * np.sqrt(np.maximum(X @ covariance.T, 0.0))
-        scores += x @ theta.T
     born, died = standing
     first, last = rounds
-    times = first + (last - first) * (np.arange(len(z)) + 0.5) / len(z)
-    if (born > first).any() or (died >= 0).any():
-        absent = (times[:, None] < born) | ((died >= 0) & (times[:, None] >= died))
-        scores[absent] = -np.inf
-    chosen = scores.argmax(axis=1)
+    times = (first + (last - first) * (np.arange(len(z)) + 0.5) / len(z))[:, None]
+    chosen = play.scores(x, (times < born) | ((died >= 0) & (times >= died)), rng).argmax(axis=1)
     order = np.argsort(chosen, kind="stable")
     arms, starts = np.unique(chosen[order], return_index=True)
-    found = np.zeros((len(theta), X.shape[1]))
-    found[arms] = np.add.reduceat(X[order], starts, axis=0) / len(z)
+    found = np.zeros((len(born), x.shape[1] * (x.shape[1] + 1) // 2))
+    found[arms] = np.add.reduceat(svec(x[order, :, None] * x[order, None, :]), starts, axis=0) / len(z)
     return found
 
 

@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "inverse_gap"]
+__all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "gap_shares", "inverse_gap"]
 
 Array = NDArray[np.float64]
 
@@ -137,13 +137,18 @@ def inverse_gap(scores: Array, rate: float) -> Shares:
     >>> inverse_gap(np.array([0.5, 0.0, 0.5]), rate=4.0).shares.tolist()
     [0.4666666666666667, 0.2, 0.3333333333333333]
     """
+    return Shares(gap_shares(scores, rate))
+
+
+def gap_shares(scores: Array, rate: float) -> Array:
+    """The probabilities of :func:`inverse_gap`, for one round or for rows of them."""
     offered = np.isfinite(scores)
-    best = int(scores.argmax())
-    shares: Array = np.zeros(len(scores))
-    shares[offered] = 1.0 / (offered.sum() + rate * (scores[best] - scores[offered]))
-    shares[best] = 0.0
-    shares[best] = 1.0 - shares.sum()
-    return Shares(shares)
+    best = scores.argmax(axis=-1)[..., None]
+    gaps = np.where(offered, np.take_along_axis(scores, best, axis=-1) - scores, 0.0)
+    shares: Array = np.where(offered, 1.0 / (offered.sum(axis=-1, keepdims=True) + rate * gaps), 0.0)
+    np.put_along_axis(shares, best, 0.0, axis=-1)
+    np.put_along_axis(shares, best, 1.0 - shares.sum(axis=-1, keepdims=True), axis=-1)
+    return shares
 
 
 class Independent(Law):

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from accounting.checks import positive
 from dpbandits.mathematics.blocks import (
+    Play,
     contexts,
     corrected,
     features,
@@ -18,8 +20,10 @@ from dpbandits.mathematics.blocks import (
     proportional,
     replay,
 )
+from dpbandits.mathematics.choices import Independent, Law, inverse_gap
 from dpbandits.mathematics.prior import Prior
 from dpbandits.policies._blocks import Released
+from dpbandits.policies._parameters import Exploration, checked_exploration
 from dpbandits.policy import Array, Policy, real_array
 from dpbandits.standing import Catalogue, StandingArms
 from dpkit.geometry import svec
@@ -89,7 +93,10 @@ class Estimate:
 
 
 class PlayedBlocks:
-    """The posterior draws by which arms are chosen, and how they follow from what is released.
+    """The law by which arms are chosen, and how it follows from what is released.
+
+    Arm k is chosen by posterior draws, or by the gaps of the means xᵀθ_k (``choices.inverse_gap``), at a rate that is
+    0 before the first release.
 
     Parameters
     ----------
@@ -101,14 +108,23 @@ class PlayedBlocks:
         B, half the length of the range of rewards.
     most : float
         The largest standard deviation of the prior.
-    width : float
-        Of the draws, in standard deviations.
+    exploration : float or "inverse_gap"
+        The width of the draws, in standard deviations.
+    gamma_scale : float
+        After a release at round t the rate is this times √t.
     given : Prior, optional
         Of every arm, in place of what ``base`` says and of a variance that is estimated.
     """
 
     def __init__(
-        self, d: int, base: float, spread: float, most: float, width: float, given: Prior | None = None
+        self,
+        d: int,
+        base: float,
+        spread: float,
+        most: float,
+        exploration: Exploration,
+        gamma_scale: float,
+        given: Prior | None = None,
     ) -> None:
         self.given = given
         self.prior = np.zeros(d)
@@ -116,7 +132,9 @@ class PlayedBlocks:
         if given is not None:
             self.prior = given.mean
         self.noise = spread**2  # bounds the variance of a reward
-        self.most, self.width = most**2, width
+        self.most = most**2
+        self.exploration, self.width = checked_exploration(exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
 
     def nothing(self, arms: int) -> Estimate:
         """What is known at the start."""
@@ -135,11 +153,17 @@ class PlayedBlocks:
         )
         return replace(known, theta=theta, covariance=covariance, collected=collected)
 
-    def draws(self, known: Estimate, z: Array) -> tuple[Array, Array]:
-        """Centre and standard deviation of xᵀθ_k + width·‖x‖_{P_k}·ξ_k, for every arm."""
+    def law(self, known: Estimate, z: Array, standing: NDArray[np.bool_], since: int) -> Law:
+        """Of a choice among the arms that stand; the last release was after ``since`` rounds."""
         x = features(z)
+        means = np.where(standing, known.theta @ x, -np.inf)
+        if (rate := self._rate(since)) is not None:
+            return inverse_gap(means, rate)
         squares = known.covariance @ svec(x[:, None] * x)
-        return known.theta @ x, self.width * np.sqrt(np.maximum(squares, 0.0))
+        return Independent(means, self.width * np.sqrt(np.maximum(squares, 0.0)))
+
+    def _rate(self, since: int) -> float | None:
+        return self.gamma_scale * math.sqrt(since) if self.exploration == "inverse_gap" else None
 
     def refit(
         self,
@@ -154,8 +178,8 @@ class PlayedBlocks:
         if arms <= _MOST_REPLAYED:
             z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
             width = self.width if rounds[0] or self.given is not None else math.inf
-            standing = catalogue.born, catalogue.died
-            found = replay(z, known.theta, known.covariance, width, standing, rounds, rng)
+            play = Play(known.theta, known.covariance, width, self._rate(rounds[0]))
+            found = replay(z, play, (catalogue.born, catalogue.died), rounds, rng)
             # 2·M's corner is Σψ: so much the records of the batch weigh
             model = known.collected + max(2.0 * (sums.total[0] - known.total[0]), 1.0) * found
         else:

@@ -5,16 +5,28 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from accounting.checks import choice, positive
+from accounting.checks import choice, nonnegative, positive
 
-__all__ = ["Parameters", "checked_parameters", "noise_level"]
+__all__ = ["Exploration", "Parameters", "checked_exploration", "checked_parameters", "noise_level"]
 
 Parameters = Literal["practical", "theory"]
+Exploration = float | Literal["inverse_gap"]
 
 
 def checked_parameters(parameters: Parameters) -> Parameters:
     """The name of a parameter set."""
     return choice("parameters", parameters, "practical", "theory")
+
+
+def checked_exploration(exploration: Exploration) -> tuple[Exploration, float]:
+    """How arms are explored, and the width of what is drawn or added: 0 where they are drawn by their gaps."""
+    if exploration == "inverse_gap":
+        return exploration, 0.0
+    try:
+        width = nonnegative("exploration", exploration)
+    except TypeError:
+        raise TypeError(f"exploration must be a number or 'inverse_gap', got exploration={exploration!r}") from None
+    return width, width
 
 
 def noise_level(

@@ -10,13 +10,15 @@ A round costs O(Kd²) to select and O(d³) to update, memory O(Kd²).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Unpack
 
-from accounting.checks import nonnegative, positive
+from accounting.checks import positive
 from dpbandits.mathematics.blocks import features
-from dpbandits.mathematics.choices import Law, Ties
+from dpbandits.mathematics.choices import Law, Ties, inverse_gap
 from dpbandits.policies._disjoint import BallContexts
+from dpbandits.policies._parameters import Exploration, checked_exploration
 from dpbandits.policies._ridge_blocks import RidgeBlocks
 from dpbandits.policy import Array, Options, Pending
 
@@ -32,8 +34,10 @@ class DisjointLinUCB(BallContexts):
         m, the dimension of a context z, ‖z‖ ≤ 1; the constant is added here.
     arms : int or list of str
         The names of the arms at the start; a number K stands for "0", …, str(K − 1).
-    exploration : float
-        α ≥ 0.
+    exploration : float or "inverse_gap"
+        α ≥ 0. Or arms are drawn by the gaps of the xᵀθ_k (Foster & Rakhlin 2020), at the rate ``gamma_scale``·√t.
+    gamma_scale : float
+        By default that of Vowpal Wabbit.
     ridge : float
         λ > 0, the paper's 1.
     **options
@@ -63,13 +67,15 @@ class DisjointLinUCB(BallContexts):
         dim: int,
         arms: int | Sequence[str],
         *,
-        exploration: float = 0.5,
+        exploration: Exploration = 0.5,
+        gamma_scale: float = 10.0,
         ridge: float = 1.0,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
         self._open_slots(arms)
-        self.exploration = nonnegative("exploration", exploration)
+        self.exploration, self._width = checked_exploration(exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
 
@@ -78,8 +84,11 @@ class DisjointLinUCB(BallContexts):
 
     def _score(self, context: Array) -> Law:
         x = features(context)
+        means = self.model.theta @ x
+        if self.exploration == "inverse_gap":
+            return inverse_gap(self._of_standing(means), self.gamma_scale * math.sqrt(self.decisions))
         # arms of which the same is known are equally good
-        return Ties(self._of_standing(self.model.theta @ x + self.exploration * self.model.norms(x)))
+        return Ties(self._of_standing(means + self._width * self.model.norms(x)))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

@@ -10,8 +10,9 @@ A round in which arm k was played leaves one small record in the sums of arm k, 
 ψ·x xᵀ and ψ‖z‖⁴. Sums are taken over batches of growing, public length, and continual mechanisms release running ones.
 Until the next release every round plays
 
-    argmax_k xᵀθ_k + α‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh,
+    argmax_k xᵀθ_k + α‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh
 
+(or an arm that is drawn by the gaps of the xᵀθ_k),
 θ_k and P_k the mean and covariance of a posterior that counts the noise: with H_k = U diag(λ)Uᵀ, direction i has the
 precision λ_i²/(s_b² + B²λ_i) + 1/τ², where s_b is the noise of b and τ² is estimated from all arms together.
 H_k is not taken from its own noisy sum: what the policy, which is known, collects of contexts with the released moments
@@ -56,13 +57,14 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget, Gaussian, calibrate
-from accounting.checks import integer, nonnegative, positive
-from dpbandits.mathematics.choices import Independent, Law
+from accounting.checks import integer, positive
+from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
 from dpbandits.policies._blocks import BlockSums, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
+from dpbandits.policies._parameters import Exploration
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 
@@ -91,8 +93,11 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default six times K times the
         noise in an entry, at least K and at most T/50.
-    exploration : float
-        α ≥ 0.
+    exploration : float or "inverse_gap"
+        α ≥ 0. Or arms are drawn by the gaps of their predicted rewards (Foster & Rakhlin 2020), so that none that
+        stands is ever without a chance; see :class:`~dpbandits.policies.OnePassPrivateGLM`.
+    gamma_scale : float
+        Of "inverse_gap", by default that of Vowpal Wabbit.
     prior : (array_like, array_like), optional
         Mean, of shape (m + 1,), and precision of a normal prior of every arm's θ_k, in the units of ``theta``. It
         must be public knowledge. Then the first batch plays by the prior, too.
@@ -142,7 +147,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.1,
         first_batch: int | None = None,
-        exploration: float = 0.3,
+        exploration: Exploration = 0.3,
+        gamma_scale: float = 10.0,
         prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -158,11 +164,11 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         enough = max(K, min(round(6.0 * K * z * record_sensitivity(budget.adjacency)), -(-T // 50)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        self.exploration = nonnegative("exploration", exploration)
         most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
         given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
-        self._play = PlayedBlocks(self.dim + 1, base, spread, most, self.exploration, given)
+        self._play = PlayedBlocks(self.dim + 1, base, spread, most, exploration, gamma_scale, given)
+        self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockSums(
             self.dim,
             K,
@@ -198,8 +204,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     def _score(self, context: Array) -> Law:
         if self.releases == 0 and self.prior is None:
             return self._any_standing()
-        centre, scale = self._play.draws(self.public, context)
-        return Independent(self._of_standing(centre), scale)
+        standing = self._catalogue.active
+        return self._play.law(self.public, context, standing, self.schedule.start(self.releases))
 
     # ----------------------------------------------------------------------------------------------- learn
 

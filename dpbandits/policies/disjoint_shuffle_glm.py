@@ -42,11 +42,13 @@ from typing import Any, Unpack
 import numpy as np
 
 from accounting import ApproxDP, Budget
-from accounting.checks import integer, nonnegative, positive
-from dpbandits.mathematics.choices import Independent, Law
+from accounting.checks import integer, positive
+from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
 from dpbandits.policies._blocks import FOURTH, MATRIX, TOTAL, Released, block_record, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
+from dpbandits.policies._parameters import Exploration
 from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
@@ -168,12 +170,15 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         What the whole run may cost one user, replaced (or zeroed out); δ > 0.
     horizon : int
         T, the number of rounds that the policy will take part in.
-    theta_bound, exploration
+    theta_bound, exploration, gamma_scale
         See :class:`~dpbandits.policies.DisjointPrivateGLM`.
     growth : float
         Length of a batch over the length of the one before, at least 1.
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default 20K, at most T/20.
+    prior : (array_like, array_like), optional
+        Mean, of shape (m + 1,), and precision of a normal prior of every arm's θ_k, public knowledge, by which the
+        first batch plays, too; see :class:`~dpbandits.policies.DisjointPrivateGLM`.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate`` (here: of an arm of which
         nothing is known), ``on_violation``, ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
@@ -216,7 +221,9 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         theta_bound: float = 3.0,
         growth: float = 1.7,
         first_batch: int | None = None,
-        exploration: float = 0.3,
+        exploration: Exploration = 0.3,
+        gamma_scale: float = 10.0,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -229,8 +236,11 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         enough = max(1, min(20 * K, -(-T // 20)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        self.exploration = nonnegative("exploration", exploration)
-        self._play = PlayedBlocks(self.dim + 1, base, self._spread, S * self.link.lipschitz(S), self.exploration)
+        most = S * self.link.lipschitz(S)
+        self.prior = checked_prior(prior, self.dim + 1, math.inf)
+        given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
+        self._play = PlayedBlocks(self.dim + 1, base, self._spread, most, exploration, gamma_scale, given)
+        self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)
         zeros = np.zeros((K, self._sums._own))
@@ -254,10 +264,10 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         return public
 
     def _score(self, context: Array) -> Law:
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             return self._any_standing()
-        centre, scale = self._play.draws(self.public.estimate, context)
-        return Independent(self._of_standing(centre), scale)
+        standing = self._catalogue.active
+        return self._play.law(self.public.estimate, context, standing, self.schedule.start(self.releases))
 
     def _learn(self, pending: Pending, reward: float) -> None:
         self._sums.add(pending.index, pending.arm, reward - self._centre)

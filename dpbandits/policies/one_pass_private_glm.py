@@ -50,7 +50,7 @@ from typing import ClassVar, Literal, Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.change import surprise, surprise_bound
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
@@ -58,6 +58,7 @@ from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
+from dpbandits.policies._parameters import Exploration, checked_exploration
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._sums import PairSums
@@ -174,7 +175,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         discount: float | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float | Literal["inverse_gap"] = 0.6,
+        exploration: Exploration = 0.6,
         gamma_scale: float = 10.0,
         ridge: float = 1.0,
         prior: PriorLike | None = None,
@@ -194,9 +195,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.growth = growth
         batch = 1 if release == "every_round" else self.first_batch
         self.gradient_share = fraction("gradient_share", gradient_share)
-        self.exploration = exploration if exploration == "inverse_gap" else nonnegative("exploration", exploration)
+        self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
-        self._width = 0.0 if self.exploration == "inverse_gap" else float(self.exploration)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
         self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)

@@ -51,13 +51,14 @@ from typing import Unpack
 import numpy as np
 
 from accounting import Budget
-from accounting.checks import fraction, integer, nonnegative, positive
-from dpbandits.mathematics.choices import Law, Perturbed
+from accounting.checks import fraction, integer, positive
+from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
+from dpbandits.policies._parameters import Exploration, checked_exploration
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._shuffled import PairBatches, ShufflePolicy
@@ -114,8 +115,11 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 1.2 × a typical |r − c₀|.
-    exploration : float
-        β ≥ 0.
+    exploration : float or "inverse_gap"
+        β ≥ 0. Or arms are drawn by the gaps of their predicted rewards; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`.
+    gamma_scale : float
+        Of "inverse_gap".
     ridge : float
         Precision of the prior of θ, times S²/d: a priori ‖θ‖² is S² on average at 1.
     prior : (array_like, array_like), optional
@@ -160,7 +164,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         delay: int = 0,
         gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float = 0.6,
+        exploration: Exploration = 0.6,
+        gamma_scale: float = 10.0,
         ridge: float = 1.0,
         prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
@@ -171,7 +176,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.delay = integer("delay", delay, at_least=0)
         self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
         self.gradient_share = fraction("gradient_share", gradient_share)
-        self.exploration = nonnegative("exploration", exploration)
+        self.exploration, self._width = checked_exploration(exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
         self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
@@ -185,7 +191,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         )
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
-        root = square if self.prior is None else self.exploration * self._prior.root
+        root = square if self.prior is None else self._width * self._prior.root
         self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0), 0.0, Past.empty(dim), 0.0)
         # of all batches, each with noise of its own
         noise = math.sqrt(sum(self._sums.noise_std(batch) ** 2 for batch in range(len(ends))))
@@ -204,6 +210,9 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
             warn_of_misfit(self.public.misfit, self.base_rate)
 
     def _score(self, arms: Array) -> Law:
+        if self.exploration == "inverse_gap":
+            rounds = self.schedule.start(self.releases)
+            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
         if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
@@ -252,7 +261,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         since, earlier, _ = last.past.before(0.55 * rounds)
         growth = np.einsum("ij,ij->j", U, (H - earlier) @ U)
         f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
-        root = known.root @ (U * (self.exploration * np.sqrt(np.maximum(f, _LEAST))))
+        root = known.root @ (U * (self._width * np.sqrt(np.maximum(f, _LEAST))))
         past = last.past.followed_by(rounds, H, squares)
         variance = (std / self._sums.c) ** 2 + (std / self._sums.a) ** 2 * float(last.theta @ last.theta)
         found = misfit(m - M @ last.theta, last.theta, variance, users, self.clip)
