@@ -302,15 +302,15 @@ def test_arms_that_are_retired_have_no_chance_by_gaps(name):
 def test_a_batch_played_by_gaps_is_replayed_by_gaps():
     """What the model of a policy's own play collects is what its law says, arms that came and went counted."""
     rng = seeded(5)
-    theta, z = rng.standard_normal((3, 3)), contexts_in_the_disc(rng, 4000)
+    theta, z = rng.standard_normal((3, 3)), contexts_in_the_disc(rng, 20_000)
     standing = np.array([0, 0, 50]), np.array([-1, 50, -1])
-    play = Play(theta, np.zeros((3, 6)), 0.3, rate=4.0)
+    play = Play(theta, np.zeros((3, 6)), 0.3, rate=2.0)
     found = replay(z, play, standing, (0, 100), rng)
     x = features(z)
     means = x @ theta.T
-    means[:2000, 2] = means[2000:, 1] = -math.inf
+    means[:10_000, 2] = means[10_000:, 1] = -math.inf
     X = svec(x[:, :, None] * x[:, None, :])
-    shares = gap_shares(means, 4.0)
+    shares = gap_shares(means, 2.0)
     exact = shares.T @ X / len(z)
     # Bernstein: terms in [-√2, √2]/n; 18 entries, each beyond the bound once in 10¹¹
     L = math.log(2 * 18 / 1e-10)
