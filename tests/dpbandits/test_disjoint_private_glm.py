@@ -242,16 +242,17 @@ def test_a_replay_gives_every_arm_what_its_policy_collects():
     z = ball(rng, 20_000, 1)
     theta = np.array([[0.0, 1.0], [0.0, -1.0]])  # arm 0 where z > 0
     arrivals = np.array([0, 0]), np.array([-1, -1])
-    found = blocks.replay(z, blocks.Play(theta, np.zeros((2, 3)), 0.3), arrivals, (10, 20), rng)
+    play = blocks.Play(theta, np.zeros((2, 3)), 0.3)
+    found = blocks.replay(z, play, arrivals, (10, 20), rng)
     x = blocks.features(z)
     for arm, chosen in enumerate((z[:, 0] > 0, z[:, 0] < 0)):
         np.testing.assert_allclose(smat(found[arm]), x[chosen].T @ x[chosen] / len(z), atol=1e-12)
     # arm 1 came in the middle of the batch: arm 0 had all contexts before
     arrivals = np.array([0, 15]), np.array([-1, -1])
-    half = blocks.replay(z, blocks.Play(theta, np.zeros((2, 3)), 0.3), arrivals, (10, 20), rng)
+    half = blocks.replay(z, play, arrivals, (10, 20), rng)
     late = z[10_000:, 0] < 0
     np.testing.assert_allclose(smat(half[1]), x[10_000:][late].T @ x[10_000:][late] / len(z), atol=1e-12)
-    gone = blocks.replay(z, blocks.Play(theta, np.zeros((2, 3)), 0.3), (np.zeros(2), np.array([12, -1])), (10, 20), rng)
+    gone = blocks.replay(z, play, (np.zeros(2), np.array([12, -1])), (10, 20), rng)
     np.testing.assert_allclose(smat(gone.sum(axis=0)), x.T @ x / len(z), atol=1e-12)
     uniform = blocks.replay(
         z, blocks.Play(theta, np.zeros((2, 3)), math.inf), (np.zeros(2), np.full(2, -1)), (0, 9), rng
