@@ -28,7 +28,7 @@ from dpkit.queries._units import check_spending
 from dpkit.samplers import discrete_laplace
 from dpkit.samplers.lattice import default_granularity, lattice_step
 
-__all__ = ["AboveThreshold"]
+__all__ = ["AboveThreshold", "error_bound"]
 
 
 class AboveThreshold:
@@ -75,10 +75,7 @@ class AboveThreshold:
     ) -> None:
         self.budget = check_spending(budget, ledger)
         size = positive("sensitivity", sensitivity)
-        self._step = default_granularity(size, 1, norm=1)
-        moved = math.floor(size / self._step) + 1
-        scale = 2 * moved / self.budget.epsilon * (1 + 2.0**-50)
-        self._query_scale = scale if monotone else 2 * scale
+        self._step, scale, self._query_scale = _scales(size, self.budget.epsilon, monotone)
         level = lattice_step(float(threshold), self._step)
         self.cost = PureDP(self.budget.epsilon, adjacency=self.budget.adjacency)
         self._rng = randomness.resolve(rng)
@@ -95,3 +92,24 @@ class AboveThreshold:
         step = lattice_step(float(value), self._step)
         self.done = step + int(discrete_laplace(self._query_scale, rng=self._rng)) >= self._level
         return self.done
+
+
+def error_bound(sensitivity: float, epsilon: float, queries: int, probability: float) -> float:
+    """α: but for this ``probability``, of so many ``queries`` those said to be below are at most α above the threshold.
+
+    And the one said to be above is at most α below it. For runs that are not ``monotone``. Discrete Laplace noise of
+    scale s has P(|k| > j) = 2e^{−(j + 1)/s}/(1 + e^{−1/s}); the threshold has half of the probability, and the queries
+    share the other half.
+    """
+    step, of_threshold, of_query = _scales(sensitivity, epsilon, monotone=False)
+    reach = of_threshold * math.log(4 / probability), of_query * math.log(4 * queries / probability)
+    # queries and threshold are rounded to the lattice
+    return (math.ceil(reach[0]) + math.ceil(reach[1]) + 1) * step
+
+
+def _scales(sensitivity: float, epsilon: float, monotone: bool) -> tuple[float, float, float]:
+    """The lattice's step, and the scales of the noise of the threshold and of queries, in steps."""
+    step = default_granularity(sensitivity, 1, norm=1)
+    moved = math.floor(sensitivity / step) + 1
+    scale = 2 * moved / epsilon * (1 + 2.0**-50)
+    return step, scale, scale if monotone else 2 * scale

@@ -60,6 +60,7 @@ class Answer:
     raw: Any = None
     noise_interval: Interval | None = field(default=None, repr=False)
     full_interval: Interval | None = field(default=None, repr=False)
+    rows_bound: Callable[[float], Any] | None = field(default=None, repr=False)
     why_none: str = field(default="", repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
@@ -89,6 +90,23 @@ class Answer:
             what = "with sampling error" if sampling else "for the noise"
             raise ValueError(f"{self.query} has no interval {what}: {self.why_none or 'ask for a mean or a quantile'}")
         return found(level)
+
+    def rows_off(self, confidence: float = 0.95) -> Any:
+        """By how many rows a choice is off at most, with probability ``confidence`` whatever the data are.
+
+        For quantiles: |#{rows below the value} − q·n|, where rows that are equal to it may count or not; for all levels
+        together. For :func:`~dpkit.queries.top_k`: how many rows fewer a winner has than any candidate that it left
+        out; for all winners together. For :func:`~dpkit.queries.private_bounds`: see there.
+
+        Raises
+        ------
+        ValueError
+            If the query makes no choice by rank or count: it has an ``interval``.
+        """
+        level = fraction("confidence", confidence)
+        if self.rows_bound is None:
+            raise ValueError(f"{self.query} chooses nothing by rank or count: ask for interval({confidence!r})")
+        return self.rows_bound(level)
 
     def to_dict(self, confidence: float = 0.95) -> dict[str, Any]:
         """Everything that may be published, in types that JSON knows."""

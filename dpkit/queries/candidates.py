@@ -7,10 +7,14 @@ Sensitivity. One unit moves *each* count by at most its rows in that group, m; h
 If it appears or vanishes, all counts move the same way, and noise of scale m/ε gives range ε; if it is swapped, noise
 of scale 2m/ε does. The winners are exact (``dpkit.samplers.noisy_order``). The counts themselves are not released: ask
 ``count`` for the winners. Cost: one random number for each candidate.
+
+Error. A round takes one of at most K candidates whose count is s below the largest that is left with probability at
+most K·exp(−rate·s); over k rounds, together: s = ln(K·k/(1 − confidence))/rate.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -61,7 +65,8 @@ def top_k(
     Returns
     -------
     Answer
-        ``keys`` are the winners, ``value`` their places among the candidates.
+        ``keys`` are the winners, ``value`` their places among the candidates. ``rows_off`` bounds how many rows more a
+        candidate that was left out can have.
 
     Examples
     --------
@@ -102,11 +107,17 @@ def top_k(
     order = NoisyOrder("gumbel", source, top=count)
     order.add(np.asarray((counts - best) * float(rate), np.float64), lambda i: (int(counts[i]) - best) * rate)
     found = order.largest()
+
+    def rows_bound(level: float) -> float:
+        # the winner of round j beats all that are left by s but for len(names)·exp(−rate·s)
+        return float((math.log(len(names)) + math.log(count / (1 - level))) / rate) if count < len(names) else 0.0
+
     return Answer(
         np.array(found),
         cost,
         query,
         budget,
         keys=tuple(names[i] for i in found),
+        rows_bound=rows_bound,
         why_none="it names the winners only; ask count(groups=..., keys=winners) for their counts",
     )

@@ -13,6 +13,7 @@ step, at most a thousand of them, and sorting the rows.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import mask, name_of, numbers
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
-from dpkit.queries.above_threshold import AboveThreshold
+from dpkit.queries.above_threshold import AboveThreshold, error_bound
 from dpkit.queries.answer import Answer
 
 __all__ = ["private_bounds"]
@@ -61,7 +62,9 @@ def private_bounds(
     Returns
     -------
     Answer
-        ``value`` is (low, high), each ± ``smallest`` times a power of two.
+        ``value`` is (low, high), each ± ``smallest`` times a power of two. With ``rows_off`` = α, together: at least
+        q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as large (where
+        it is larger than ``smallest``).
 
     Examples
     --------
@@ -95,9 +98,16 @@ def private_bounds(
             bound *= 2
         return bound
 
+    def rows_bound(level: float) -> float:
+        # two scans, each with its threshold and its steps, of which at most so many are asked
+        steps = math.ceil(math.log2(_LARGEST / start)) + 1
+        each = (1 - level) / 2
+        return error_bound(sensitivity, half.epsilon, steps, each)
+
     high = scan(used)
     low = -scan(-used[::-1])
     return Answer(
         (low, high), cost, query, budget, keys=("low", "high"),
+        rows_bound=rows_bound,
         why_none="they are for use as bounds=, at a cost that is already paid",
     )  # fmt: skip

@@ -9,6 +9,11 @@ moves by at most c times that, in either direction, and the logarithm of the rat
 at most twice as much: c = ε/(2k·max(q, 1 − q)), or c = ε/(2k) for a swap. It costs ``NoisyMax(ε)``, a mechanism of
 bounded range ε, which composes better than pure ε-DP.
 
+Ties. Rows of the same cell take the next free ones, as in linear probing: which cells are taken does not depend on the
+order of rows, so one row more takes one cell more, neighbours stay neighbours, and n rows are moved by less than n
+cells. Then every rank is that of some cell, which bounds rank errors whatever the data are (``_ranks``). 2⁴⁰ more cells
+on either side stand for the bounds themselves.
+
 One of listed candidates. Where the values that the answer may take are few and known (whole years), one of them is
 chosen by permute-and-flip (McKenna & Sheldon 2020) with the same exponents: ε-DP, and never worse than the exponential
 mechanism on the same candidates.
@@ -24,6 +29,9 @@ therefore has ε/(2k)): each of these changes moves the loss of the same round, 
 has range ε, and rounds compose as any mechanisms of bounded range do. In the first round there is one part, and the
 better constant of one quantile holds.
 
+Slices around noisy ranks (SliceQuantiles, 2025) do not add up errors over rounds, but pay for noisy ranks and for two
+draws under each row that is added: on data the errors of bisection were smaller (benchmarks/query_accuracy.py).
+
 Cost: sorting the rows once, and O(1/c) for each quantile.
 """
 
@@ -37,12 +45,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Ledger, NoisyMax
+from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import range_per_round
-from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
+from dpkit.queries._ranks import Step, between_neighbours, first_rate, plan, rank_errors, with_neighbours
+from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
 from dpkit.samplers.noisy_order import NoisyOrder
@@ -50,7 +60,12 @@ from dpkit.samplers.noisy_order import NoisyOrder
 __all__ = ["quantile"]
 
 _POINTS = 1 << 50
-_NO_INTERVAL = "its error depends on how dense the data are; ask for ranks around it, q=(0.45, 0.5, 0.55) say"
+# cells below and above the bounds, which mean the bounds: room for rows that are all at one of them
+_BEYOND = 1 << 40
+_NO_INTERVAL = (
+    "its error depends on how dense the data are, and the number of rows, by which ranks around it could be placed, is "
+    "private here; rows_off(0.95) bounds its error in rows"
+)
 
 
 def quantile(
@@ -66,6 +81,7 @@ def quantile(
     budget: Budget | None = None,
     rng: np.random.Generator | None = None,
     ledger: Ledger | None = None,
+    confidence: float | None = None,
 ) -> Answer:
     """A quantile of a column, or several in increasing order.
 
@@ -83,12 +99,16 @@ def quantile(
         data. The fewer, the better the choice.
     where, person, max_contributions, budget, rng, ledger
         As in :func:`dpkit.queries.count`.
+    confidence : float, optional
+        Draw levels below and above each q, too, just so far off that ``interval(confidence)`` lies between them. They
+        share the budget, which about doubles the error of a single quantile. Only where the number of rows is public.
 
     Returns
     -------
     Answer
-        Values within ``bounds``, increasing with q. It has no interval: how far off a quantile is depends on how dense
-        the data are around it. Ask for ranks around it, q=(0.45, 0.5, 0.55), to see that.
+        Values within ``bounds``, increasing with q. ``rows_off`` bounds their errors in rows. They have an interval
+        where the number of rows is public: between neighbouring quantiles that were drawn, so that it is of use where
+        several were asked for, or a ``confidence``.
 
     Examples
     --------
@@ -109,9 +129,25 @@ def quantile(
     values = numbers(data, column)
     rows = None if where is None else mask(data, where)
     owner = owners(data, person)
+    public, n = share.alone and share.swapped and rows is None, int(values.size)
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()
+    if confidence is not None:
+        fraction("confidence", confidence)
+        if grid is not None or not public or not n:
+            raise ValueError(
+                "confidence= needs bounds= and a public number of rows (adjacency='replace', the unit a row, no "
+                f"where=), got {budget!r} and {n} rows: leave confidence out"
+            )
+        # three levels for each, and as many rounds
+        rounds = (3 * distinct.size).bit_length()
+        sides = with_neighbours(
+            distinct, n, range_per_round(rounds, budget), share, _POINTS + 2 * _BEYOND, float(confidence)
+        )
+        distinct = np.unique(np.concatenate([distinct, *sides]))
+        rounds = distinct.size.bit_length()
     epsilon = range_per_round(rounds, budget)
+    steps = plan(distinct.tolist(), epsilon, share)
     noise: Literal["gumbel", "exponential"] = "gumbel" if grid is None else "exponential"
     cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
     source = randomness.resolve(rng)
@@ -121,24 +157,33 @@ def quantile(
     kept = kept_rows(owner, None, share, rows, source)
     if grid is not None:
         used = np.sort(values if kept is None else values[kept])
-        chosen = _among(used, grid, Fraction(float(levels[0])), _rate(epsilon, levels[0], share), source)
+        chosen = _among(used, grid, Fraction(float(levels[0])), first_rate(epsilon, levels[0], share), source)
         return Answer(chosen, cost, f"{query}, q = {levels[0]:g}", budget, why_none=_NO_INTERVAL)
     step = (high - low) / _POINTS
-    points = np.clip(values.astype(np.float64) if kept is None else values[kept].astype(np.float64), low, high)
-    points -= low
-    points /= step
-    cells = np.minimum(points.astype(np.int64), _POINTS - 1)
-    cells.sort()
-    found = dict[float, int]()
-    _bisect(cells, distinct.tolist(), (0.0, 1.0), (0, _POINTS - 1), Fraction(epsilon), share, source, found, first=True)
-    out = np.array([min(low + found[level] * step, high) for level in levels.tolist()])
+    cells = _cells(values if kept is None else values[kept], low, high, step)
+    found, sizes = _draw(cells, steps, source)
+    drawn = np.clip(low + found * step, low, high)
+    at = np.searchsorted(distinct, levels)
+    out = drawn[at]
     several = np.ndim(q) > 0
+
+    def one_or_all(found: NDArray[np.float64]) -> Any:
+        return found if several else float(found[0])
+
+    def interval(level: float) -> tuple[Any, Any]:
+        errors = rank_errors(steps, sizes, level)
+        # a cell is rounded down, and a row is moved up by less than a cell for every other
+        bounds = between_neighbours(distinct, drawn, errors, n, low, high)
+        return one_or_all(np.maximum(bounds[0][at] - (n + 1) * step, low)), one_or_all(bounds[1][at])
+
     return Answer(
-        out if several else float(out[0]),
+        one_or_all(out),
         cost,
         query if several else f"{query}, q = {levels[0]:g}",
         budget,
         keys=tuple(levels.tolist()) if several else None,
+        noise_interval=interval if public else None,
+        rows_bound=lambda level: one_or_all(rank_errors(steps, sizes, level)[at]),
         why_none=_NO_INTERVAL,
     )
 
@@ -160,12 +205,6 @@ def _grid(candidates: ArrayLike, bounds: object, q: ArrayLike) -> NDArray[np.flo
     return grid
 
 
-def _rate(epsilon: float | Fraction, q: float | Fraction, share: Share) -> Fraction:
-    """c for all rows in one part; see the module's text."""
-    rank = Fraction(q)
-    return Fraction(epsilon) / (2 * share.per_group * (1 if share.swapped else max(rank, 1 - rank)))
-
-
 def _among(
     values: NDArray[Any], grid: NDArray[np.float64], q: Fraction, rate: Fraction, rng: np.random.Generator
 ) -> float:
@@ -183,32 +222,34 @@ def _among(
     return float(grid[order.largest()[0]])
 
 
-def _bisect(
-    cells: NDArray[np.int64],
-    levels: Sequence[float],
-    between: tuple[float, float],
-    reach: tuple[int, int],
-    epsilon: Fraction,
-    share: Share,
-    rng: np.random.Generator,
-    found: dict[float, int],
-    *,
-    first: bool = False,
-) -> None:
-    """Put the quantiles of all ``levels``, which lie ``between`` two that are known, into ``found``."""
-    if not levels:
-        return
-    middle = len(levels) // 2
-    level, (start, stop) = levels[middle], (Fraction(between[0]), Fraction(between[1]))
-    # between equal levels, at the ends of [0, 1], any rank will do
-    rank = (Fraction(level) - start) / (stop - start) if stop > start else Fraction(0)
-    if first:
-        rate = _rate(epsilon, rank, share)
-    else:
-        rate = epsilon / ((4 if share.swapped else 2) * share.per_group * max(rank, 1 - rank))
-    chosen = draw_by_rank(cells, reach[0], reach[1], rank * cells.size, rate, rng)
-    found[level] = chosen
-    split = int(np.searchsorted(cells, chosen))
-    below, above = (between[0], level), (level, between[1])
-    _bisect(cells[:split], levels[:middle], below, (reach[0], chosen), epsilon, share, rng, found)
-    _bisect(cells[split:], levels[middle + 1 :], above, (chosen, reach[1]), epsilon, share, rng, found)
+def _cells(values: NDArray[Any], low: float, high: float, step: float) -> NDArray[np.int64]:
+    """The rows on the lattice, sorted, each in a cell of its own: ties take the next free cells."""
+    points = np.clip(values.astype(np.float64), low, high)
+    points -= low
+    points /= step
+    cells = np.minimum(points.astype(np.int64), _POINTS - 1)
+    cells.sort()
+    places = np.arange(cells.size)
+    cells -= places
+    np.maximum.accumulate(cells, out=cells)
+    cells += places
+    return cells
+
+
+def _draw(
+    cells: NDArray[np.int64], steps: Sequence[Step], rng: np.random.Generator
+) -> tuple[NDArray[np.int64], list[int]]:
+    """The cells that the steps draw, by level, and how many cells each of them could draw."""
+    m = len(steps)
+    # and those of the ends, number m and number −1
+    found = np.empty(m + 2, np.int64)
+    found[m], found[-1] = _POINTS - 1 + _BEYOND, -_BEYOND
+    sizes: list[int] = []
+    for step in steps:
+        low, high = int(found[step.start]), int(found[step.stop])
+        first = np.searchsorted(cells, low) if step.start >= 0 else 0
+        last = np.searchsorted(cells, high) if step.stop < m else cells.size
+        part = cells[first:last]
+        found[step.level] = draw_by_rank(part, low, high, step.rank * part.size, step.rate, rng)
+        sizes.append(high - low + 1)
+    return found[:m], sizes
