@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 
-__all__ = ["Posterior", "Prior", "PriorLike", "checked_prior", "not_in_theory", "posterior"]
+__all__ = ["Posterior", "Prior", "PriorLike", "checked_prior", "no_prior", "not_in_theory", "posterior"]
 
 Array = NDArray[np.float64]
 
@@ -143,6 +143,15 @@ def not_in_theory(prior: Any, parameters: str) -> None:
         raise ValueError(
             "prior must be None for parameters='theory', whose promises are for no prior: use parameters='practical', "
             "got both"
+        )
+
+
+def no_prior(prior: Any, policy: str, reason: str) -> None:
+    """Refuse a prior where a policy has no place for it."""
+    if prior is not None:
+        raise ValueError(
+            f"prior must be None for {policy}, {reason}: take OnePassPrivateGLM, DPLinUCB or a shuffled or disjoint "
+            f"policy that takes one, got a {type(prior).__name__}"
         )
 
 

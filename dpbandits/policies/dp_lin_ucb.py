@@ -11,6 +11,10 @@ is perturbed in every round afresh:
 
     Σ = V⁻¹ + ¼σ²V⁻²,        argmax xᵀ(θ + ½β·ξ) + β‖x‖_Σ,        ξ ~ N(0, Σ).
 
+Where there is a prior (practical parameters) it takes the place of the shift: eigenvalues of V are shrunk for their
+noise instead, θ is the mean of the posterior (``mathematics.noisy_estimate``), and Σ its covariance over R², R the
+sub-Gaussian constant of rewards.
+
 The perturbation is what makes long batches work where the same arms come in every round: without it a whole batch plays
 a single arm, and about one run in thirty stays with a bad one.
 
@@ -58,6 +62,8 @@ from accounting.checks import choice, fraction, nonnegative, positive
 from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer, norms
+from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, not_in_theory, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policies._sums import PairSums
@@ -114,6 +120,9 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         α of the theory's parameters.
     noise_bound : float, optional
         σ, the sub-Gaussian constant of the rewards; by default half the length of their range.
+    prior : (array_like, array_like), optional
+        Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`. Practical parameters only.
     **options
         ``reward_range`` (by default [−1, 1]; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -157,6 +166,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         parameters: Parameters = "practical",
         failure_probability: float = 0.01,
         noise_bound: float | None = None,
+        prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         super().__init__(dim, (-1.0, 1.0), budget=budget, horizon=horizon, **options)
@@ -171,6 +181,10 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         self.ridge = positive("ridge", ridge)
         self.failure_probability = fraction("failure_probability", failure_probability)
         self.noise_bound = noise_level(noise_bound, self.reward_range, parameters, 1.0)
+
+        not_in_theory(prior, parameters)
+        self.prior = checked_prior(prior, self.dim, self.theta_bound)
+        self._prior = Prior.of(self.prior, self.dim, 0.0, self.theta_bound)
 
         n = max(1, len(self.schedule.ends))
         self._sums = PairSums(
@@ -193,9 +207,12 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             self._gamma = float(noise_u) * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
+        if self.prior is not None:
+            self.public = self._under_prior(np.zeros(dim), np.eye(dim), np.zeros(dim))
         noise_V, noise_u = self._sums.noise(n)
         clear = clarity(self.dim, T, 1.0, self.theta_bound, noise_u, noise_V)
-        warn_of_cold_start(clear, self.dim, T, budget)
+        if self.prior is None:
+            warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
 
     # ---------------------------------------------------------------------------------------------- choose
@@ -204,7 +221,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         known = self.public
         if self.releases > 0 and self.parameters == "theory":
             return arms @ known.theta + known.beta * norms(arms, known.inverse)
-        if self.releases == 0:
+        if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
         return Perturbed(arms, known.theta, known.root, norms(arms, known.shape))
@@ -221,6 +238,13 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         V, u = self._sums.release()
         d = self.dim
         eigenvalues, U = np.linalg.eigh(V)
+        noise_V, noise_u = self._sums.noise(self.releases + 1)
+        if self.prior is not None:
+            eigenvalues = shrunken_eigenvalues(eigenvalues, noise_V)
+            length = min(float(self.public.theta @ self.public.theta), self.theta_bound**2)
+            variances = errors(eigenvalues, noise_V, noise_u, length, self.noise_bound**2)
+            gains, precision = precisions(eigenvalues, variances)
+            return self._under_prior(precision, U, gains * (U.T @ u))
         if self.parameters == "theory":
             eigenvalues = np.maximum(eigenvalues + 2 * self._upsilon, self._upsilon)
             growth = float(np.log(eigenvalues / self._upsilon).sum())
@@ -228,7 +252,6 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             beta = self.noise_bound * spread + self.theta_bound * math.sqrt(3 * self._upsilon) + self._gamma
             variances, radius = np.zeros(d), math.inf
         else:
-            noise_V, noise_u = self._sums.noise(self.releases + 1)
             # E‖N‖ ≤ σ√(2d) for the noise N of V: with that much shift, V is seldom indefinite
             eigenvalues = np.maximum(eigenvalues + self.ridge + noise_V * math.sqrt(2 * d), self.ridge)
             beta, radius = self.exploration, self.theta_bound
@@ -240,4 +263,16 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             beta=beta,
             shape=(U * (beta**2 * variances)) @ U.T,
             root=U * (0.5 * beta * np.sqrt(variances)),
+        )
+
+    def _under_prior(self, precision: Array, U: Array, evidence: Array) -> Estimate:
+        """What was seen, along the columns of U, and the prior together."""
+        known = posterior(self._prior, precision, U, evidence, self.theta_bound)
+        beta = self.exploration / self.noise_bound
+        return Estimate(
+            theta=known.mean,
+            inverse=known.covariance / self.noise_bound**2,
+            beta=self.exploration,
+            shape=beta**2 * known.covariance,
+            root=0.5 * beta * known.root,
         )

@@ -70,6 +70,7 @@ from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.estimators import Rows
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.prior import no_prior
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Parameters, checked_parameters
 from dpbandits.policies._records import link_objective
@@ -142,6 +143,9 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         for H. Theory: those of the paper's section J.1 with C = 1; they explore for longer than any run lasts.
     failure_probability : float
         ζ of the theory's parameters.
+    prior : None
+        Not taken: which rounds explore, what they rule out and when θ is estimated anew are read off V and H, in which
+        a prior that is wrong could rule the best arm out for good.
     **options
         ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
         ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person``: see
@@ -190,6 +194,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         ridge: float = 1.0,
         parameters: Parameters = "practical",
         failure_probability: float = 0.01,
+        prior: None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.link = get_link(link)
@@ -206,6 +211,8 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         self.ridge = positive("ridge", ridge)
         self.parameters = checked_parameters(parameters)
         self.failure_probability = fraction("failure_probability", failure_probability)
+        self.prior = prior
+        no_prior(prior, "JointDPGLM", "whose exploration rules arms out for good by what was observed alone")
 
         # the noise: one multiplier for the streams, one for all calls of either optimizer together
         self._W = self.link.lipschitz(S) / math.e

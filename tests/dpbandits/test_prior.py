@@ -16,7 +16,7 @@ from dpbandits.environments.arms import random_parameter
 from dpbandits.mathematics.blocks import posteriors, posteriors_under
 from dpbandits.mathematics.prior import Prior, checked_prior, posterior
 
-PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM"]
+PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM", "DPLinUCB"]
 REFERENCE = ["GLBOMD", "LinearThompson", "OFUL"]
 
 
@@ -24,6 +24,8 @@ def made(name: str, seed: int = 0, **more) -> Policy:
     if name in PRIVATE:
         unit = "person" if name == "PersonPrivateGLM" else "round"
         more = {"budget": Budget(1.0, 1e-5, unit=unit), "horizon": 500, "theta_bound": 2.0, **more}
+        if name == "DPLinUCB":
+            more = {"reward_range": (0, 1), **more}
     elif name != "LinearThompson":
         more = {"theta_bound": 2.0, **more}
     return getattr(policies, name)(3, **more, rng=np.random.default_rng(seed))
@@ -40,7 +42,7 @@ def regret(policy: Policy, seed: int) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PRIVATE)
+@pytest.mark.parametrize("name", [name for name in PRIVATE if name != "DPLinUCB"])
 def test_a_good_guess_halves_the_regret(name):
     """θ₀ at a cosine of 0.9, over 20 seeds."""
     without, told = [], []
@@ -152,21 +154,27 @@ def test_wrong_priors_say_what_is_wrong(name, case):
         made(name, prior=prior)
 
 
-@pytest.mark.parametrize("name", REFERENCE)
+@pytest.mark.parametrize("name", [*REFERENCE, "DPLinUCB"])
 def test_theorems_know_of_no_prior(name):
     with pytest.raises(ValueError, match="prior must be None for parameters='theory'"):
         made(name, prior=([0, 0, 0], 1.0), parameters="theory", reward_range=(0.0, 1.0))
 
 
-def disjoint(epsilon: float = 1.0, **more) -> Policy:
+def test_a_policy_that_rules_arms_out_says_why_it_takes_none():
+    with pytest.raises(ValueError, match=r"prior must be None for JointDPGLM, whose exploration .*: take OnePassPriv"):
+        policies.JointDPGLM(2, budget=Budget(1.0, 1e-5), horizon=10, prior=([0.0, 0.0], 1.0))
+
+
+def disjoint(epsilon: float = 1.0, kind: str = "DisjointPrivateGLM", **more) -> Policy:
     budget = Budget(epsilon, 1e-5)
     rng = np.random.default_rng(0)
-    return policies.DisjointPrivateGLM(1, 3, budget=budget, horizon=3000, **more, rng=rng)
+    return getattr(policies, kind)(1, 3, budget=budget, horizon=3000, **more, rng=rng)
 
 
-def test_a_prior_of_every_arm(tmp_path):
+@pytest.mark.parametrize("kind", ["DisjointPrivateGLM", "DisjointShuffleGLM"])
+def test_a_prior_of_every_arm(kind, tmp_path):
     """It plays at once by draws of its own width, is overruled, and is in the state; new arms have it."""
-    policy = disjoint(8.0, prior=([0.3, 0.0], np.diag([50.0, 20.0])))
+    policy = disjoint(8.0, kind, prior=([0.3, 0.0], np.diag([50.0, 20.0])))
     np.testing.assert_array_equal(policy.theta, [[0.3, 0.0]] * 3)
     rng = np.random.default_rng(1)
     counts = np.zeros(4)
