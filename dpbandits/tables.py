@@ -98,6 +98,13 @@ class Table:
         codes, names = texts.factorize(sort=True, use_na_sentinel=False)
         return np.asarray(codes, dtype=np.int64), list(map(str, names))
 
+    def delays(self, column: str) -> Array:
+        """Whole numbers of rounds of shape (rows,); −1 where the value is missing (or −1): never."""
+        found = self.numbers([column], default=-1.0)[:, 0]
+        bad = np.flatnonzero(~((found >= -1) & (found == np.round(found))))
+        self.check(column, bad, "must be a whole number of rounds, 0 or above, or empty for a reward that never came")
+        return found
+
     def texts(self, column: str) -> list[str]:
         """The values as they are."""
         return list(map(str, self._frame[column]))

@@ -89,8 +89,14 @@ def price(
     ] = 5.0,
     offered: Annotated[int, typer.Option(help="How many arms a round has.", rich_help_panel=_MODEL)] = 10,
     delay: Annotated[
-        float, typer.Option(help="Mean number of rounds by which rewards come late.", rich_help_panel=_MODEL)
-    ] = 0.0,
+        str,
+        typer.Option(
+            help="Mean number of rounds by which rewards come late; or the log's column of such numbers, empty for "
+            "never, from which delays are drawn.",
+            metavar="NUMBER|COLUMN",
+            rich_help_panel=_MODEL,
+        ),
+    ] = "0",
     missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_MODEL)] = 0.0,
     seeds: Seeds = 3,
     jobs: Jobs = None,
@@ -116,6 +122,7 @@ def price(
 
     environment: Any
     path = Path(source)
+    late = _delays(delay, path)
     if source in GALLERY:
         environment = world(source).make()
         rounds = world(source).rounds if rounds is None else rounds
@@ -128,6 +135,8 @@ def price(
         environment = ChosenLog(
             log, offered=offered, feature_bound=feature_bound, reward_range=reward_range, theta_bound=theta_bound
         )
+    elif not isinstance(late, float) and not feature:
+        raise ValueError(f"--feature must name the features where --delay names a column, got --delay {delay} alone")
     else:
         environment = LogReplay(
             path,
@@ -140,8 +149,10 @@ def price(
             feature_bound=feature_bound,
             theta_bound=theta_bound,
         )
-    if delay or missing:
-        environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
+    if isinstance(late, float) and (late or missing):
+        environment = Delayed(environment, delay="geometric" if late else 0, mean=late or 1.0, missing=missing)
+    elif not isinstance(late, float):
+        environment = Delayed(environment, delay=late, missing=missing)
     out.mkdir(parents=True, exist_ok=True)
     table = price_of_privacy(
         environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
@@ -153,6 +164,22 @@ def price(
         return
     _print(table)
     typer.echo(f"\nPlot: {plot.resolve()}\nData: {saved.resolve()}")
+
+
+def _delays(delay: str, path: Path) -> Any:
+    """A mean, or the delays in a column of the log."""
+    from dpbandits.tables import Table
+
+    try:
+        return float(delay)
+    except ValueError:
+        if not path.is_file():
+            raise ValueError(f"--delay must be a number, or a column of a log, got {delay!r} for no log") from None
+    table = Table(path)
+    table.require([delay])
+    found = table.delays(delay)
+    table.complain()
+    return found
 
 
 def _print(table: Any) -> None:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.checks import fraction, integer, positive
+from dpbandits.checks import real_array
 from dpbandits.environments.base import Environment, Round, Wrapper
 
 __all__ = ["Delayed"]
 
-Delay = int | Literal["geometric"] | Callable[[np.random.Generator], int | None]
+Delay = int | Literal["geometric"] | Callable[[np.random.Generator], int | None] | NDArray[np.float64] | list[float]
 
 
 class Delayed(Wrapper):
@@ -27,9 +29,10 @@ class Delayed(Wrapper):
     ----------
     environment : Environment
         Any one; its rounds stay as they are, but for delays of its own.
-    delay : int, "geometric" or callable
+    delay : int, "geometric", callable or array_like
         A number of rounds for all; or geometric on 0, 1, 2, … with mean ``mean``; or a function that draws a delay
-        from the generator that it is given, where None stands for a reward that never comes.
+        from the generator that it is given, where None stands for a reward that never comes; or delays that were
+        observed, of which every round draws one, where −1 stands for such a reward.
     mean : float
         Of the geometric delay.
     missing : float
@@ -58,6 +61,9 @@ class Delayed(Wrapper):
             title = f"delays around {mean:g}"
         elif callable(delay):
             title = "delays"
+        elif isinstance(delay, (list, tuple, np.ndarray)):
+            delay = _observed(delay)
+            title = f"{len(delay):,} observed delays around {delay[delay >= 0].mean() if (delay >= 0).any() else 0:.3g}"
         else:
             delay = integer("delay", delay, at_least=0)
             title = f"delay {delay}"
@@ -77,7 +83,24 @@ class Delayed(Wrapper):
     def _draw(self, rng: np.random.Generator) -> int | None:
         if isinstance(self.delay, str):
             return int(rng.geometric(1.0 / (1.0 + self.mean))) - 1
+        if isinstance(self.delay, np.ndarray):
+            observed = int(self.delay[rng.integers(len(self.delay))])
+            return None if observed < 0 else observed
         if not callable(self.delay):
             return self.delay
         delay = self.delay(rng)
         return None if delay is None else integer("delay", delay, at_least=0)
+
+
+def _observed(delay: object) -> NDArray[np.float64]:
+    """Whole numbers of rounds, −1 for never."""
+    found = real_array("delay", delay)  # type: ignore[arg-type]
+    if found.ndim != 1 or not len(found):
+        raise ValueError(f"delay must be a list of at least one delay, got an array of shape {found.shape}")
+    bad = np.flatnonzero(~((found >= -1) & (found == np.round(found)) & np.isfinite(found)))
+    if len(bad):
+        raise ValueError(
+            f"delay must hold whole numbers of rounds, 0 and above, or -1 for never, got {found[bad[0]]:g} in place "
+            f"{bad[0]}"
+        )
+    return found

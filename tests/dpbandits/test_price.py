@@ -232,6 +232,26 @@ def test_from_file_to_table_and_picture(call, file, tmp_path):
     assert (tmp_path / "price.png").is_file()
 
 
+def test_delays_of_a_column(call, file, tmp_path):
+    frame = pd.read_csv(file)
+    frame["late"] = [3.0, np.nan] * (len(frame) // 2)
+    frame.to_csv(file, index=False)
+    result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4, *QUICK, "--units", "round")
+    assert result.exit_code == 0, result.output
+    assert "400 observed delays around 3" in " ".join(result.output.split())
+    frame["late"] = [1.5, 0.0] * (len(frame) // 2)
+    frame.to_csv(file, index=False)
+    result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4)
+    assert result.exit_code == 2
+    assert "row 2, column 'late': '1.5' must be a whole number of rounds, 0 or above, or empty" in result.output
+    assert "there must be a column 'when'" in call(file, *COLUMNS, "--delay", "when", "--epsilons", 4).output
+    told = call(file, "--reward", "click", "--delay", "late", "--epsilons", 4).output
+    assert "must be a whole number" in told
+    frame["late"] = 0
+    frame.to_csv(file, index=False)
+    assert "--feature must name the features where" in call(file, "--delay", "late", "--epsilons", 4).output
+
+
 def test_json_and_a_world(call):
     result = call("--epsilons", 2, "people", "--rounds", 200, *QUICK, "--json")
     assert result.exit_code == 0, result.output
@@ -249,6 +269,7 @@ def test_json_and_a_world(call):
         (("sphere", "--epsilons", -1, *QUICK), "epsilon must be"),
         (("sphere", "--epsilons", 1, 1, *QUICK), "budgets must be different"),
         (("sphere", "--rounds", 0), "rounds must be"),
+        (("sphere", "--delay", "late"), "--delay must be a number, or a column of a log, got 'late' for no log"),
     ],
 )
 def test_wrong_commands_end_with_one_line(call, arguments, message):

@@ -7,7 +7,7 @@ import pytest
 
 from accounting import Budget
 from dpbandits import policies, price_of_privacy
-from dpbandits.environments import GLM, ChosenLog, People
+from dpbandits.environments import GLM, ChosenLog, Delayed, People
 from dpbandits.evaluate import (
     Log,
     LoggedRound,
@@ -145,6 +145,9 @@ CASES = {
         r"rounds must be at most 5 for .*, got rounds=6",
     ),
     "no seeds": (lambda: price(seeds=0), r"seeds must be .*got .*0"),
+    "no delays": (lambda: Delayed(WORLD, delay=[]), r"delay must be a list of at least one delay, got .*\(0,\)"),
+    "half a delay": (lambda: Delayed(WORLD, delay=[1, 0.5]), r"delay must hold whole numbers .*got 0.5 in place 1"),
+    "an endless delay": (lambda: Delayed(WORLD, delay=[np.inf]), r"delay must hold whole .*or -1 for never, got inf"),
     "no processes": (lambda: price(jobs=0), r"jobs must be .*got .*0"),
     "a list of policies": (lambda: price(policies=["GLBOMD"]), r"policies must be a mapping from 'round' or 'person'"),
     "a policy for cats": (lambda: price(policies={"cat": "GLBOMD"}), r"policies must have the keys .*got 'cat'"),
