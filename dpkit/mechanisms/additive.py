@@ -67,7 +67,7 @@ class _Additive:
     def __init__(
         self,
         *unnamed: object,
-        sensitivity: float,
+        sensitivity: float | None = None,
         epsilon: float | None = None,
         noise_multiplier: float | None = None,
         exact: bool | None = None,
@@ -82,6 +82,11 @@ class _Additive:
             raise TypeError(
                 f"{type(self).__name__} takes no number without a name, got {unnamed[0]!r}: write "
                 + self._way_out.format(unnamed[0])
+            )
+        if sensitivity is None:
+            raise TypeError(
+                f"{type(self).__name__} needs sensitivity=, the largest L{self._law.norm} distance that one unit can "
+                "cause between two values: 1 for a count, the larger bound in size for a sum of bounded numbers"
             )
         self.noise_multiplier = self._multiplier(epsilon, noise_multiplier)
         self.sensitivity = positive("sensitivity", sensitivity)
@@ -121,7 +126,7 @@ class _Additive:
         Returns
         -------
         ndarray of float64, of the shape of ``value``
-            A pandas Series or DataFrame comes back as one, with its labels, which must be public.
+            A Series or DataFrame of pandas or polars comes back as one, with its labels, which must be public.
 
         Raises
         ------
@@ -144,7 +149,8 @@ class _Additive:
             out = np.asarray(
                 x + self.noise_multiplier * self.sensitivity * self._law.floating(self._charged(), x.shape)
             )
-        return _labelled(out, value)
+        labelled: NDArray[np.float64] = _labelled(out, value)  # to a caller, as good as an array
+        return labelled
 
     def _release_number(self, value: float) -> float:
         """The exact route for one number, a third of the time of an array: counts and scalars are released often."""
@@ -349,11 +355,16 @@ class GaussianMechanism(_Additive):
         return positive("noise_multiplier", noise_multiplier)
 
 
-def _labelled(out: NDArray[np.float64], value: object) -> NDArray[np.float64]:
-    """``out`` with the labels of a pandas ``value``."""
-    pandas = sys.modules.get("pandas")  # a value of its types has loaded it
-    if pandas is None or not isinstance(value, (pandas.Series, pandas.DataFrame)):
-        return out
-    labels = {"name": value.name} if isinstance(value, pandas.Series) else {"columns": value.columns}
-    labelled: NDArray[np.float64] = type(value)(out, index=value.index, **labels)  # to a caller, as good as an array
-    return labelled
+def _labelled(out: NDArray[np.float64], value: object) -> Any:
+    """``out`` with the labels of a ``value`` of pandas or polars."""
+    # a value of their types has loaded them
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if pandas is not None and isinstance(value, pandas.Series):
+        return pandas.Series(out, index=value.index, name=value.name)
+    if pandas is not None and isinstance(value, pandas.DataFrame):
+        return pandas.DataFrame(out, index=value.index, columns=value.columns)
+    if polars is not None and isinstance(value, polars.Series):
+        return polars.Series(value.name, out)
+    if polars is not None and isinstance(value, polars.DataFrame):
+        return polars.DataFrame(out, schema=value.columns)
+    return out

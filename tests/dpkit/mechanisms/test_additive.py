@@ -76,6 +76,22 @@ def test_pandas_goes_in_and_comes_out(kind, exact):
     assert isinstance(mechanism.release(np.ones(3)), np.ndarray)
 
 
+def test_polars_goes_in_and_comes_out():
+    polars = pytest.importorskip("polars")
+    mechanism = LaplaceMechanism(noise_multiplier=1e-9, sensitivity=1.0)
+    out = mechanism.release(polars.Series("towns", [1.0, 2.0]))
+    assert isinstance(out, polars.Series)
+    assert out.name == "towns"
+    frame = mechanism.release(polars.DataFrame({"x": [1, 2], "y": [3, 4]}))
+    assert frame["y"].round(3).to_list() == [3.0, 4.0]
+
+
+@BOTH
+def test_a_missing_sensitivity_says_what_it_is(kind):
+    with pytest.raises(TypeError, match=r"needs sensitivity=, the largest L[12] distance that one unit can cause"):
+        kind(noise_multiplier=1.0)
+
+
 @BOTH
 @ROUTES
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
