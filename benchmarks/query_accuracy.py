@@ -6,10 +6,10 @@ A cell is the mean absolute error of the private answer against the answer witho
 bounds), over ``runs`` runs; in brackets, its ratio to a peer's and the standard error of that ratio. Both peers are
 optional: what is not installed is left out. Adjacency: the peers' own, so that ε means the same in a line.
 
-OpenDP's quantiles choose among listed candidates, so ours are asked among the same. (Where candidates happen to suit, as
-on the first three tables, they err by up to a fifth less than what needs bounds only; on the last one by four times as
-much.) diffprivlib's means, sums, variances and quantiles hold for one row swapped, its counts and histograms for one row
-present or absent. OpenDP is asked for the same.
+OpenDP's quantiles choose among listed candidates, so ours are asked among the same. (Where candidates happen to suit,
+as on the first three tables, they err by up to a fifth less than what needs bounds only; on the last one by four times
+as much.) diffprivlib's means, sums, variances and quantiles hold for one row swapped, its counts and histograms for one
+row present or absent. OpenDP is asked for the same.
 """
 
 from __future__ import annotations
