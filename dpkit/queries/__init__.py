@@ -34,6 +34,7 @@ from dpkit.queries.moments import mean, variance
 from dpkit.queries.private_bounds import private_bounds
 from dpkit.queries.quantiles import quantile
 from dpkit.queries.totals import count, sum
+from dpkit.queries.vectors import mean_vector
 
 __all__ = [
     "AboveThreshold",
@@ -41,6 +42,7 @@ __all__ = [
     "count",
     "histogram",
     "mean",
+    "mean_vector",
     "private_bounds",
     "quantile",
     "sum",

@@ -17,7 +17,7 @@ from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noi
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 
-__all__ = ["Moment"]
+__all__ = ["Moment", "fieller"]
 
 Array = NDArray[np.float64]
 
@@ -171,6 +171,42 @@ class Moment:
             full_interval=full_interval,
             why_none="sampling error is offered for means",
         )
+
+
+def fieller(
+    total: Array,
+    counted: Array,
+    value: Array,
+    weights: Callable[[Array], Array],
+    law: Noise,
+    confidence: float,
+    sampling: bool,
+) -> tuple[Array, Array]:
+    """All μ in [0, 1] for which |total − μ·counted| is not beyond its 1 − ``confidence`` tail."""
+
+    def believed(mu: Array) -> NDArray[np.bool_]:
+        off = np.abs(total - mu * counted)
+        w = weights(mu)
+        if not sampling:
+            return np.asarray(law.tail(off, w) >= 1 - confidence)
+        from scipy.special import ndtri
+
+        nodes = ndtri((np.arange(400) + 0.5) / 400)
+        shifts = off[..., None] - nodes * np.sqrt(np.maximum(counted, 1.0) * mu * (1 - mu))[..., None]
+        one_side = law.tail(np.abs(shifts), w[..., None, :]) / 2
+        # P(|noise + sampling error| > off), the two sides being alike
+        return np.asarray(2 * np.where(shifts > 0, one_side, 1 - one_side).mean(axis=-1) >= 1 - confidence)
+
+    ends = []
+    for end in (0.0, 1.0):
+        outer, inner = np.full(value.shape, end), value.copy()
+        inner[(counted <= 0) | believed(outer)] = end
+        for _ in range(50):
+            middle = (outer + inner) / 2
+            inside = believed(middle)
+            outer, inner = np.where(inside, outer, middle), np.where(inside, middle, inner)
+        ends.append(inner)
+    return ends[0], ends[1]
 
 
 def _shares(data: Any, weights: Any, largest: float | None) -> Array | None:

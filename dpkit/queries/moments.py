@@ -38,8 +38,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Ledger
-from dpkit.queries._moment import Moment
-from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
+from dpkit.queries._moment import Moment, fieller
+from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
 from dpkit.queries.answer import Answer
 
 __all__ = ["mean", "variance"]
@@ -121,7 +121,7 @@ def mean(
     spread = law.std * np.sqrt((parts(value) ** 2).sum(axis=-1)) / np.maximum(counted, 1.0)
 
     def interval(confidence: float, sampling: bool) -> tuple[Any, Any]:
-        ends = _fieller(total, counted, value, parts, law, confidence, sampling)
+        ends = fieller(total, counted, value, parts, law, confidence, sampling)
         return task.shaped(low + width * ends[0]), task.shaped(low + width * ends[1])
 
     return task.answer(
@@ -218,39 +218,3 @@ def _public_variance(task: Moment) -> Answer:
         return tuple(task.shaped(square * np.clip(value + side * reach, 0.0, 0.25)) for side in (-1, 1))
 
     return task.answer(law, square * np.clip(value, 0.0, 0.25), np.array([square * law.std]), interval, None)
-
-
-def _fieller(
-    total: Array,
-    counted: Array,
-    value: Array,
-    weights: Callable[[Array], Array],
-    law: Noise,
-    confidence: float,
-    sampling: bool,
-) -> tuple[Array, Array]:
-    """All μ in [0, 1] for which |total − μ·counted| is not beyond its 1 − ``confidence`` tail."""
-
-    def believed(mu: Array) -> NDArray[np.bool_]:
-        off = np.abs(total - mu * counted)
-        w = weights(mu)
-        if not sampling:
-            return np.asarray(law.tail(off, w) >= 1 - confidence)
-        from scipy.special import ndtri
-
-        nodes = ndtri((np.arange(400) + 0.5) / 400)
-        shifts = off[..., None] - nodes * np.sqrt(np.maximum(counted, 1.0) * mu * (1 - mu))[..., None]
-        one_side = law.tail(np.abs(shifts), w[..., None, :]) / 2
-        # P(|noise + sampling error| > off), the two sides being alike
-        return np.asarray(2 * np.where(shifts > 0, one_side, 1 - one_side).mean(axis=-1) >= 1 - confidence)
-
-    ends = []
-    for end in (0.0, 1.0):
-        outer, inner = np.full(value.shape, end), value.copy()
-        inner[(counted <= 0) | believed(outer)] = end
-        for _ in range(50):
-            middle = (outer + inner) / 2
-            inside = believed(middle)
-            outer, inner = np.where(inside, outer, middle), np.where(inside, middle, inner)
-        ends.append(inner)
-    return ends[0], ends[1]

@@ -29,8 +29,9 @@ therefore has ε/(2k)): each of these changes moves the loss of the same round, 
 has range ε, and rounds compose as any mechanisms of bounded range do. In the first round there is one part, and the
 better constant of one quantile holds.
 
-Slices around noisy ranks (SliceQuantiles, 2025) do not add up errors over rounds, but pay for noisy ranks and for two
-draws under each row that is added: on data the errors of bisection were smaller (benchmarks/query_accuracy.py).
+Slices around noisy ranks (SliceQuantiles, 2025) do not add up errors over rounds, but pay for the noise of the ranks
+and twice for a draw. At ε = 1 (pure, one row more or less) 9 quantiles of 10⁵ normal rows err by 7 rows here, root mean
+square, and 100 by 17; the noisy ranks of a binary tree with half of ε alone err by 15 and by 35.
 
 Cost: sorting the rows once, and O(1/c) for each quantile.
 """
