@@ -8,6 +8,9 @@ Which one: ``docs/optimizers.md`` compares them on one table.
 
 from dpkit.optimize.dp_ftrl import DPFTRL, dp_ftrl
 from dpkit.optimize.dp_sgd import dp_sgd
+from dpkit.optimize.follow_the_approximate_leader import FollowTheApproximateLeader, follow_the_approximate_leader
+from dpkit.optimize.follow_the_regularized_leader import FollowTheRegularizedLeader, follow_the_regularized_leader
+from dpkit.optimize.implicit_gradient_descent import ImplicitGradientDescent, implicit_gradient_descent
 from dpkit.optimize.localized_mirror_descent import localized_mirror_descent
 from dpkit.optimize.noisy_gradient_descent import noisy_gradient_descent
 from dpkit.optimize.noisy_sgd import noisy_sgd
@@ -22,12 +25,18 @@ from dpkit.optimize.sufficient_statistics import sufficient_statistics
 
 __all__ = [
     "DPFTRL",
+    "FollowTheApproximateLeader",
+    "FollowTheRegularizedLeader",
     "GLM",
+    "ImplicitGradientDescent",
     "OnlineFrankWolfe",
     "PolyhedralOnlineFrankWolfe",
     "dp_ftrl",
     "dp_sgd",
+    "follow_the_approximate_leader",
+    "follow_the_regularized_leader",
     "glm",
+    "implicit_gradient_descent",
     "localized_mirror_descent",
     "noisy_gradient_descent",
     "noisy_sgd",
