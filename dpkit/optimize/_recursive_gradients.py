@@ -34,9 +34,7 @@ class RecursiveGradients(StreamLearner[Set]):
     forgetting: float
     step_scale: float
 
-    def _keep_steps(
-        self, objective: GLM, constraint: Set, horizon: int, forgetting: float, step_scale: float
-    ) -> None:
+    def _keep_steps(self, objective: GLM, constraint: Set, horizon: int, forgetting: float, step_scale: float) -> None:
         """Check and keep the parameters that both learners have."""
         self._keep(objective, constraint, horizon)
         self.forgetting = positive("forgetting", forgetting)

@@ -1,6 +1,8 @@
 """What the online learners share: how they take rows, their iterates and states, and whole passes.
 
-What is done with a row, and the noise, are the learners'. A step is one transaction of :class:`dpkit.states.Run`: threads take their turns, an interrupt within a step closes the
+What is done with a row, and the noise, are the learners'.
+
+A step is one transaction of :class:`dpkit.states.Run`: threads take their turns, an interrupt within a step closes the
 learner, and of a state and what it was taken from only one goes on.
 """
 
@@ -272,5 +274,10 @@ def one_pass(
         if callback is not None:
             callback(theta)
     return outcome(
-        learner.theta, learner.cost, nit=n, nfev=learner._GRADIENTS * n, message=f"one pass over {n} rows", clipped=learner.clipped
+        learner.theta,
+        learner.cost,
+        nit=n,
+        nfev=learner._GRADIENTS * n,
+        message=f"one pass over {n} rows",
+        clipped=learner.clipped,
     )

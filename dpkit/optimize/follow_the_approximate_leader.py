@@ -1,8 +1,9 @@
 """Private follow-the-approximate-leader: online learning of convex losses, from one noisy sum of gradients.
 
-For streams of losses that nobody assumes to be a sample, and above all for strongly convex ones. Source: Guha Thakurta &
-Smith (2013), "(Nearly) optimal algorithms for private online learning in full-information and bandit settings". Row t
-brings the loss f_t(θ) = ℓ(θ; x_t) + (λ/2)‖θ − θ_1‖². The leader of its quadratic lower bounds at the iterates is
+For streams of losses that nobody assumes to be a sample, and above all for strongly convex ones. Source: Guha
+Thakurta & Smith (2013), "(Nearly) optimal algorithms for private online learning in full-information and bandit
+settings". Row t brings the loss f_t(θ) = ℓ(θ; x_t) + (λ/2)‖θ − θ_1‖². The leader of the quadratic lower bounds of the
+losses at the iterates is
 
     θ_{t+1} = argmin_{θ∈C} Σ_{τ≤t} ⟨g_τ, θ⟩ + (λt/2)‖θ − θ_1‖² = Π(θ_1 − S̃_t/(λt)),    g_τ = ∇ℓ(θ_τ; x_τ),
 
@@ -20,14 +21,14 @@ Everything else is a function of the noisy sums, so the stream costs what they c
 
 Sums, their noise and the bound on g_t are exact; what follows them is public.
 
-Regret. Let σ² be the largest variance of a coordinate of S̃_t, G² = L² + 2L√d·σ, and R the radius of C. Against any θ
-of C, in expectation over the noise,
+Regret. Let σ² be the largest variance of a coordinate of S̃_t, G² = L² + 2L√d·σ, and R the radius of C. Against any
+θ of C, in expectation over the noise,
 
     Σ_t f_t(θ_t) − f_t(θ) ≤ G²(1 + ln T)/(2λ),
 
 for the leader with exact sums has regret at most Σ_t L²/(2λt), and it is ‖noise‖/(λt) away, at most √d·σ/(λt) in the
-mean, where losses are off by L times that. So strongly convex losses (``ridge`` = λ > 0) have a regret of order ln T but
-for the noise's logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of
+mean, where losses are off by L times that. So strongly convex losses (``ridge`` = λ > 0) have a regret of order ln T,
+but for the noise's logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of
 λTR²/2; λ = G√((1 + ln T)/T)/R balances the two, and the regret is R·G√(T(1 + ln T)).
 
 Cost per step: one inner product, one projection and O(log T) vector operations for the noise.

@@ -21,12 +21,12 @@ S_t and σ = σ_t. For losses that are fixed in advance
     Σ_t ⟨g_t, E[θ_t]⟩ ≤ Σ_t (Φ_{σ_{t−1}}(S_t) − Φ_{σ_{t−1}}(S_{t−1}) + ηL_*²/2),
 
 where L_* bounds g_t in the norm dual to that in which ψ is 1-strongly convex. Φ falls in σ, by Jensen, and by at most
-W = E[max_{θ∈C} ⟨Z, θ_1 − θ⟩] per unit of σ. The noise of the factorization rises to a largest σ somewhere after the
-middle of the stream, and falls again. So the sum telescopes up to σ·W, and for any θ of C
+W = E[max_{θ∈C} ⟨Z, θ_1 − θ⟩] per unit of σ. The noise of the factorization rises to a largest σ and falls
+again; it grows by at most 1.02σ in all, up to 2¹⁷ rows. So the sum telescopes, and for any θ of C
 
-    Σ_t ⟨g_t, E[θ_t] − θ⟩ ≤ max_θ D_ψ(θ, θ_1)/η + ηTL_*²/2 + σ·W:
+    Σ_t ⟨g_t, E[θ_t] − θ⟩ ≤ max_θ D_ψ(θ, θ_1)/η + ηTL_*²/2 + 1.02σ·W:
 
-noise costs σW once, at most R√d (a ball of radius R) or M√(2 ln d) (a simplex), and η need not know of it. If
+noise costs 1.02σW once, at most R√d (a ball of radius R) or M√(2 ln d) (a simplex), and η need not know of it. If
 ℓ is not linear, g_t depends on the noise in θ_t. Then L√d·σ·η per step stands in its place (for the entropy
 L√(2 ln 2d)·σ·η), the distance of θ_t from the leader of exact sums, and η is smaller by the root of 1 + 2√d·σ/L.
 

@@ -233,7 +233,7 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
             raise ValueError("state must hold a start and a hidden iterate in the set, got others")
 
     def sensitivity(self, t: int) -> float:
-        """How far one row moves the release of step t: the gradient, or with "hidden" the iterate, rounding included."""
+        """How far one row moves the release of step t: the gradient, or with "hidden" the iterate, and its rounding."""
         if self.steps_from == "published":
             return row_sensitivity(self.clip, self.adjacency)
         return row_sensitivity(self.clip, self.adjacency) / (self.curvature * (t + 1)) + self._rounding * (t + 3)

@@ -14,10 +14,10 @@ poisson   e^η − yη                                    e^η − y            
 linear    yη                                          y                                ∞           0
 ========  ==========================================  ===============================  ==========  ============
 
-Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any; where y is outside, ψ is what the
-formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the squared
-one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k. The
-linear loss is for online learning: with y = 1 the row is the vector of losses.
+Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any; where y is outside, ψ is
+what the formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the
+squared one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
+The linear loss is for online learning: with y = 1 the row is the vector of losses.
 
 Privacy needs a bound on every row's gradient: ``clip`` scales longer ones back to that L2 norm, so the bound holds
 whatever the data are. Where no gradient is longer (‖x‖₂·|ψ| ≤ clip) it changes nothing.
@@ -201,7 +201,11 @@ _LOSSES = {
         curvature_bound=1.0,
     ),
     "linear": GLM(
-        "linear", lambda eta, y: y * eta, lambda eta, y: y * np.ones_like(eta), slope_bound=math.inf, curvature_bound=0.0
+        "linear",
+        lambda eta, y: y * eta,
+        lambda eta, y: y * np.ones_like(eta),
+        slope_bound=math.inf,
+        curvature_bound=0.0,
     ),
     "poisson": GLM(
         "poisson",
