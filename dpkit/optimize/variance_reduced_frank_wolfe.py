@@ -122,7 +122,7 @@ def variance_reduced_frank_wolfe(
     ...     glm("squared", clip=0.5), X, 0.8 * X[:, 7], constraint=LpBall(1, 100), budget=Budget(2.0, 1e-6)
     ... )
     >>> int(np.argmax(fit.x)), fit.message
-    (7, '4 trees with 444 rows at the root, among 200 vertices')
+    (7, '3 trees with 667 rows at the root, among 200 vertices')
     """
     vertices = check_vertices(constraint)
     d = constraint.dimension
