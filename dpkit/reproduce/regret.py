@@ -14,7 +14,8 @@ for streams of every length of ``HORIZONS``, each with a horizon of its own. Los
 
 "Slope" is that of ln regret against ln T, by least squares over the last three lengths; its error is what the errors of
 the means make of it. "Theory" is the exponent of the learner's bound, logarithms left out: an upper bound for every
-sequence of losses. ``OnlineFrankWolfe`` has one for losses that are drawn independently only (Han et al.). Nothing is tuned: all parameters are the defaults, and clip norms are what bounds the gradients.
+sequence of losses. ``OnlineFrankWolfe`` has one for losses that are drawn independently only (Han et al.). Nothing is
+tuned: all parameters are the defaults, and clip norms are what bounds the gradients.
 """
 
 from __future__ import annotations
