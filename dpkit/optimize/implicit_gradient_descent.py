@@ -30,7 +30,7 @@ Rounding. In "published" whatever ψ_t is computed by, the gradient is cut to L 
 
     ω = 2u((d + 40)(ρ + K) + KRe/L) + π,    e = ``objective.slope_rounding(R(ρ + K))``:
 
-the equation for ψ is solved up to 2⁻⁴⁸ of its largest value (32uK), ψ itself is computed within eu + u|ψ|, and as both
+rows of ‖x‖² < 10⁻²⁸⁰ count as 0; the equation for ψ is solved up to 2⁻⁴⁸ of its largest value (32uK), ψ itself is computed within eu + u|ψ|, and as both
 sides of the equation grow apart with slope 1 at least, its root is off by no more; an error δ in xᵀu moves the step by
 δ/‖x‖ at most, which is (2d + 16)uρ, and that of ‖x‖² by (d + 6)uK; sums and products of vectors take 16u(ρ + K).
 
@@ -41,7 +41,8 @@ Regret, in expectation over the noise, with R_C the radius of C, σ the noise in
 * "hidden": G²(1 + ln T)/(2λ) with G² = L² + 2L√d·σ, where σ has a factor √T; so √T for strongly convex losses. Where
   λ = 0 the learner adds λ = G√((1 + ln T)/T)/R_C, for R_C·G√(T(1 + ln T)), of order T^{3/4}.
 
-The feedback of noise costs dσ² where hiding costs √T: "published" is the better one from T of order d·(L/μ)² on.
+The feedback of noise costs dσ² where hiding costs √T: "published" is the better one from T = d(σ/L)² on, that is 4d/μ²
+for μ-GDP.
 
 Cost per step: about ten slopes, one projection (two if hidden) and d random numbers.
 """
@@ -270,8 +271,10 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
         """ψ = ℓ′(xᵀ(θ − ηψx)), cut so that ‖ψ·x‖ ≤ clip."""
         bound, _ = clipped_slope(math.inf, length, self.clip)
         squared = float(np.vdot(x, x))
-        if not 0 < squared < math.inf:
-            psi = 0.0 if squared == 0 else self._slope(float(np.vdot(x, theta)), y, bound)
+        if squared < 1e-280:  # which has too few digits for the equation
+            psi = 0.0
+        elif squared == math.inf:  # so the step is published, and any slope will do
+            psi = self._slope(float(np.vdot(x, theta)), y, bound)
         else:
             psi = self._root(float(np.vdot(x, theta)), eta * squared, y, bound)
         self.clipped += abs(psi) >= bound

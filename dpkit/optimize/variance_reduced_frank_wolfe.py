@@ -201,7 +201,7 @@ def _share(drift: float, depth: int) -> float:
 
 def _rows(b: int, t: int) -> int:
     """The rows that tree t reads: b at the root, and of every depth half of the nodes."""
-    return b + sum(2 ** (depth - 1) * _node_rows(b, depth) for depth in range(1, t + 1))
+    return b + sum((1 << (depth - 1)) * _node_rows(b, depth) for depth in range(1, t + 1))
 
 
 def _root_rows(n: int, T: int) -> int:

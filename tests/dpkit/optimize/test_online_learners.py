@@ -426,7 +426,7 @@ def test_linear_losses_pay_for_privacy_once():
     losses += np.where(np.arange(n) < n // 3, 0.3, -0.3)[:, None] * [1.0, 0.0, 0.0, 0.0]
     losses /= np.maximum(1.0, np.linalg.norm(losses, axis=1))[:, None]
     found = []
-    for seed in range(3):
+    for seed in range(4):
         learner = RegularizedLeader(
             glm("linear", clip=L), LpBall(2, d), horizon=n, budget=BUDGET, rng=np.random.default_rng(seed)
         )
@@ -436,35 +436,32 @@ def test_linear_losses_pay_for_privacy_once():
             learner.step(x, 1.0)
         found.append(lost + np.linalg.norm(losses.sum(axis=0)))
     bound = math.sqrt(n) + largest_noise(learner._sums) * math.sqrt(d)
-    # a run deviates from its mean by at most about the noise's share; the bound is passed only if the learner is wrong
+    # of 12 runs the mean is 52 and the deviation 21; the bound of 117 is six of these away for a mean of four
     assert np.mean(found) < bound
 
 
 def test_a_ridge_makes_regret_logarithmic():
-    # four times the rows: at slope ½ the regret would double, and at slope 1 grow fourfold
-    grown = []
-    for n in (512, 8192):
+    # Sixteen times the rows: at slope ½ the regret would be four times as large, at slope 1 sixteen times. The means
+    # of ten are 8.5 and 10.7, with deviations of 0.6 and 0.5: 3 × 8.5 is eight deviations of the difference away.
+    objective, ridge, grown = glm("logistic", clip=1.0), 0.5, []
+    for n in (128, 2048):
         source = np.random.default_rng(0)
         X = source.normal(size=(n, 3))
         X /= np.linalg.norm(X, axis=1)[:, None]
         y = (source.random(n) < 1 / (1 + np.exp(-3.0 * X[:, 0]))).astype(float)
-        objective, ridge = glm("logistic", clip=1.0), 0.5
-        learner = ApproximateLeader(
-            objective,
-            LpBall(2, 3, 2.0),
-            horizon=n,
-            budget=Budget(8.0, 1e-5),
-            ridge=ridge,
-            rng=np.random.default_rng(1),
-        )
-        thetas = np.array([learner.theta.copy(), *(learner.step(x, label) for x, label in zip(X, y, strict=True))])[:-1]
 
-        def mean(theta, X=X, y=y, n=n, objective=objective, ridge=ridge):
+        def mean(theta, X=X, y=y, n=n):
             value = objective.mean(theta, X, y) + ridge / 2 * theta @ theta
             return value, objective.gradient_sum(theta, X, y) / n + ridge * theta
 
-        best = n * minimize(mean, np.zeros(3), jac=True).fun
-        eta = np.einsum("td,td->t", thetas, X)
-        lost = float(objective.loss(eta, y).sum() + ridge / 2 * (thetas**2).sum())
-        grown.append(lost - best)
-    assert 0 < grown[1] < 2.0 * grown[0]
+        best, lost = n * minimize(mean, np.zeros(3), jac=True).fun, []
+        for seed in range(10):
+            rng = np.random.default_rng([n, seed])
+            learner = ApproximateLeader(
+                objective, LpBall(2, 3, 2.0), horizon=n, budget=Budget(8.0, 1e-5), ridge=ridge, rng=rng
+            )
+            thetas = np.array([learner.theta, *(learner.step(x, label) for x, label in zip(X, y, strict=True))])[:-1]
+            eta = np.einsum("td,td->t", thetas, X)
+            lost.append(float(objective.loss(eta, y).sum() + ridge / 2 * (thetas**2).sum()) - best)
+        grown.append(np.mean(lost))
+    assert 0 < grown[1] < 3.0 * grown[0]

@@ -222,7 +222,9 @@ def test_a_private_number_of_rows_must_be_replaced_by_a_public_one(name):
     assert fit(name, np.empty((0, D)), [], budget=budget, public_rows=10).cost == result.cost
 
 
-@pytest.mark.parametrize("name", ["online_frank_wolfe", "phased_sgd", "noisy_stochastic_frank_wolfe"])
+@pytest.mark.parametrize(
+    "name", ["online_frank_wolfe", "phased_sgd", "noisy_stochastic_frank_wolfe", "implicit_gradient_descent"]
+)
 def test_positions_do_not_hide_who_comes_or_goes(name):
     with pytest.raises(ValueError, match=r"budget\.adjacency must be one of"):
         fit(name, *problem(8), budget=Budget(1.0, 1e-5, adjacency="add_remove"))
