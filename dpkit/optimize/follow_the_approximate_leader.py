@@ -21,15 +21,19 @@ Everything else is a function of the noisy sums, so the stream costs what they c
 
 Sums, their noise and the bound on g_t are exact; what follows them is public.
 
-Regret. Let σ² be the largest variance of a coordinate of S̃_t, G² = L² + 2L√d·σ, and R the radius of C. Against any
-θ of C, in expectation over the noise,
+Regret. Let σ² be the largest variance of a coordinate of S̃_t, and R the largest ‖θ − θ_1‖ in C. Against any θ of C,
+in expectation over the noise,
 
-    Σ_t f_t(θ_t) − f_t(θ) ≤ G²(1 + ln T)/(2λ),
+    Σ_t f_t(θ_t) − f_t(θ) ≤ (L² + 2(L + λR)√d·σ)(2 + ln T)/(2λ).
 
-for the leader with exact sums has regret at most Σ_t L²/(2λt), and it is ‖noise‖/(λt) away, at most √d·σ/(λt) in the
-mean, where losses are off by L times that. So strongly convex losses (``ridge`` = λ > 0) have a regret of order ln T,
-but for the noise's logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of
-λTR²/2; λ = G√((1 + ln T)/T)/R balances the two, and the regret is R·G√(T(1 + ln T)).
+For write r = (λ/2)‖· − θ_1‖², and θ̄_t for the leader of exact sums. The terms of "follow the regularized leader" with
+the regularizers of θ̄_t, (t − 1)r, are at most L²/(2λ(t − 1)) − r(θ̄_{t+1}), the first L²/(2λ), and with the r(θ̄_t) of
+the losses they telescope. θ_t is ‖noise‖/(λ(t − 1)) away from θ̄_t, at most √d·σ/(λ(t − 1)) in the mean, where f_t is
+off by L + λR times that. So strongly convex losses (``ridge`` = λ > 0) have a regret of order ln T, but for the noise's
+logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of λTR²/2, and which need
+not be counted in what noise costs: with G² = L² + 2L√d·σ,
+
+    λ = G√((2 + ln T)/T)/R    and the regret is at most    R·G√(T(2 + ln T)).
 
 Cost per step: one inner product, one projection and O(log T) vector operations for the noise.
 """
@@ -186,7 +190,7 @@ class FollowTheApproximateLeader(StreamLearner[ConvexSet]):
         if self.ridge == 0:
             G = math.sqrt(self.clip**2 + 2.0 * self.clip * math.sqrt(d) * largest_noise(self._sums))
             radius = 0.5 * self.constraint.diameter()
-            self.curvature = G * math.sqrt((1.0 + math.log(T)) / T) / (radius * self.step_scale)
+            self.curvature = G * math.sqrt((2.0 + math.log(T)) / T) / (radius * self.step_scale)
 
     def _check_learned(self) -> None:
         if self._sums.steps != self.steps:

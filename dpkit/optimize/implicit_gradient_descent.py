@@ -30,19 +30,23 @@ Rounding. In "published" whatever ψ_t is computed by, the gradient is cut to L 
 
     ω = 2u((d + 40)(ρ + K) + KRe/L) + π,    e = ``objective.slope_rounding(R(ρ + K))``:
 
-rows of ‖x‖² < 10⁻²⁸⁰ count as 0; the equation for ψ is solved up to 2⁻⁴⁸ of its largest value (32uK), ψ itself is computed within eu + u|ψ|, and as both
+the equation for ψ is solved up to 2⁻⁴⁸ of its largest value (32uK), ψ itself is computed within eu + u|ψ|, and as both
 sides of the equation grow apart with slope 1 at least, its root is off by no more; an error δ in xᵀu moves the step by
-δ/‖x‖ at most, which is (2d + 16)uρ, and that of ‖x‖² by (d + 6)uK; sums and products of vectors take 16u(ρ + K).
+δ/‖x‖ at most, which is (2d + 16)uρ, and that of ‖x‖² by (d + 6)uK; sums and products of vectors take 16u(ρ + K). Rows
+of ‖x‖² < 10⁻²⁸⁰ have too few digits for that, and count as 0.
 
-Regret, in expectation over the noise, with R_C the radius of C, σ the noise in a coordinate (of the gradient, or z·2L):
+Regret, in expectation over the noise, with R_C the largest ‖θ − θ_1‖ in C, L′ = L + λR_C a bound on the gradients of
+f_t, and σ the noise multiplier times 2L (L under zero_out):
 
-* "published", λ > 0: η_t = 1/(λt), and (L² + dσ²)(1 + ln T)/(2λ) against the losses f_t; λ = 0: η_t =
-  √2·R_C/√(t(L² + dσ²)), and 2√2·R_C√(T(L² + dσ²)).
-* "hidden": G²(1 + ln T)/(2λ) with G² = L² + 2L√d·σ, where σ has a factor √T; so √T for strongly convex losses. Where
-  λ = 0 the learner adds λ = G√((1 + ln T)/T)/R_C, for R_C·G√(T(1 + ln T)), of order T^{3/4}.
+* "published", λ > 0: η_t = 1/(λt), and (L′² + dσ²)(1 + ln T)/(2λ) + λR_C²/2.
+* "published", λ = 0: η_t = √2·R_C/√(t(L² + dσ²)), and 2√2·R_C√(T(L² + dσ²)).
+* "hidden": (L′² + 2L′√d·σ)(1 + ln T)/(2λ) + λR_C²/2, where σ has a factor √T: so √T for strongly convex losses. Where
+  λ = 0 the learner adds λ = G√((1 + ln T)/T)/R_C, G² = L² + 2L√d·σ, which costs λTR_C²/2 more: T^{3/4} in all.
 
-The feedback of noise costs dσ² where hiding costs √T: "published" is the better one from T = d(σ/L)² on, that is 4d/μ²
-for μ-GDP.
+(A proximal step on a λ-strongly convex f brings (1/η)‖u − θ‖² down by 2(f(u′) − f(θ)) + λ‖u′ − θ‖² + ‖u′ − u‖²/η; what
+is lost between u and u′ is at most ηL′²/2. With 1/η_t = λt these telescope. Noise in a step adds η_t²dσ²/(1 + η_tλ)² to
+the square; noise of a publication costs L′ times its length.) The feedback of noise costs dσ² where hiding costs √T:
+"published" is the better one from T = d(σ/L)² on, σ that of "published".
 
 Cost per step: about ten slopes, one projection (two if hidden) and d random numbers.
 """

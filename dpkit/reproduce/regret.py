@@ -13,9 +13,10 @@ for streams of every length of ``HORIZONS``, each with a horizon of its own. Los
 * "ridge": the same plus ‖θ‖²/8, which is ¼-strongly convex. For learners with a ``ridge``.
 
 "Slope" is that of ln regret against ln T, by least squares over the last three lengths; its error is what the errors of
-the means make of it. "Theory" is the exponent of the learner's bound, logarithms left out: an upper bound for every
-sequence of losses. ``OnlineFrankWolfe`` has one for losses that are drawn independently only (Han et al.). Nothing is
-tuned: all parameters are the defaults, and clip norms are what bounds the gradients.
+the means make of it. "Theory" is the exponent of what is proved of the learner's expected regret for every sequence of
+losses that is fixed in advance, logarithms left out; its value at the longest stream is the "bound". For
+``OnlineFrankWolfe`` there is one for losses that are drawn independently only (Han et al.). Nothing is tuned: all
+parameters are the defaults, and clip norms are what bounds the gradients.
 """
 
 from __future__ import annotations
@@ -35,9 +36,22 @@ from accounting import Budget
 from dpkit import optimize
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm
+from dpkit.optimize._stream_learner import largest_noise
 from dpkit.reproduce._lines import completed, read, to_csv
 
-__all__ = ["HORIZONS", "LEARNERS", "Row", "check_done", "from_csv", "picture", "run", "slope", "to_csv", "to_markdown"]
+__all__ = [
+    "HORIZONS",
+    "LEARNERS",
+    "Row",
+    "bound",
+    "check_done",
+    "from_csv",
+    "picture",
+    "run",
+    "slope",
+    "to_csv",
+    "to_markdown",
+]
 
 Vector = NDArray[np.float64]
 
@@ -146,19 +160,21 @@ def _row(key: tuple[str, float, str, int], *, seeds: int) -> Row:
 
 def _regret(losses: str, epsilon: float, learner: str, T: int, seed: int) -> float:
     X, y, least = _stream(losses, T, seed)
-    objective = glm("linear" if losses == "linear" else "logistic", clip=1.0)
-    more = {"ridge": RIDGE} if losses == "ridge" else {}
-    online = LEARNERS[learner].make(
-        objective, BALL, horizon=T, budget=Budget(epsilon, DELTA), rng=np.random.default_rng([seed, 1]), **more
-    )
+    online = _make(losses, epsilon, learner, T, np.random.default_rng([seed, 1]))
     thetas = np.empty((T, DIMENSION))
     for t, (x, label) in enumerate(zip(X, y.tolist(), strict=True)):
         thetas[t] = online.theta
         online.step(x, label)
-    suffered = float(objective.loss(np.einsum("td,td->t", X, thetas), y).sum())
+    suffered = float(online.objective.loss(np.einsum("td,td->t", X, thetas), y).sum())
     if losses == "ridge":
         suffered += RIDGE / 2 * float(np.square(thetas).sum())
     return suffered - least
+
+
+def _make(losses: str, epsilon: float, learner: str, T: int, rng: np.random.Generator | None) -> Any:
+    objective = glm("linear" if losses == "linear" else "logistic", clip=1.0)
+    more = {"ridge": RIDGE} if losses == "ridge" else {}
+    return LEARNERS[learner].make(objective, BALL, horizon=T, budget=Budget(epsilon, DELTA), rng=rng, **more)
 
 
 @lru_cache(maxsize=32)
@@ -192,6 +208,33 @@ def _least(X: Vector, y: Vector, ridge: float) -> float:
     return objective.mean(theta, X, y) + ridge / 2 * float(theta @ theta)
 
 
+def bound(losses: str, epsilon: float, learner: str, T: int) -> float:
+    """What is proved of the expected regret, for any such losses; NaN if nothing is. The modules have the proofs."""
+    if learner == "Frank-Wolfe":
+        return math.nan
+    online = _make(losses, epsilon, learner, T, None)
+    R = L = 1.0
+    d, log = DIMENSION, math.log(T)
+    if isinstance(online, optimize.FollowTheRegularizedLeader):
+        eta, noise = online.learning_rate, largest_noise(online._sums) * math.sqrt(d)
+        if losses == "linear":
+            return R**2 / (2 * eta) + eta * T * L**2 / 2 + 1.02 * R * noise
+        return R**2 / (2 * eta) + eta * T * (L**2 / 2 + L * noise)
+    if isinstance(online, optimize.FollowTheApproximateLeader):
+        noise, lam = largest_noise(online._sums) * math.sqrt(d), online.curvature
+        if losses == "ridge":
+            return (L**2 + 2 * (L + lam * R) * noise) * (2 + log) / (2 * lam)
+        return (L**2 + 2 * L * noise) * (2 + log) / (2 * lam) + lam * T * R**2 / 2
+    noise, lam = online.noise_multiplier * 2 * L * math.sqrt(d), online.curvature
+    if online.steps_from == "hidden":
+        steep = L + lam * R
+        found = (steep**2 + 2 * steep * noise) * (1 + log) / (2 * lam) + lam * R**2 / 2
+        return found if losses == "ridge" else found + lam * T * R**2 / 2
+    if losses == "ridge":
+        return ((L + lam * R) ** 2 + noise**2) * (1 + log) / (2 * lam) + lam * R**2 / 2
+    return 2 * math.sqrt(2 * T * (L**2 + noise**2)) * R
+
+
 def slope(rows: Sequence[Row]) -> tuple[float, float]:
     """That of ln regret against ln T over the ``FITTED`` longest of ``rows``, and its standard error.
 
@@ -223,11 +266,11 @@ def _curves(rows: Sequence[Row]) -> dict[tuple[str, float, str], list[Row]]:
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
-    """Mean regret at every length ± its standard error at the last, the slope, and that of theory."""
+    """Mean regret at every length ± its standard error at the last, the slope and that of theory, and its bound."""
     horizons = sorted({row.horizon for row in rows})
     lines = [
-        f"| losses | ε | learner | {' | '.join(f'T = {T:,}' for T in horizons)} | slope | theory |",
-        "|---" * (5 + len(horizons)) + "|",
+        f"| losses | ε | learner | {' | '.join(f'T = {T:,}' for T in horizons)} | slope | theory | bound |",
+        "|---" * (6 + len(horizons)) + "|",
     ]
     for (losses, epsilon, learner), curve in _curves(rows).items():
         cell = {row.horizon: f"{row.regret:.0f}" for row in curve}
@@ -236,8 +279,10 @@ def to_markdown(rows: Sequence[Row]) -> str:
         found, error = slope(curve)
         fitted = "" if math.isnan(found) else f"{found:.2f} ± {error:.2f}"  # none where regret is negative
         cells = " | ".join(cell.get(T, "") for T in horizons)
+        most = bound(losses, epsilon, learner, last.horizon)
+        proved = "" if math.isnan(most) else f"{most:,.0f}"
         theory = LEARNERS[learner].theory[losses]
-        lines.append(f"| {losses} | {epsilon:g} | {learner} | {cells} | {fitted} | {theory} |")
+        lines.append(f"| {losses} | {epsilon:g} | {learner} | {cells} | {fitted} | {theory} | {proved} |")
     return "\n".join(lines) + "\n"
 
 
