@@ -10,7 +10,7 @@ import typer
 
 __all__ = ["reproduce_command"]
 
-_TABLES = ("table-5-1", "dp-ftrl")
+_TABLES = ("table-5-1", "dp-ftrl", "regret")
 
 
 def reproduce_command(
@@ -22,30 +22,31 @@ def reproduce_command(
 ) -> None:
     """Run a table again and write it, with the published numbers beside ours where there are any.
 
-    Writes table-5-1.md, .csv and .png, or dp-ftrl with the same endings. The CSV file is written after every line: a
-    run that was interrupted goes on from it when the same command is given again. With --quick: T = 1000, d in
-    {5, 20}, three seeds and a shorter tuning; for dp-ftrl the digits only.
+    Writes table-5-1.md, .csv and .png, or dp-ftrl or regret with the same endings. The CSV file is written after every
+    line: a run that was interrupted goes on from it when the same command is given again. With --quick: T = 1000, d in
+    {5, 20}, three seeds and a shorter tuning; for dp-ftrl the digits only; for regret short streams and three seeds.
 
     dpkit reproduce table-5-1 --quick
     """
     from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.text import Text
 
-    from dpkit.reproduce import dp_ftrl, table_5_1
+    from dpkit.reproduce import dp_ftrl, regret, table_5_1
 
     console = Console(stderr=True)
     if table not in _TABLES:
         console.print(Text(f"dpkit: table must be one of {', '.join(_TABLES)}, got {table!r}", style="red"))
         raise typer.Exit(2)
-    made: Any = {"table-5-1": table_5_1, "dp-ftrl": dp_ftrl}[table]
+    made: Any = {"table-5-1": table_5_1, "dp-ftrl": dp_ftrl, "regret": regret}[table]
     out.mkdir(parents=True, exist_ok=True)
     saved = out / f"{table}.csv"
 
-    def keep(rows: list[Any]) -> None:
+    def keep(rows: list[Any], total: int) -> None:
         part = saved.with_suffix(".csv.part")
         part.write_text(made.to_csv(rows), encoding="utf-8")
         part.replace(saved)  # at once, so that an interruption leaves the last whole file
-        status.update(f"{len(rows)} lines of the table are done")
+        bar.update(lines, completed=len(rows), total=total)
 
     try:
         done = made.from_csv(saved.read_text(encoding="utf-8")) if saved.exists() else []
@@ -53,9 +54,11 @@ def reproduce_command(
     except ValueError as error:
         console.print(Text(f"dpkit: {saved} is not a table to go on from: {error}", style="red"))
         raise typer.Exit(2) from None
-    with console.status("running") as status:
+    columns = (TextColumn("lines"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        lines = bar.add_task("lines", total=None)
         rows = made.run(quick=quick, seeds=seeds, jobs=jobs, done=done, progress=keep)
-        keep(rows)
+        keep(rows, len(rows))
     markdown = made.to_markdown(rows)
     (out / f"{table}.md").write_text(markdown, encoding="utf-8")
     made.picture(rows, out / f"{table}.png")

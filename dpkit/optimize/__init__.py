@@ -8,6 +8,10 @@ Which one: ``docs/optimizers.md`` compares them on one table.
 
 from dpkit.optimize.dp_ftrl import DPFTRL, dp_ftrl
 from dpkit.optimize.dp_sgd import dp_sgd
+from dpkit.optimize.follow_the_approximate_leader import FollowTheApproximateLeader, follow_the_approximate_leader
+from dpkit.optimize.follow_the_regularized_leader import FollowTheRegularizedLeader, follow_the_regularized_leader
+from dpkit.optimize.half_sample_frank_wolfe import half_sample_frank_wolfe
+from dpkit.optimize.implicit_gradient_descent import ImplicitGradientDescent, implicit_gradient_descent
 from dpkit.optimize.localized_mirror_descent import localized_mirror_descent
 from dpkit.optimize.noisy_gradient_descent import noisy_gradient_descent
 from dpkit.optimize.noisy_sgd import noisy_sgd
@@ -19,15 +23,23 @@ from dpkit.optimize.phased_sgd import phased_sgd
 from dpkit.optimize.polyhedral_online_frank_wolfe import PolyhedralOnlineFrankWolfe, polyhedral_online_frank_wolfe
 from dpkit.optimize.shuffle_gradient_descent import shuffle_gradient_descent
 from dpkit.optimize.sufficient_statistics import sufficient_statistics
+from dpkit.optimize.variance_reduced_frank_wolfe import variance_reduced_frank_wolfe
 
 __all__ = [
     "DPFTRL",
+    "FollowTheApproximateLeader",
+    "FollowTheRegularizedLeader",
     "GLM",
+    "ImplicitGradientDescent",
     "OnlineFrankWolfe",
     "PolyhedralOnlineFrankWolfe",
     "dp_ftrl",
     "dp_sgd",
+    "follow_the_approximate_leader",
+    "follow_the_regularized_leader",
     "glm",
+    "half_sample_frank_wolfe",
+    "implicit_gradient_descent",
     "localized_mirror_descent",
     "noisy_gradient_descent",
     "noisy_sgd",
@@ -38,4 +50,5 @@ __all__ = [
     "polyhedral_online_frank_wolfe",
     "shuffle_gradient_descent",
     "sufficient_statistics",
+    "variance_reduced_frank_wolfe",
 ]

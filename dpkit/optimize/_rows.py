@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Ledger, Release
 from accounting.checks import integer
 from dpkit import randomness
-from dpkit.clipping import UnitRows, grown, lengths
+from dpkit.clipping import UnitRows, clipped_slope, grown, lengths
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
 from dpkit.optimize.objectives import GLM
@@ -23,6 +23,7 @@ __all__ = [
     "checked_row",
     "checked_start",
     "clip_of",
+    "clipped_gradient",
     "convex_labels",
     "poisson_sample",
     "public_count",
@@ -114,6 +115,14 @@ def clip_of(objective: GLM) -> float:
     if objective.clip is None:
         raise ValueError("objective must have a clip, which bounds what one row can change, got clip=None")
     return objective.clip
+
+
+def clipped_gradient(objective: GLM, theta: Vector, x: Vector, y: float, length: float) -> tuple[Vector, bool]:
+    """∇ℓ(θ; x) of one row whose length is at most ``length``, clipped as a real number; and whether it was."""
+    with np.errstate(all="ignore"):  # what overflows is clipped
+        slope = float(objective.slope(np.array([np.vdot(x, theta)]), np.array([y]))[0])
+    psi, cut = clipped_slope(slope, length, clip_of(objective))
+    return psi * x, cut
 
 
 class GradientSums:

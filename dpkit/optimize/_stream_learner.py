@@ -1,10 +1,6 @@
-"""What the online Frank–Wolfe learners share: their rows, recursive gradients and iterates, states, and whole passes.
+"""What the online learners share: how they take rows, their iterates and states, and whole passes.
 
-With ρ_t = min(1, r/(t + 1)), the recursive gradient of row t is
-
-    g_t = ∇ℓ(θ_t; x_t) + (1/ρ_t − 1)(∇ℓ(θ_t; x_t) − ∇ℓ(θ_{t−1}; x_t)) = ψ_t·x_t,
-
-with ψ_t cut so that ‖g_t‖ ≤ clip. What is done with it, and the noise, are the learners'.
+What is done with a row, and the noise, are the learners'.
 
 A step is one transaction of :class:`dpkit.states.Run`: threads take their turns, an interrupt within a step closes the
 learner, and of a state and what it was taken from only one goes on.
@@ -20,9 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
-from accounting.checks import integer, positive
+from accounting.checks import integer
 from dpkit import randomness
-from dpkit.clipping import clipped_slope, lengths
+from dpkit.clipping import lengths
+from dpkit.continual import ContinualSum
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import checked_data, checked_row, clip_of
 from dpkit.optimize.objectives import GLM
@@ -33,7 +30,7 @@ from dpkit.states.entries import check_kind, conform, generator, generator_text,
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-__all__ = ["StreamLearner", "one_pass"]
+__all__ = ["StreamLearner", "largest_noise", "one_pass"]
 
 Vector = NDArray[np.float64]
 Set = TypeVar("Set", bound=ConvexSet)
@@ -48,13 +45,13 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
     _PARAMETERS: ClassVar[tuple[str, ...]]
     _NOISE: ClassVar[tuple[str, ...]]
     _LEARNED: ClassVar[tuple[str, ...]]
+    # how many gradients of its row a step takes
+    _GRADIENTS: ClassVar[int] = 1
 
     objective: GLM
     constraint: Set
     clip: float
     horizon: int
-    forgetting: float
-    step_scale: float
     norm: float  # that gradients are clipped in
     theta: Vector
     steps: int
@@ -79,22 +76,16 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
     def _advance(self, x: Vector, y: float, length: float) -> Vector:
         """The next iterate, a new array, from a checked row, its label and its ℓ_norm length."""
 
-    def _keep(self, objective: GLM, constraint: Set, horizon: int, forgetting: float, step_scale: float) -> None:
+    def _keep(self, objective: GLM, constraint: Set, horizon: int) -> None:
         """Check and keep the parameters that all learners have."""
         self.objective, self.constraint = objective, constraint
         self.clip = clip_of(objective)
         self.horizon = integer("horizon", horizon, at_least=1)
-        self.forgetting = positive("forgetting", forgetting)
-        if self.forgetting < 1:
-            raise ValueError(f"forgetting must be at least 1, got forgetting={forgetting!r}")
-        self.step_scale = positive("step_scale", step_scale)
 
     def _begin(self, start: Vector) -> None:
         """The state of an empty stream."""
         self.theta = start
         self._iterates = np.stack([start, start])  # θ_t, θ_{t−1}
-        self._pair = np.empty(2)
-        self._gradient = np.zeros(len(start))  # d_t
         self.steps = self.clipped = 0
 
     def _open(self, ledger: Ledger | None) -> None:
@@ -136,15 +127,6 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
         given = theta.copy()
         self._run.end()
         return given
-
-    def _recursive_gradient(self, x: Vector, y: float, length: float) -> tuple[float, Vector, bool]:
-        """ρ_t, g_t and whether it was clipped, for t = steps + 1; changes nothing."""
-        rho = min(1.0, self.forgetting / (self.steps + 2))
-        self._pair.fill(y)
-        with np.errstate(all="ignore"):  # what overflows is clipped
-            now, before = self.objective.slope(self._iterates @ x, self._pair).tolist()
-        psi, cut = clipped_slope(now + (1.0 / rho - 1.0) * (now - before), length, self.clip)
-        return rho, psi * x, cut
 
     def state(self) -> dict[str, Any]:
         """Everything that a later :meth:`restore` needs: a tree for :func:`dpkit.states.files.write`.
@@ -262,6 +244,15 @@ def _minimizers(constraint: ConvexSet) -> Vector:
     return np.stack([constraint.linear_minimizer(direction) for direction in directions])
 
 
+def largest_noise(sums: ContinualSum) -> float:
+    """The standard deviation of the noise in a coordinate, about where it is largest.
+
+    Of a factorization with scaled columns that is a little after the middle; of a tree where all bits of t are set.
+    """
+    T = sums.horizon
+    return max(sums.noise_std(t) for t in (T, -(-5 * T // 9), (1 << (T + 1).bit_length() - 1) - 1))
+
+
 def one_pass(
     make: Callable[[int, Ledger | None], StreamLearner[Any]],
     X: ArrayLike,
@@ -283,5 +274,10 @@ def one_pass(
         if callback is not None:
             callback(theta)
     return outcome(
-        learner.theta, learner.cost, nit=n, nfev=2 * n, message=f"one pass over {n} rows", clipped=learner.clipped
+        learner.theta,
+        learner.cost,
+        nit=n,
+        nfev=learner._GRADIENTS * n,
+        message=f"one pass over {n} rows",
+        clipped=learner.clipped,
     )

@@ -1,10 +1,11 @@
 """Noisy mini-batch SGD with Poisson sampling: many cheap steps on random parts of the data.
 
-For large n, where a full pass per step is too slow. Source: Bassily, Feldman, Guzmán & Talwar (2020), "Stability of
-stochastic gradient descent on nonsmooth convex losses", arXiv:2006.06914, Algorithm 2; Abadi et al. (2016),
-arXiv:1607.00133. The paper draws mini-batches with replacement and takes up to n² steps; here every row joins a batch
-independently with probability q = batch/n, which is what the accountants price, and the number of steps is the
-caller's:
+For large n, where a full pass per step is too slow. Sources: Bassily, Feldman, Guha Thakurta & Talwar (2019), "Private
+stochastic convex optimization with optimal rates", arXiv:1908.09970, Algorithm 1; Bassily, Feldman, Guzmán & Talwar
+(2020), "Stability of stochastic gradient descent on nonsmooth convex losses", arXiv:2006.06914, Algorithm 2; Abadi et
+al. (2016), arXiv:1607.00133. The papers draw mini-batches with replacement, and price replaced rows by an accountant of
+Poisson samples with rows that come or go; here every row joins a batch independently with probability q = batch/n,
+which is what is priced, for a swap where the budget counts swaps:
 
     θ_{t+1} = Π(θ_t − η·(1/batch)(Σ_{i∈B_t} ∇ℓ(θ_t; x_i) + noise)),    t = 1 … T,    result: the mean iterate.
 
@@ -14,6 +15,10 @@ Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under ad
 budget counts (``accounting.amplification.subsampling`` has the proofs). n is public: the number of rows under
 replace, the caller's ``public_rows`` under add_remove. Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is
 the noise.
+
+Where ``steps`` is None the schedule is that of 2019 for smooth losses, of linear time (T steps on batches of m rows):
+
+    T = min(n/8, n²ε²/(32d·ln(1/δ))),    m = max(n√(ε/(4T)), 1).
 
 Cost per step: batch gradients and one projection.
 """
@@ -58,7 +63,7 @@ def noisy_sgd(
     *,
     constraint: ConvexSet,
     budget: Budget,
-    steps: int = 1000,
+    steps: int | None = 1000,
     batch: int | None = None,
     step_scale: float = 1.0,
     public_rows: int | None = None,
@@ -80,10 +85,10 @@ def noisy_sgd(
         Public.
     budget : Budget
         With δ > 0, counted by "add_remove" or "replace".
-    steps : int
-        T.
+    steps : int, optional
+        T. None takes that of the module's text.
     batch : int, optional
-        The expected number of rows in a batch, at most n; by default √n.
+        The expected number of rows in a batch, at most n; by default √n, or m if ``steps`` is None.
     step_scale : float
         Multiplies η = D/√(T(L² + dσ²)), with σ the noise in each coordinate of a step's mean gradient.
     public_rows : int, optional
@@ -133,9 +138,10 @@ def noisy_sgd(
     checked_budget(budget, allowed=("replace", "add_remove"), people=True)
     sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
     n = public_count(sums.units, public_rows, budget.adjacency)
-    T = integer("steps", steps, at_least=1)
+    T, expected = _schedule(n, d, budget) if steps is None else (steps, max(1, math.isqrt(n)))
+    T = integer("steps", T, at_least=1)
     scale = positive("step_scale", step_scale)
-    expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
+    expected = expected if batch is None else integer("batch", batch, at_least=1)
     source = randomness.resolve(rng)
     if n == 0:
         return outcome(theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
@@ -167,6 +173,13 @@ def noisy_sgd(
         message=f"{T} steps on Poisson samples of {expected} rows in the mean",
         clipped=sums.clipped,
     )
+
+
+def _schedule(n: int, d: int, budget: Budget) -> tuple[int, int]:
+    """T and m where neither is given; for δ = 0, which the ledger's accountants refuse, as for δ = 1e-300."""
+    logarithm = math.log(1.0 / max(budget.delta, 1e-300))
+    T = max(1, math.floor(min(n / 8.0, (n * budget.epsilon) ** 2 / (32.0 * d * max(logarithm, 1e-9)))))
+    return T, max(1, min(n, round(n * math.sqrt(budget.epsilon / (4.0 * T)))))
 
 
 @lru_cache(maxsize=64)

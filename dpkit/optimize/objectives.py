@@ -11,11 +11,13 @@ probit    −y ln Φ(η) − (1 − y) ln Φ(−η)               (1 − y)φ/Φ
 squared   ½(η − y)²                                   η − y                            ∞           1
 huber     ½r² if |r| ≤ k else k|r| − ½k², r = η − y   r cut to [−k, k]                 k           1
 poisson   e^η − yη                                    e^η − y                          ∞           ∞
+linear    yη                                          y                                ∞           0
 ========  ==========================================  ===============================  ==========  ============
 
-Responses: logistic and probit in [0, 1], poisson nonnegative, squared and huber any; where y is outside, ψ is what the
-formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the squared
-one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
+Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any; where y is outside, ψ is
+what the formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the
+squared one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
+The linear loss is for online learning: with y = 1 the row is the vector of losses.
 
 Privacy needs a bound on every row's gradient: ``clip`` scales longer ones back to that L2 norm, so the bound holds
 whatever the data are. Where no gradient is longer (‖x‖₂·|ψ| ≤ clip) it changes nothing.
@@ -118,7 +120,7 @@ class GLM:
         >>> glm("logistic").slope_rounding(3.0), glm("probit").slope_rounding(3.0)
         (8.0, 68.0)
         """
-        return 8.0 if self.name in ("logistic", "squared", "huber") else (8.0 + eta**2) * (1.0 + abs(eta))
+        return 8.0 if self.name in ("logistic", "squared", "huber", "linear") else (8.0 + eta**2) * (1.0 + abs(eta))
 
     def _slopes(self, theta: Array, X: Array, y: Array) -> Array:
         """ψ, cut so that ‖ψ·x‖₂ ≤ clip."""
@@ -198,6 +200,13 @@ _LOSSES = {
         slope_bound=math.inf,
         curvature_bound=1.0,
     ),
+    "linear": GLM(
+        "linear",
+        lambda eta, y: y * eta,
+        lambda eta, y: y * np.ones_like(eta),
+        slope_bound=math.inf,
+        curvature_bound=0.0,
+    ),
     "poisson": GLM(
         "poisson",
         lambda eta, y: _poisson_mean(eta) - y * eta,
@@ -213,7 +222,7 @@ def glm(loss: str, *, threshold: float | None = None, clip: float | None = None)
 
     Parameters
     ----------
-    loss : {"logistic", "probit", "squared", "poisson", "huber"}
+    loss : {"logistic", "probit", "squared", "poisson", "huber", "linear"}
     threshold : float, optional
         Where Huber's loss turns from quadratic to linear, in the unit of y; by default 1. For "huber" only.
     clip : float, optional

@@ -55,8 +55,9 @@ from accounting import Adjacency, Budget, Ledger, Release
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
+from dpkit.optimize._recursive_gradients import RecursiveGradients
 from dpkit.optimize._rows import checked_budget, checked_start, row_sensitivity
-from dpkit.optimize._stream_learner import StreamLearner, one_pass
+from dpkit.optimize._stream_learner import one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ StepRule = Literal["short", "open"]
 Vector = NDArray[np.float64]
 
 
-class OnlineFrankWolfe(StreamLearner[ConvexSet]):
+class OnlineFrankWolfe(RecursiveGradients[ConvexSet]):
     """Frank–Wolfe on a private stream of at most ``horizon`` rows.
 
     Parameters
@@ -178,7 +179,7 @@ class OnlineFrankWolfe(StreamLearner[ConvexSet]):
         step_rule: str,
         step_scale: float,
     ) -> None:
-        self._keep(objective, constraint, horizon, forgetting, step_scale)
+        self._keep_steps(objective, constraint, horizon, forgetting, step_scale)
         self.noise = noise
         self.norm, self._step_norm = _norms(noise, constraint)
         if step_rule not in get_args(StepRule):

@@ -56,8 +56,9 @@ from accounting.checks import integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
+from dpkit.optimize._recursive_gradients import RecursiveGradients
 from dpkit.optimize._rows import checked_budget, checked_start, row_sensitivity
-from dpkit.optimize._stream_learner import StreamLearner, one_pass
+from dpkit.optimize._stream_learner import one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ Vector = NDArray[np.float64]
 Noise = Literal["gumbel", "paper"]
 
 
-class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
+class PolyhedralOnlineFrankWolfe(RecursiveGradients[PolyhedralSet]):
     """Frank–Wolfe on a private stream of at most ``horizon`` rows, over the hull of few vertices.
 
     Parameters
@@ -187,7 +188,7 @@ class PolyhedralOnlineFrankWolfe(StreamLearner[PolyhedralSet]):
         if not isinstance(constraint, PolyhedralSet):
             raise TypeError(f"constraint must have vertices, such as LpBall(1, d) or Simplex(d), got {constraint!r}")
         constraint.vertex_scores(constraint.center)  # refuses a ball that is not the hull of few
-        self._keep(objective, constraint, horizon, forgetting, step_scale)
+        self._keep_steps(objective, constraint, horizon, forgetting, step_scale)
         if self.forgetting > 2:
             raise ValueError(f"forgetting must be at most 2, got forgetting={forgetting!r}")
         if noise not in get_args(Noise):

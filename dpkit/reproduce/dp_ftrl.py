@@ -24,13 +24,10 @@ the literature. "replace": a row is replaced in both.
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +37,7 @@ from numpy.typing import NDArray
 from accounting import Budget
 from dpkit.clipping import shortened
 from dpkit.optimize import dp_ftrl, dp_sgd, glm
+from dpkit.reproduce._lines import completed, read, to_csv
 
 __all__ = [
     "ALGORITHMS",
@@ -138,7 +136,7 @@ def run(
     quick: bool = False,
     jobs: int = 1,
     done: Sequence[Row] = (),
-    progress: Callable[[list[Row]], object] | None = None,
+    progress: Callable[[list[Row], int], object] | None = None,
 ) -> list[Row]:
     """Every algorithm on every table.
 
@@ -155,28 +153,14 @@ def run(
     done : sequence of Row
         Of an earlier call that was interrupted: not run again.
     progress : callable, optional
-        Called with the rows so far after each new one.
+        Called with the rows so far after each new one, and how many there will be.
     """
     if quick:
         tables, relations, epsilons, seeds = ("digits",), ("presence",), (1.0, 4.0), QUICK_SEEDS
     check_done(done, seeds=seeds, quick=quick)
     order = [(t, r, e, a) for t in tables for r in relations for e in epsilons for a in algorithms]
-    found = {key: row for row in done if (key := (row.table, row.relation, row.epsilon, row.algorithm)) in order}
-    tasks = [(*key, seeds) for key in order if key not in found]
-
-    def take(row: Row) -> None:
-        found[row.table, row.relation, row.epsilon, row.algorithm] = row
-        if progress is not None:
-            progress([found[key] for key in order if key in found])
-
-    if jobs == 1:
-        for task in tasks:
-            take(_row(*task))
-    else:
-        with ProcessPoolExecutor(jobs) as pool:
-            for future in as_completed([pool.submit(_row, *task) for task in tasks]):
-                take(future.result())
-    return [found[key] for key in order]
+    found = {(row.table, row.relation, row.epsilon, row.algorithm): row for row in done}
+    return completed(order, found, partial(_row, seeds=seeds), jobs, progress)
 
 
 def check_done(done: Sequence[Row], *, seeds: int, quick: bool) -> None:
@@ -186,7 +170,8 @@ def check_done(done: Sequence[Row], *, seeds: int, quick: bool) -> None:
         raise ValueError(f"seeds must be {expected} in every line, got others")
 
 
-def _row(name: str, relation: str, epsilon: float, algorithm: str, seeds: int) -> Row:
+def _row(key: tuple[str, str, float, str], *, seeds: int) -> Row:
+    name, relation, epsilon, algorithm = key
     begin = time.perf_counter()
     X, y, rest_X, rest_y = table(name)
     objective = glm("logistic")
@@ -259,29 +244,9 @@ def _cooling(rate: float, steps: int) -> Callable[[list[Any]], Any]:
     return lambda parameters: Cooling(parameters, lr=rate)
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """All columns, one line per row."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
-    return text.getvalue()
-
-
 def from_csv(text: str) -> list[Row]:
-    """The rows that :func:`to_csv` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the columns are not those of a ``Row``.
-    """
-    reader = csv.DictReader(io.StringIO(text))
-    names = [field.name for field in fields(Row)]
-    if reader.fieldnames != names:
-        raise ValueError(f"text must have the columns {', '.join(names)}, got {reader.fieldnames}")
-    kinds: dict[str, Callable[[str], Any]] = {"str": str, "float": float, "int": int}
-    return [Row(**{field.name: kinds[str(field.type)](line[field.name]) for field in fields(Row)}) for line in reader]
+    """The rows that ``to_csv`` wrote; refuses other columns."""
+    return read(Row, text)
 
 
 def to_markdown(rows: Sequence[Row]) -> str:

@@ -22,13 +22,11 @@ noise" is the paper's Algorithm 1 to the letter, but for the noise: no clipping,
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +37,7 @@ from accounting import Budget, epsilon
 from dpkit import optimize
 from dpkit.geometry import LpBall
 from dpkit.optimize import GLM, glm
+from dpkit.reproduce._lines import completed, read, to_csv
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -274,11 +273,9 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 @dataclass(frozen=True)
-class _Task:
-    """A line of the table to be computed, and how it is tuned."""
+class _Plan:
+    """How a line of the table is tuned and computed."""
 
-    cell: Cell
-    algorithm: str
     seeds: int
     quick: bool
     clips: tuple[float, ...]
@@ -295,7 +292,7 @@ def run(
     algorithms: Sequence[str] = tuple(ALGORITHMS),
     jobs: int = 1,
     done: Sequence[Row] = (),
-    progress: Callable[[list[Row]], object] | None = None,
+    progress: Callable[[list[Row], int], object] | None = None,
 ) -> list[Row]:
     """Every algorithm on every cell, tuned on public data.
 
@@ -315,7 +312,7 @@ def run(
     done : sequence of Row
         Of an earlier call that was interrupted, with the same ``seeds`` and ``quick``: not run again.
     progress : callable, optional
-        Called with the rows so far after each new one.
+        Called with the rows so far after each new one, and how many there will be.
 
     Returns
     -------
@@ -338,26 +335,9 @@ def run(
     cells = [Cell(T, d, p) for T in horizons for d in dimensions for p in (1.5, math.inf)]
     order = [(cell, name) for cell in cells for name in algorithms if cell.p in ALGORITHMS[name].geometries]
     check_done(done, seeds=seeds, quick=quick)
-    found = {key: row for row in done if (key := (Cell(row.T, row.d, row.p), row.algorithm)) in order}
-    tasks = [
-        _Task(cell, name, seeds, quick, clips, finalists, tuning_sets)
-        for cell, name in order
-        if (cell, name) not in found
-    ]
-
-    def take(row: Row) -> None:
-        found[Cell(row.T, row.d, row.p), row.algorithm] = row
-        if progress is not None:
-            progress([found[key] for key in order if key in found])
-
-    if jobs == 1:
-        for task in tasks:
-            take(_row(task))
-    else:
-        with ProcessPoolExecutor(jobs) as pool:
-            for future in as_completed([pool.submit(_row, task) for task in tasks]):
-                take(future.result())
-    return [found[key] for key in order]
+    found = {(Cell(row.T, row.d, row.p), row.algorithm): row for row in done}
+    plan = _Plan(seeds, quick, clips, finalists, tuning_sets)
+    return completed(order, found, partial(_row, plan=plan), jobs, progress)
 
 
 def check_done(done: Sequence[Row], *, seeds: int, quick: bool) -> None:
@@ -377,8 +357,9 @@ def check_done(done: Sequence[Row], *, seeds: int, quick: bool) -> None:
             )
 
 
-def _row(task: _Task) -> Row:
-    cell, algorithm = task.cell, ALGORITHMS[task.algorithm]
+def _row(key: tuple[Cell, str], *, plan: _Plan) -> Row:
+    cell, name = key
+    algorithm = ALGORITHMS[name]
     budget = Budget(1.0, 1.0 / cell.T)
     spent = 0.0
 
@@ -392,13 +373,13 @@ def _row(task: _Task) -> Row:
 
     best, tuning = (math.inf, 1.0), 0
     if algorithm.private:
-        first, *more = [(seed, draw(cell, seed)) for seed in range(PUBLIC_SEEDS, PUBLIC_SEEDS + task.tuning_sets)]
-        points = [(clip, scale) for clip in task.clips for scale in SCALES]
+        first, *more = [(seed, draw(cell, seed)) for seed in range(PUBLIC_SEEDS, PUBLIC_SEEDS + plan.tuning_sets)]
+        points = [(clip, scale) for clip in plan.clips for scale in SCALES]
         start = {point: one(point, *first) for point in points}
         half = math.sqrt(SCALES[1] / SCALES[0]) if len(SCALES) > 1 else 1.0
         finalists = {
             (clip, scale * factor)
-            for clip, scale in sorted(points, key=start.__getitem__)[: task.finalists]
+            for clip, scale in sorted(points, key=start.__getitem__)[: plan.finalists]
             for factor in (1.0 / half, 1.0, half)
         }
         score = {point: start[point] if point in start else one(point, *first) for point in sorted(finalists)}
@@ -407,64 +388,37 @@ def _row(task: _Task) -> Row:
                 score[point] += one(point, *each)
         best = min(score, key=score.__getitem__)
         tuning = len(points) + len(finalists - start.keys()) + len(score) * len(more)
-    sets = [(seed, draw(cell, seed)) for seed in range(task.seeds)]
+    sets = [(seed, draw(cell, seed)) for seed in range(plan.seeds)]
     begin = time.perf_counter()
     results = np.array([one(best, *each) for each in sets])
-    seconds = (time.perf_counter() - begin) / task.seeds
+    seconds = (time.perf_counter() - begin) / plan.seeds
     return Row(
         T=cell.T,
         d=cell.d,
         p=cell.p,
-        algorithm=task.algorithm,
+        algorithm=name,
         passes=algorithm.passes,
         subopt=float(results.mean()),
         median=float(np.median(results)),
-        deviation=float(results.std(ddof=1)) if task.seeds > 1 else 0.0,
-        published=PUBLISHED.get((cell.T, cell.d, cell.p), {}).get(task.algorithm) if algorithm.private else None,
+        deviation=float(results.std(ddof=1)) if plan.seeds > 1 else 0.0,
+        published=PUBLISHED.get((cell.T, cell.d, cell.p), {}).get(name) if algorithm.private else None,
         epsilon=spent,
         delta=budget.delta if algorithm.private else 0.0,
         clip=best[0],
         scale=best[1],
         seconds=seconds,
-        seeds=task.seeds,
+        seeds=plan.seeds,
         tuning=tuning,
-        quick=task.quick,
+        quick=plan.quick,
     )
 
 
 # --------------------------------------------------------------------------------------------------- writing
 
 
-def to_csv(rows: Sequence[Row]) -> str:
-    """All columns, one line per row."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: "" if value is None else value for name, value in asdict(row).items()})
-    return text.getvalue()
-
-
 def from_csv(text: str) -> list[Row]:
-    """The rows that :func:`to_csv` wrote.
-
-    Raises
-    ------
-    ValueError
-        If the columns are not those of a ``Row``.
-    """
-    reader = csv.DictReader(io.StringIO(text))
-    names = [field.name for field in fields(Row)]
-    if reader.fieldnames != names:
-        raise ValueError(f"text must have the columns {', '.join(names)}, got {reader.fieldnames}")
-    kinds: dict[str, Callable[[str], Any]] = {
-        "int": int,
-        "float": float,
-        "str": str,
-        "float | None": lambda value: float(value) if value else None,
-        "bool": lambda value: value == "True",
-    }
-    return [Row(**{field.name: kinds[str(field.type)](line[field.name]) for field in fields(Row)}) for line in reader]
+    """The rows that ``to_csv`` wrote; refuses other columns."""
+    return read(Row, text)
 
 
 def to_markdown(rows: Sequence[Row]) -> str:

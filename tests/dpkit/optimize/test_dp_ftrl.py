@@ -452,8 +452,8 @@ def test_the_comparison_is_run_written_and_gone_on_with(monkeypatch, tmp_path):
     known = {"tables": ("cancer",), "relations": ("presence",), "epsilons": (8.0,), "seeds": 2}
     known["algorithms"] = ("DP-FTRL", "DP-SGD, fixed order")
     seen = []
-    rows_ = comparison.run(**known, progress=lambda part: seen.append(len(part)))
-    assert seen == [1, 2]
+    rows_ = comparison.run(**known, progress=lambda part, total: seen.append((len(part), total)))
+    assert seen == [(1, 2), (2, 2)]
     correlated, alone = rows_
     assert correlated.loss < alone.loss < 2.0
     assert all(row.accuracy > 0.8 for row in (correlated, alone))

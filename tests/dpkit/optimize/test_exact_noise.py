@@ -28,6 +28,7 @@ RUNS = {
     "localized_mirror_descent": {"steps": 1, "constraint": LpBall(1.5, D, 1e3)},
     "noisy_stochastic_frank_wolfe": {},
     "phased_sgd": {},
+    "implicit_gradient_descent": {"step_scale": 1e-9},
 }
 
 

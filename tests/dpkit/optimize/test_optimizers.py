@@ -15,8 +15,11 @@ OBJECTIVE = glm("squared", clip=0.5)
 D = 4
 
 
+VERTICES = ("polyhedral_online_frank_wolfe", "half_sample_frank_wolfe", "variance_reduced_frank_wolfe")
+
+
 def _ball(name):
-    return LpBall({"polyhedral_online_frank_wolfe": 1, "localized_mirror_descent": 1.5}.get(name, 2), D, 2.0)
+    return LpBall(1 if name in VERTICES else 1.5 if name == "localized_mirror_descent" else 2, D, 2.0)
 
 
 def fit(name, X, y, *, objective=OBJECTIVE, budget=BUDGET, **more):
@@ -39,6 +42,11 @@ NAMES = [
     "phased_sgd",
     "objective_perturbation",
     "sufficient_statistics",
+    "follow_the_approximate_leader",
+    "follow_the_regularized_leader",
+    "implicit_gradient_descent",
+    "half_sample_frank_wolfe",
+    "variance_reduced_frank_wolfe",
 ]
 WITH_START = [name for name in NAMES if name not in ("objective_perturbation", "sufficient_statistics")]
 
@@ -214,7 +222,9 @@ def test_a_private_number_of_rows_must_be_replaced_by_a_public_one(name):
     assert fit(name, np.empty((0, D)), [], budget=budget, public_rows=10).cost == result.cost
 
 
-@pytest.mark.parametrize("name", ["online_frank_wolfe", "phased_sgd", "noisy_stochastic_frank_wolfe"])
+@pytest.mark.parametrize(
+    "name", ["online_frank_wolfe", "phased_sgd", "noisy_stochastic_frank_wolfe", "implicit_gradient_descent"]
+)
 def test_positions_do_not_hide_who_comes_or_goes(name):
     with pytest.raises(ValueError, match=r"budget\.adjacency must be one of"):
         fit(name, *problem(8), budget=Budget(1.0, 1e-5, adjacency="add_remove"))
@@ -285,3 +295,10 @@ def test_a_private_number_of_rows_is_not_told_by_the_number_of_gradients():
             for n in (49, 50)
         ]
         assert runs[0].nfev == runs[1].nfev
+
+
+@pytest.mark.parametrize(("n", "epsilon", "steps", "batch"), [(800, 4.0, 100, 80), (40, 0.3, 1, 11), (3, 9.0, 1, 3)])
+def test_the_schedule_of_a_linear_time_descent(n, epsilon, steps, batch):
+    # T = min(n/8, n²ε²/(32d·ln(1/δ))) and m = n√(ε/(4T)), by hand: 800/8 = 100 and 800·√(4/400) = 80
+    run = fit("noisy_sgd", *problem(n), budget=Budget(epsilon, 1e-5), steps=None)
+    assert (run.nit, run.nfev) == (steps, steps * batch)

@@ -169,7 +169,7 @@ def test_refusals(name, change, error, message):
         fit(name, *problem(8), **({"groups": np.arange(8) // 2} | change))
 
 
-@pytest.mark.parametrize("name", ["phased_sgd", "online_frank_wolfe"])
+@pytest.mark.parametrize("name", ["phased_sgd", "online_frank_wolfe", "follow_the_regularized_leader"])
 def test_where_rows_are_units_people_are_refused(name):
     with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row"):
         fit(name, *problem(8))

@@ -44,10 +44,14 @@ def test_a_small_run(small, tmp_path):
     names = ("OFW", "NoisySFW", "NoisyGD", "OFW without noise")
     seen = []
     rows = run(
-        horizons=(1000,), dimensions=(5,), seeds=2, algorithms=names, progress=lambda part: seen.append(len(part))
+        horizons=(1000,),
+        dimensions=(5,),
+        seeds=2,
+        algorithms=names,
+        progress=lambda part, total: seen.append((len(part), total)),
     )
     assert [row.algorithm for row in rows] == [*names] * 2
-    assert seen == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert seen == [(k, 8) for k in range(1, 9)]
     for row in rows:
         assert row.subopt < 1.0
         if row.algorithm == "OFW without noise":
@@ -89,7 +93,8 @@ def test_tuning_sees_other_data_than_the_table(small, monkeypatch):
 
 def test_an_interrupted_run_goes_on(small):
     def stop_after(count):
-        def check(rows):
+        def check(rows, total):
+            assert total == 4
             kept[:] = rows
             if len(rows) == count:
                 raise KeyboardInterrupt
@@ -102,7 +107,7 @@ def test_an_interrupted_run_goes_on(small):
         run(**grid, progress=stop_after(3))
     back = from_csv(to_csv(kept))
     more = []
-    rows = run(**grid, done=back, progress=more.append)
+    rows = run(**grid, done=back, progress=lambda rows, total: more.append(total))
     assert len(more) == 1
     assert rows[:3] == back
     whole = run(**grid)
