@@ -27,7 +27,7 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.environments import GALLERY, Drifting, Environment
+from dpbandits.environments import GALLERY, Drifting, Environment, Supervised
 from dpbandits.policy import Policy
 from dpbandits.simulation.results import Results
 
@@ -37,7 +37,7 @@ Arguments = Callable[[Any, int], dict[str, Any]]
 ROOT = Path(__file__).resolve().parent.parent
 EPSILONS = (1.0, 4.0)
 # a shared parameter with a block for every arm is hopeless beyond this, and takes hours
-_LARGEST_SHARED = 100
+_LARGEST_SHARED = 50
 
 
 def model(world: Any, rounds: int) -> dict[str, Any]:
@@ -59,8 +59,13 @@ def lagging(rounds_late: int) -> Arguments:
 
 def per_arm(world: Any, rounds: int) -> dict[str, Any]:
     """A parameter for every arm of a world that shows one context for all of them."""
-    known = {"dim": world.context_dim, "arms": world.n_arms, "link": world.link, "theta_bound": 3.0}
-    return known | {"base_rate": getattr(world, "base_rate", None)}
+    # of K labels one is right
+    known = {"base_rate": 1.0 / world.n_arms} if isinstance(world, Supervised) else {}
+    return known | {"dim": world.context_dim, "arms": world.n_arms}
+
+
+def private_per_arm(world: Any, rounds: int) -> dict[str, Any]:
+    return per_arm(world, rounds) | {"link": world.link}
 
 
 def persons(world: Any, rounds: int) -> dict[str, Any]:
@@ -70,10 +75,10 @@ def persons(world: Any, rounds: int) -> dict[str, Any]:
 # what is made for a workload besides the policy to start with: the class in dpbandits.policies, and its arguments
 SUITED: dict[str, tuple[str, Arguments]] = {
     "advertising": ("OnePassPrivateGLM", base(0.04)),
-    "digits": ("DisjointPrivateGLM", per_arm),
-    "diamonds": ("DisjointPrivateGLM", per_arm),
-    "disjoint": ("DisjointPrivateGLM", per_arm),
-    "disjoint-50": ("DisjointPrivateGLM", per_arm),
+    "digits": ("DisjointPrivateGLM", private_per_arm),
+    "diamonds": ("DisjointPrivateGLM", private_per_arm),
+    "disjoint": ("DisjointPrivateGLM", private_per_arm),
+    "disjoint-50": ("DisjointPrivateGLM", private_per_arm),
     "flip": ("Restarting", changing),
     "still": ("Restarting", changing),
     "late": ("ShuffleOnePassGLM", lagging(200)),

@@ -18,9 +18,10 @@ Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Since
-  ψ‖x‖ ≤ 1 and ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ B, and the pair, scaled to
-  (a·svec(ω·u uᵀ), c·γ·u), has the L2 sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
+* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Let
+  q = ψ‖x‖ ≤ 1. As ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖x‖ ≥ q/2 says that ω ≥ mq²,
+  m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
+  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -28,8 +29,8 @@ Guarantee
 * Rewards may be late, out of order or missing. Batches end after a fixed number of *decisions*; a record enters the
   batch in which its reward comes. A change of one round may then also move its record to another batch, or make it
   appear or vanish. With ϱ = ⟨Ceᵢ, Ceⱼ⟩ ∈ [0, 1] for two columns of the mechanism's factor C (nonnegative, columns of
-  norm at most 1), the squared distance of the two streams is at most 2a²W²(1 − s²ϱ) + 2c²B²(1 + sϱ), linear in ϱ,
-  where s is the cosine of the two arms; at both ends of the interval it stays within the stated sensitivity.
+  norm at most 1), the inner products in the squared distance of the two streams are multiplied by ϱ: it is linear in ϱ,
+  and at both ends of the interval within the stated sensitivity.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``), because it would release
   sums again with fresh noise. This needs a ledger that survives, too.
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
@@ -65,6 +66,10 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["OnePassPrivateGLM"]
+
+# eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
+# whose directions pass it together and soon, hardly pay for it
+_KNOWN = 6.0
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         discount: float | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: float | Literal["inverse_gap"] = 0.6,
+        exploration: float | Literal["inverse_gap"] = 0.5,
         gamma_scale: float = 10.0,
         ridge: float = 1.0,
         prior: PriorLike | None = None,
@@ -215,6 +220,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             discount=None if self.discount is None else self.discount**batch,
+            least=self._record.least,
         )
         zero, square = np.zeros(dim), np.zeros((dim, dim))
         root, covariance = square, S**2 * np.eye(dim)
@@ -304,7 +310,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if self.discount is not None:
             left = share = self.discount ** (rounds - since)
         growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
-        f = stalled(eigenvalues, growth, 1.0 - share, noise) if since else np.ones(d)
+        f = stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN) if since else np.ones(d)
         root = known.root @ (U * (self._width * np.sqrt(f)))
         past = last.past.followed_by(rounds, H, squares)
         # differences of two releases have at most twice the variance of one

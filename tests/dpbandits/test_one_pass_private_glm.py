@@ -94,7 +94,7 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
     precision = eigenvalues**2 / r + 3 / 50.0**2
     np.testing.assert_allclose(policy.theta, U @ (eigenvalues / r * (U.T @ b) / precision), atol=1e-6)
     root = policy.public.root
-    np.testing.assert_allclose(root @ root.T, (U * (0.36 / precision)) @ U.T, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(root @ root.T, (U * (0.25 / precision)) @ U.T, rtol=1e-5, atol=1e-9)
 
 
 def test_without_noise_the_released_parameter_nears_the_truth():
@@ -122,7 +122,9 @@ def test_a_record_is_within_the_ranges_of_the_sensitivity(link, rate, length, e,
     record = SecantRecord.of(get_link(link).at(rate), 3.0, (0.0, 1.0), None)
     w, g = record.weigh(length * np.array([0.6, -0.8]), e, reward)
     assert 0 <= w * length**2 <= record.W * (1 + 1e-12)
-    assert abs(g) * length <= record.B * (1 + 1e-12)
+    q = min(1.0, 2.0 * length)
+    assert abs(g) * length <= q * record.B * (1 + 1e-12)
+    assert w * length**2 >= record.least * q**2 * (1 - 1e-12)
     assert pytest.approx(max(rate, 1 - rate)) == record.B
 
 
