@@ -45,8 +45,8 @@ def model(world: Any, rounds: int) -> dict[str, Any]:
     return {"link": world.link, "theta_bound": world.theta_bound}
 
 
-def base(rate: float) -> Arguments:
-    return lambda world, rounds: model(world, rounds) | {"base_rate": rate}
+def base(rate: float, **known: Any) -> Arguments:
+    return lambda world, rounds: model(world, rounds) | {"base_rate": rate} | known
 
 
 def changing(world: Any, rounds: int) -> dict[str, Any]:
@@ -74,7 +74,10 @@ def persons(world: Any, rounds: int) -> dict[str, Any]:
 
 # what is made for a workload besides the policy to start with: the class in dpbandits.policies, and its arguments
 SUITED: dict[str, tuple[str, Arguments]] = {
+    "logit-shift": ("OnePassPrivateGLM", base(0.076)),
     "advertising": ("OnePassPrivateGLM", base(0.04)),
+    # so long is θ if the base rate is off by a factor of 5 at most
+    "advertising-centred": ("OnePassPrivateGLM", base(0.04, theta_bound=6.0)),
     "digits": ("DisjointPrivateGLM", private_per_arm),
     "diamonds": ("DisjointPrivateGLM", private_per_arm),
     "disjoint": ("DisjointPrivateGLM", private_per_arm),
@@ -90,7 +93,6 @@ SUITED: dict[str, tuple[str, Arguments]] = {
 # without privacy; those that take contexts play where there are some
 REFERENCES: dict[str, Arguments] = {
     "GLBOMD": model,
-    "LaplaceThompson": model,
     "LinearThompson": lambda world, rounds: {},
     "DisjointThompson": per_arm,
     "DisjointLinUCB": per_arm,
@@ -126,7 +128,12 @@ def factories(name: str, world: Any, rounds: int) -> dict[str, Factory]:
             made[f"OnePassPrivateGLM, ε = {epsilon:g}"] = Make("OnePassPrivateGLM", given)
         kind, arguments = SUITED.get(name, ("", model))
         if hasattr(policies, kind):
-            given = private | {"budget": budget} | arguments(world, rounds)
+            told = arguments(world, rounds)
+            if (
+                kind == "OnePassPrivateGLM" and "base_rate" in told
+            ):  # what a private policy is told, the best reference may know, too
+                made["GLBOMD, told the base rate"] = Make("GLBOMD", {"dim": world.dim} | told)
+            given = private | {"budget": budget} | told
             if unit := given.pop("unit", None):
                 given["budget"] = Budget(epsilon, 1 / rounds, unit=unit)
             made[f"suited: {kind}, ε = {epsilon:g}"] = Make(kind, given)

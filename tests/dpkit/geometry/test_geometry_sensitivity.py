@@ -92,7 +92,7 @@ def test_some_pair_with_a_least_matrix_attains_the_sensitivity(least):
 
 
 def test_a_least_matrix_above_the_largest_is_refused():
-    with pytest.raises(ValueError, match="least must be at most weight=1, got least=1.5"):
+    with pytest.raises(ValueError, match=r"least must be at most weight=1, got least=1\.5"):
         pair_sensitivity(1, 1, 1, 1, "replace", least=1.5)
 
 
