@@ -6,8 +6,8 @@ shares, ages or prices on a scale from 0 to 1, so that their means are far from 
 Law
 ---
 * An advertisement has m = d − 1 features u = (Φ(z₁), …, Φ(z_m)), where the z_j are standard normal with correlation
-  ``correlation``; so every u_j is uniform in [0, 1]. Its vector is x = (1, u)/√d; or, ``centred``, (1, 2u − 1)/√d, which is
-  what ``dpkit.features.PublicScaler`` makes of features between 0 and 1.
+  ``correlation``; so every u_j is uniform in [0, 1]. Its vector is x = (1, u)/√d; or, ``centred``,
+  (1, 2u − 1)/√d, as ``dpkit.features.PublicScaler`` moves features between 0 and 1.
 * Clicks: P(r = 1 | x) = σ(logit(``base_rate``) + wᵀ(u − ½)), where w is a random vector of norm ``effect``, new for
   every seed. The average over advertisements is a little higher, as σ is convex where clicks are rare.
 """
@@ -51,7 +51,8 @@ class Advertising:
     Attributes
     ----------
     theta_bound : float
-        √d·√((|logit(base_rate)| + ‖w‖√m/2)² + ‖w‖²), which no θ* for x exceeds; centred, √d·√(logit(base_rate)² + ‖w‖²/4).
+        √d·√((|logit(base_rate)| + ‖w‖√m/2)² + ‖w‖²), which no θ* for x exceeds; centred, it is
+        √d·√(logit(base_rate)² + ‖w‖²/4).
 
     Examples
     --------
@@ -84,7 +85,8 @@ class Advertising:
         self.theta_bound = math.sqrt(self.dim) * math.hypot(constant, self.effect / (2.0 if self.centred else 1.0))
         self.reward_range = (0.0, 1.0)
         self.rounds = None
-        self.name = f"advertising, {100 * self.base_rate:g} % clicks (d = {self.dim}, K = {self.arms}{', centred' if self.centred else ''})"
+        more = ", centred" if self.centred else ""
+        self.name = f"advertising, {100 * self.base_rate:g} % clicks (d = {self.dim}, K = {self.arms}{more})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""

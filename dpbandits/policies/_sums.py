@@ -33,8 +33,8 @@ class PairSums:
     part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
     at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, also where it comes into another batch. The same
     holds for a person with one record in all. A person with up to n records, one at most in each of n batches, which
-    may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any n columns of the
-    mechanism's factor add up to (``participations=n``); for that it must be nonnegative, and it is.
+    may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any n
+    columns of the mechanism's factor add up to (``participations=n``); for that it must be nonnegative, and it is.
 
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
     no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
