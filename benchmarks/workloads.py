@@ -129,9 +129,8 @@ def factories(name: str, world: Any, rounds: int) -> dict[str, Factory]:
         kind, arguments = SUITED.get(name, ("", model))
         if hasattr(policies, kind):
             told = arguments(world, rounds)
-            if (
-                kind == "OnePassPrivateGLM" and "base_rate" in told
-            ):  # what a private policy is told, the best reference may know, too
+            # what a private policy is told, the best reference may know, too
+            if kind == "OnePassPrivateGLM" and "base_rate" in told:
                 made["GLBOMD, told the base rate"] = Make("GLBOMD", {"dim": world.dim} | told)
             given = private | {"budget": budget} | told
             if unit := given.pop("unit", None):

@@ -56,7 +56,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget, Gaussian, calibrate
-from accounting.checks import integer, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.choices import Independent, Law
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
@@ -87,10 +87,15 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     theta_bound : float
         S: entries of θ_k have a prior standard deviation of at most S times the largest slope of μ.
     growth : float
-        Length of a batch over the length of the one before, at least 1.
+        Length of a batch over the length of the one before, at least 1; without a meaning for discounted sums.
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default six times K times the
-        noise in an entry, at least K and at most T/50.
+        noise in an entry, at least K and at most T/50. Of discounted sums every batch has that length, by default
+        1/(20(1 − discount)), at least K.
+    discount : float, optional
+        γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
+        about 1/(1 − γ) rounds are remembered, which all arms share. For people whose tastes drift; by default nothing
+        is forgotten.
     exploration : float
         α ≥ 0.
     prior : (array_like, array_like), optional
@@ -142,6 +147,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.1,
         first_batch: int | None = None,
+        discount: float | None = None,
         exploration: float = 0.3,
         prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
@@ -153,11 +159,15 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self._centre, spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
         self.growth = growth
+        self.discount = None if discount is None else fraction("discount", discount)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         # so long that uniform choices add about as much to an arm's sums as the noise
         enough = max(K, min(round(6.0 * K * z * record_sensitivity(budget.adjacency)), -(-T // 50)))
+        if self.discount is not None:
+            enough = max(K, round(0.05 / (1.0 - self.discount)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        # sums that lose the same factor at every release need batches of one length
+        self.schedule = Schedule.batches(T, self.first_batch, growth if self.discount is None else 1.0)
         self.exploration = nonnegative("exploration", exploration)
         most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
@@ -171,10 +181,12 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            discount=None if self.discount is None else self.discount**self.first_batch,
         )
         self.public = self._play.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k
-        clear = clarity(self.dim + 1, T / K, 1.0, most, self._sums.noise(max(1, len(self.schedule.ends))))
+        remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
+        clear = clarity(self.dim + 1, remembered / K, 1.0, most, self._sums.noise(max(1, len(self.schedule.ends))))
         if self.prior is None:
             warn_of_cold_start(clear, self.dim + 1, T, budget)
         self._open_run(self._sums.cost)
@@ -211,4 +223,5 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     def _release(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        return self._play.refit(self.public, self._sums.release(), self._catalogue, rounds, self.rng)
+        sums = self._sums
+        return self._play.refit(self.public, sums.release(), self._catalogue, rounds, self.rng, sums.decay)
