@@ -45,10 +45,12 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.checks import fraction, integer, nonnegative, positive
@@ -70,6 +72,20 @@ __all__ = ["OnePassPrivateGLM"]
 # eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
 # whose directions pass it together and soon, hardly pay for it
 _KNOWN = 6.0
+
+
+def _structure(groups: list[list[int]] | None, dim: int) -> tuple[Array, Array]:
+    """Which features are outside of which set, (d, G), and which are in a set together, (d, d), as 0 and 1."""
+    if groups is None:
+        return np.zeros((dim, 1)), np.ones((dim, dim))
+    if not groups or not all(groups) or max(map(max, groups)) >= dim:
+        raise ValueError(f"groups must be sets of features from 0 to {dim - 1}, none of them empty, got {groups!r}")
+    members = np.zeros((dim, len(groups)))
+    for n, group in enumerate(groups):
+        members[group, n] = 1.0
+    if not members.any(axis=1).all():
+        raise ValueError(f"groups must have every feature in one of them, got none with {members.any(axis=1).argmin()}")
+    return 1.0 - members, np.asarray((members @ members.T > 0.0).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -121,6 +137,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     discount : float, optional
         γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
         about 1/(1 − γ) rounds are remembered. For a world that drifts; by default nothing is forgotten.
+    groups : sequence of sequences of int, optional
+        Public sets of features, of which every arm has those of one set and zeros else. What noise adds to products of
+        features that are in no set together is then dropped. For arms with a parameter each beside features that all
+        share: with x_k = (0, …, z, …, 0, y_k)/√2, z in block k, the sets are the blocks, each with the features of y.
     gradient_share : float
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
@@ -177,6 +197,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         first_batch: int | None = None,
         longest_batch: int | None = None,
         discount: float | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
         exploration: float | Literal["inverse_gap"] = 0.5,
@@ -208,6 +229,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
+        self.groups = None if groups is None else [[integer("groups", i, at_least=0) for i in one] for one in groups]
+        self._outside, self._together = _structure(self.groups, self.dim)
 
         self._sums = PairSums(
             self.dim,
@@ -245,6 +268,16 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
+    def _checked_arms(self, arms: ArrayLike) -> Array:
+        X = super()._checked_arms(arms)
+        if self.groups is not None:
+            outside = ((X != 0.0) @ self._outside).min(axis=1) > 0.0
+            if outside.any():
+                raise ValueError(
+                    f"arms must have the features of one of groups each, and zeros else, got row {outside.argmax()}"
+                )
+        return X
+
     def _settle(self, arms: Array) -> None:
         super()._settle(arms)
         if self.public.misfit and not self._warned:
@@ -273,12 +306,15 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         totals = self._sums.release()
         last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
         rounds = self.schedule.ends[self.releases]
+        # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
+        left_in_row = math.sqrt(float(self._together.mean()))
         noise_H, noise_b = self._sums.noise(k)
+        first_H, first_b = self._sums.noise(1)
+        noise_H, first_H = left_in_row * noise_H, left_in_row * first_H
         kept, theta = self._sums.decay, last.theta
-        M, m = totals[0] - kept * last.totals[0], totals[1] - kept * last.totals[1]
+        M, m = self._together * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
 
         # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
-        first_H, first_b = self._sums.noise(1)
         noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
         unlikely = surprise(m - M @ theta, M, last.covariance, noise=noise, reward_variance=self._record.chance)
 

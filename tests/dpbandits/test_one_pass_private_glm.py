@@ -194,6 +194,66 @@ def test_a_late_reward_enters_the_batch_in_which_it_comes(spied):
     assert spied[1].any()
 
 
+# --------------------------------------------------------------------------------------------------- groups
+
+# two arms with two features of their own each, and one that they share
+GROUPS = [[0, 1, 4], [2, 3, 4]]
+
+
+def blocks_of(rng) -> np.ndarray:
+    z, shared = ball(rng, 1, 2)[0], rng.uniform(-1, 1, 2)
+    return np.array([[*z, 0, 0, shared[0]], [0, 0, *z, shared[1]]]) / math.sqrt(2)
+
+
+def test_noise_is_dropped_where_no_arm_of_a_group_has_anything(tmp_path):
+    rng = np.random.default_rng(3)
+    plain, policy = policy_with(dim=5), policy_with(dim=5, groups=GROUPS)
+    for _ in range(100):
+        arms, reward = blocks_of(rng), float(rng.random() < 0.5)
+        for each in (plain, policy):
+            each.update(each.select(arms), reward)
+    apart = np.ix_([0, 1], [2, 3])
+    assert (plain.public.H[apart] != 0.0).all()
+    assert (policy.public.H[apart] == 0.0).all()
+    assert (policy.public.H[np.ix_([0, 1, 4], [0, 1, 4])] != 0.0).all()
+    # what is released, and so its cost, is the same
+    assert policy.public.totals[0].shape == plain.public.totals[0].shape
+    assert policy._sums.cost == plain._sums.cost
+    policy.save(tmp_path / "p")
+    twin = OnePassPrivateGLM.load(tmp_path / "p")
+    assert twin.groups == GROUPS
+    arms = blocks_of(rng)
+    assert policy.select(arms).index == twin.select(arms).index
+
+
+def test_groups_without_noise_change_nothing(monkeypatch):
+    monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: x)  # one batch: the sum is the batch
+    rng, found = np.random.default_rng(4), []
+    rounds = [(blocks_of(rng), float(rng.random() < 0.5)) for _ in range(21)]
+    for groups in (None, GROUPS, [[0, 1, 2, 3, 4]]):
+        policy = policy_with(dim=5, horizon=22, first_batch=20, groups=groups)
+        for arms, reward in rounds:
+            policy.update(policy.select(arms), reward)
+        found.append(policy.public.H)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_an_arm_outside_of_every_group_is_refused_and_changes_nothing():
+    policy = policy_with(dim=5, groups=GROUPS)
+    with pytest.raises(
+        ValueError, match="arms must have the features of one of groups each, and zeros else, got row 1"
+    ):
+        policy.select([[0.1, 0, 0, 0, 0.2], [0.1, 0, 0.1, 0, 0]])
+    assert policy.decisions == 0
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]]])
+def test_groups_that_are_no_sets_of_all_features_are_refused(groups):
+    with pytest.raises(ValueError, match="groups must"):
+        policy_with(dim=5, groups=groups)
+
+
 # ------------------------------------------------------------------------------------------------- sensitivity
 
 
