@@ -27,7 +27,7 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.environments import GALLERY, Drifting, Environment
+from dpbandits.environments import GALLERY, Drifting, Environment, Supervised
 from dpbandits.policy import Policy
 from dpbandits.simulation.results import Results
 
@@ -37,7 +37,7 @@ Arguments = Callable[[Any, int], dict[str, Any]]
 ROOT = Path(__file__).resolve().parent.parent
 EPSILONS = (1.0, 4.0)
 # a shared parameter with a block for every arm is hopeless beyond this, and takes hours
-_LARGEST_SHARED = 100
+_LARGEST_SHARED = 50
 
 
 def model(world: Any, rounds: int) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def model(world: Any, rounds: int) -> dict[str, Any]:
     return {"link": world.link, "theta_bound": world.theta_bound}
 
 
-def base(rate: float) -> Arguments:
-    return lambda world, rounds: model(world, rounds) | {"base_rate": rate}
+def base(rate: float, **known: Any) -> Arguments:
+    return lambda world, rounds: model(world, rounds) | {"base_rate": rate} | known
 
 
 def changing(world: Any, rounds: int) -> dict[str, Any]:
@@ -59,8 +59,13 @@ def lagging(rounds_late: int) -> Arguments:
 
 def per_arm(world: Any, rounds: int) -> dict[str, Any]:
     """A parameter for every arm of a world that shows one context for all of them."""
-    known = {"dim": world.context_dim, "arms": world.n_arms, "link": world.link, "theta_bound": 3.0}
-    return known | {"base_rate": getattr(world, "base_rate", None)}
+    # of K labels one is right
+    known = {"base_rate": 1.0 / world.n_arms} if isinstance(world, Supervised) else {}
+    return known | {"dim": world.context_dim, "arms": world.n_arms}
+
+
+def private_per_arm(world: Any, rounds: int) -> dict[str, Any]:
+    return per_arm(world, rounds) | {"link": world.link}
 
 
 def persons(world: Any, rounds: int) -> dict[str, Any]:
@@ -69,11 +74,14 @@ def persons(world: Any, rounds: int) -> dict[str, Any]:
 
 # what is made for a workload besides the policy to start with: the class in dpbandits.policies, and its arguments
 SUITED: dict[str, tuple[str, Arguments]] = {
+    "logit-shift": ("OnePassPrivateGLM", base(0.076)),
     "advertising": ("OnePassPrivateGLM", base(0.04)),
-    "digits": ("DisjointPrivateGLM", per_arm),
-    "diamonds": ("DisjointPrivateGLM", per_arm),
-    "disjoint": ("DisjointPrivateGLM", per_arm),
-    "disjoint-50": ("DisjointPrivateGLM", per_arm),
+    # so long is θ if the base rate is off by a factor of 5 at most
+    "advertising-centred": ("OnePassPrivateGLM", base(0.04, theta_bound=6.0)),
+    "digits": ("DisjointPrivateGLM", private_per_arm),
+    "diamonds": ("DisjointPrivateGLM", private_per_arm),
+    "disjoint": ("DisjointPrivateGLM", private_per_arm),
+    "disjoint-50": ("DisjointPrivateGLM", private_per_arm),
     "flip": ("Restarting", changing),
     "still": ("Restarting", changing),
     "late": ("ShuffleOnePassGLM", lagging(200)),
@@ -85,7 +93,6 @@ SUITED: dict[str, tuple[str, Arguments]] = {
 # without privacy; those that take contexts play where there are some
 REFERENCES: dict[str, Arguments] = {
     "GLBOMD": model,
-    "LaplaceThompson": model,
     "LinearThompson": lambda world, rounds: {},
     "DisjointThompson": per_arm,
     "DisjointLinUCB": per_arm,
@@ -121,7 +128,11 @@ def factories(name: str, world: Any, rounds: int) -> dict[str, Factory]:
             made[f"OnePassPrivateGLM, ε = {epsilon:g}"] = Make("OnePassPrivateGLM", given)
         kind, arguments = SUITED.get(name, ("", model))
         if hasattr(policies, kind):
-            given = private | {"budget": budget} | arguments(world, rounds)
+            told = arguments(world, rounds)
+            # what a private policy is told, the best reference may know, too
+            if kind == "OnePassPrivateGLM" and "base_rate" in told:
+                made["GLBOMD, told the base rate"] = Make("GLBOMD", {"dim": world.dim} | told)
+            given = private | {"budget": budget} | told
             if unit := given.pop("unit", None):
                 given["budget"] = Budget(epsilon, 1 / rounds, unit=unit)
             made[f"suited: {kind}, ε = {epsilon:g}"] = Make(kind, given)

@@ -6,7 +6,8 @@ shares, ages or prices on a scale from 0 to 1, so that their means are far from 
 Law
 ---
 * An advertisement has m = d − 1 features u = (Φ(z₁), …, Φ(z_m)), where the z_j are standard normal with correlation
-  ``correlation``; so every u_j is uniform in [0, 1]. Its vector is x = (1, u)/√d.
+  ``correlation``; so every u_j is uniform in [0, 1]. Its vector is x = (1, u)/√d; or, ``centred``,
+  (1, 2u − 1)/√d, as ``dpkit.features.PublicScaler`` moves features between 0 and 1.
 * Clicks: P(r = 1 | x) = σ(logit(``base_rate``) + wᵀ(u − ½)), where w is a random vector of norm ``effect``, new for
   every seed. The average over advertisements is a little higher, as σ is convex where clicks are rare.
 """
@@ -44,11 +45,14 @@ class Advertising:
         Of the normal variables behind the features, in [0, 1).
     effect : float
         ‖w‖.
+    centred : bool
+        Whether 0 stands for the middle of a feature's range.
 
     Attributes
     ----------
     theta_bound : float
-        √d·√((|logit(base_rate)| + ‖w‖√m/2)² + ‖w‖²), which no θ* for x exceeds.
+        √d·√((|logit(base_rate)| + ‖w‖√m/2)² + ‖w‖²), which no θ* for x exceeds; centred, it is
+        √d·√(logit(base_rate)² + ‖w‖²/4).
 
     Examples
     --------
@@ -59,7 +63,14 @@ class Advertising:
     """
 
     def __init__(
-        self, dim: int = 8, *, arms: int = 10, base_rate: float = 0.04, correlation: float = 0.5, effect: float = 2.0
+        self,
+        dim: int = 8,
+        *,
+        arms: int = 10,
+        base_rate: float = 0.04,
+        correlation: float = 0.5,
+        effect: float = 2.0,
+        centred: bool = False,
     ) -> None:
         self.dim = integer("dim", dim, at_least=2)
         self.arms = integer("arms", arms, at_least=1)
@@ -68,12 +79,14 @@ class Advertising:
         self.effect = positive("effect", effect)
         self.link = "logistic"
         self._logit = math.log(self.base_rate / (1.0 - self.base_rate))
-        # θ* = √d·(logit − wᵀ1/2, w)
-        constant = abs(self._logit) + self.effect * math.sqrt(self.dim - 1) / 2.0
-        self.theta_bound = math.sqrt(self.dim) * math.hypot(constant, self.effect)
+        self.centred = bool(centred)
+        # θ* = √d·(logit − wᵀ1/2, w), or √d·(logit, w/2)
+        constant = abs(self._logit) + (0.0 if self.centred else self.effect * math.sqrt(self.dim - 1) / 2.0)
+        self.theta_bound = math.sqrt(self.dim) * math.hypot(constant, self.effect / (2.0 if self.centred else 1.0))
         self.reward_range = (0.0, 1.0)
         self.rounds = None
-        self.name = f"advertising, {100 * self.base_rate:g} % clicks (d = {self.dim}, K = {self.arms})"
+        more = ", centred" if self.centred else ""
+        self.name = f"advertising, {100 * self.base_rate:g} % clicks (d = {self.dim}, K = {self.arms}{more})"
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
@@ -83,7 +96,8 @@ class Advertising:
         while True:
             u = self._features(rng, size * self.arms).reshape(size, self.arms, -1)
             means = mean(self._logit + (u - 0.5) @ w)
-            arms = np.concatenate([np.ones((size, self.arms, 1)), u], axis=2) * ((1 - 1e-12) / math.sqrt(self.dim))
+            shown = 2.0 * u - 1.0 if self.centred else u
+            arms = np.concatenate([np.ones((size, self.arms, 1)), shown], axis=2) * ((1 - 1e-12) / math.sqrt(self.dim))
             # one number per round: the arms of a round share their luck
             yield from map(Round, arms, (rng.random((size, 1)) < means).astype(np.float64), means)
 

@@ -36,6 +36,7 @@ class World(NamedTuple):
 GALLERY: dict[str, World] = {
     "logit-shift": World(Shifted, 10_000, "rare rewards without a constant feature"),
     "advertising": World(Advertising, 20_000, "4 % clicks; correlated features in [0, 1]"),
+    "advertising-centred": World(lambda: Advertising(centred=True), 20_000, "the same, features centred in public"),
     "unit-linear": World(UnitLinear, 10_000, "linear rewards in [0, 1]"),
     "one-hot": World(lambda: GLM(10, arms=10, arm_law="one_hot"), 10_000, "ten standing arms, one feature each"),
     "sphere": World(lambda: GLM(5, arms=10, arm_law="fixed_sphere"), 10_000, "ten standing arms on a sphere"),

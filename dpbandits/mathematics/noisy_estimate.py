@@ -114,13 +114,13 @@ def precisions(eigenvalues: Array, variances: Array) -> tuple[Array, Array]:
     return gains, gains * eigenvalues
 
 
-def stalled(eigenvalues: Array, growth: Array, share: float, noise: float) -> Array:
+def stalled(eigenvalues: Array, growth: Array, share: float, noise: float, known: float = 2.0) -> Array:
     """How far information has stopped growing along each eigenvector: from 0 (it keeps pace) to 1 (it stands still).
 
     Where arms are fresh in every round, M grows in all directions in proportion to the rounds. A policy that is stuck
     on a few fixed arms learns about them alone: along other eigenvectors λ stands still. With the pace
-    growth_i/(λ_i·share), which is 1 for steady growth, this is 1 − 2·pace cut to [0, 1], and 1 where λ_i < 2σ_H, since
-    nothing is known there.
+    (growth_i + σ_H)/(λ_i·share), which is about 1 for steady growth, this is 1 − 2·pace cut to [0, 1], and 1 where
+    λ_i is below ``known``·σ_H: there it is noise that decides. (σ_H in the pace is what noise may have hidden.)
 
     Parameters
     ----------
@@ -130,13 +130,15 @@ def stalled(eigenvalues: Array, growth: Array, share: float, noise: float) -> Ar
         The part of the rounds that came since then, in (0, 1].
     noise : float
         σ_H.
+    known : float
+        In units of σ_H.
 
     Examples
     --------
     >>> import numpy as np
     >>> eigenvalues, growth = np.array([1.0, 100.0, 100.0, 100.0]), np.array([1.0, 50.0, 10.0, 0.0])
     >>> stalled(eigenvalues, growth, 0.5, noise=2.0).round(2).tolist()
-    [1.0, 0.0, 0.6, 1.0]
+    [1.0, 0.0, 0.52, 0.92]
     """
-    pace = growth / np.maximum(eigenvalues * share, np.finfo(np.float64).tiny)
-    return np.where(eigenvalues < 2.0 * noise, 1.0, np.clip(1.0 - 2.0 * pace, 0.0, 1.0))
+    pace = (growth + noise) / np.maximum(eigenvalues * share, np.finfo(np.float64).tiny)
+    return np.where(eigenvalues < known * noise, 1.0, np.clip(1.0 - 2.0 * pace, 0.0, 1.0))

@@ -20,7 +20,7 @@ from accounting import Adjacency, Budget, Gaussian, Release, calibrate
 from dpbandits.mathematics.blocks import features
 from dpbandits.policies._sums import whole_digits
 from dpbandits.policy import Array
-from dpkit.continual import BufferedToeplitz
+from dpkit.continual import BufferedToeplitz, ContinualSum, Discounted
 from dpkit.geometry import svec
 from dpkit.states.entries import conform, short
 
@@ -140,11 +140,29 @@ class BlockSums:
         The number of rounds.
     rng : numpy.random.Generator
         The policy's.
+    discount : float, optional
+        All sums lose this factor with every batch, by ``dpkit.continual.Discounted``, whose factor has columns of norm
+        at most 1, too: the argument above is the same.
+
+    Attributes
+    ----------
+    decay : float
+        ``discount``, or 1.
     """
 
     def __init__(
-        self, dim: int, blocks: int, c: float, *, budget: Budget, releases: int, horizon: int, rng: np.random.Generator
+        self,
+        dim: int,
+        blocks: int,
+        c: float,
+        *,
+        budget: Budget,
+        releases: int,
+        horizon: int,
+        rng: np.random.Generator,
+        discount: float | None = None,
     ) -> None:
+        self.decay = 1.0 if discount is None else discount
         self.d = dim + 1
         self._D = self.d * (self.d + 1) // 2
         self._c, self._rng, self._adjacency = c, rng, budget.adjacency
@@ -155,7 +173,7 @@ class BlockSums:
         self.noise_multiplier = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         self._most = releases
         self.released = 0
-        self._streams: list[tuple[int, int, BufferedToeplitz]] = []  # blocks, the first release, sums
+        self._streams: list[tuple[int, int, ContinualSum]] = []  # blocks, the first release, sums
         # of the open batch, in units of 2^−digits: what each block's records add to it, and to the total
         self.open = np.zeros((blocks, 2 * self._D + self.d + 1))
         self._start_stream(blocks)
@@ -166,12 +184,15 @@ class BlockSums:
         return Gaussian(self.noise_multiplier, adjacency=self._adjacency)
 
     @property
-    def streams(self) -> list[BufferedToeplitz]:
+    def streams(self) -> list[ContinualSum]:
         """The continual sums."""
         return [sums for _, _, sums in self._streams]
 
     def _start_stream(self, blocks: int) -> None:
-        sums = BufferedToeplitz(
+        kind: type[ContinualSum] = BufferedToeplitz if self.decay == 1.0 else Discounted
+        more: dict[str, Any] = {} if self.decay == 1.0 else {"discount": self.decay}
+        sums = kind(
+            **more,
             horizon=max(1, self._most - self.released),
             shape=blocks * (self._D + self.d) + self._D + 1,
             sensitivity=self.sensitivity,

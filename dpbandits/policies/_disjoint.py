@@ -172,8 +172,12 @@ class PlayedBlocks:
         catalogue: Catalogue,
         rounds: tuple[int, int],
         rng: np.random.Generator,
+        decay: float = 1.0,
     ) -> Estimate:
-        """Post-processing of noisy sums over all batches so far, of which the last had these ``rounds``."""
+        """Post-processing of noisy sums over all batches so far, of which the last had these ``rounds``.
+
+        What was in the sums before that has lost the factor ``decay``.
+        """
         arms = len(sums.H)
         if arms <= _MOST_REPLAYED:
             z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
@@ -181,7 +185,7 @@ class PlayedBlocks:
             play = Play(known.theta, known.covariance, width, self._rate(rounds[0]))
             found = replay(z, play, (catalogue.born, catalogue.died), rounds, rng)
             # 2·M's corner is Σψ: so much the records of the batch weigh
-            model = known.collected + max(2.0 * (sums.total[0] - known.total[0]), 1.0) * found
+            model = decay * known.collected + max(2.0 * (sums.total[0] - decay * known.total[0]), 1.0) * found
         else:
             model = proportional(sums.H, sums.total)
         values, U = corrected(model, sums.H, sums.matrix_noise)

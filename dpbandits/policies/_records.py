@@ -64,9 +64,9 @@ class GLMRecord:
 class SecantRecord:
     """The levels s_min, W and B at which the weights of a secant record are clipped, and the slope of the curve.
 
-    Privacy. With x = ‖x‖u, ‖u‖ = 1 and ‖x‖ ≤ 1, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Since
-    ψ‖x‖ ≤ 1 and s and g are clipped, ω ∈ [0, W] and γ ∈ [−B, B]: the ranges that the corner argument of
-    ``dpkit.geometry.pair_sensitivity`` is about, so that its value covers these records, too.
+    Privacy. With x = ‖x‖u, ‖u‖ = 1 and ‖x‖ ≤ 1, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Let
+    q = ψ‖x‖ = min(1, 2‖x‖), so that ‖x‖ ≥ q/2. As s and g are clipped, ω ∈ [0, W] and |γ| ≤ qB, and
+    ω = sq‖x‖ ≥ ½s_min·q²: what ``dpkit.geometry.pair_sensitivity`` asks for with ``least`` = ½s_min.
     """
 
     link: Link
@@ -102,6 +102,11 @@ class SecantRecord:
         # of rewards as they are after clipping
         chance = min(c - low, B) * min(high - c, B) / max(float(link.derivative(0.0)), s_min)
         return cls(link, s_min, W, B, c, chance, half, np.maximum.accumulate(s * half**2), ratios)
+
+    @property
+    def least(self) -> float:
+        """m = ½s_min; see above."""
+        return self.s_min / _LONGEST_SCALE
 
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """ψs and ψg, within their levels whatever a caller's link says."""

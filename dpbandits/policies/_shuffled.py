@@ -184,7 +184,7 @@ class PairBatches(ShuffledBatches):
 
     Users tell x, w and g in one row. Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared
     sensitivity goes to the second part, were the two replaced independently; two records of one user differ by at most
-    ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
+    ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, m as there.
     """
 
     def __init__(
@@ -198,11 +198,12 @@ class PairBatches(ShuffledBatches):
         budget: Budget,
         rng: np.random.Generator,
         records: int | None = None,
+        least: float = 0.0,
     ) -> None:
         self.a, self.c = pair_scales(W, B, share)
         self._half = dim * (dim + 1) // 2
         bound = math.hypot(self.a * W, self.c * B)
-        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency)
+        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency, least=least)
         known = {"bound": bound, "distance": distance}
         super().__init__(ends, self._half + dim, self._records, **known, budget=budget, rng=rng, records=records)
 

@@ -31,10 +31,10 @@ class PairSums:
 
     Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
     part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
-    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, also where it comes into another batch. The same holds for
-    a person with one record in all. A person with up to m records, one at most in each of m batches, which may be other
-    ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any m columns of the
-    mechanism's factor add up to (``participations=m``); for that it must be nonnegative, and it is.
+    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, also where it comes into another batch. The same
+    holds for a person with one record in all. A person with up to n records, one at most in each of n batches, which
+    may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any n
+    columns of the mechanism's factor add up to (``participations=n``); for that it must be nonnegative, and it is.
 
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
     no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
@@ -59,9 +59,11 @@ class PairSums:
         The policy's.
     mechanism : {"buffered", "tree"}
     records : int, optional
-        m, where the unit is a person; see above.
+        n, where the unit is a person; see above.
     discount : float, optional
         The sums lose this factor with every batch, by ``dpkit.continual.Discounted``; the sensitivity is as before.
+    least : float
+        m: every record has a q ∈ [0, 1] for which ‖g·x‖ ≤ qB and ‖w·x xᵀ‖ ≥ mq²; as for ``pair_sensitivity``.
 
     Attributes
     ----------
@@ -85,6 +87,7 @@ class PairSums:
         mechanism: str = "buffered",
         records: int | None = None,
         discount: float | None = None,
+        least: float = 0.0,
     ) -> None:
         self.dim = dim
         self._a, self._c = pair_scales(W, B, share)
@@ -94,7 +97,8 @@ class PairSums:
         self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
         self._weighted = self._column[:dim, 0]
         records = 1 if records is None else records
-        apart = pair_sensitivity if records == 1 else several_pairs_sensitivity
+        scales = self._a, W, self._c, B, budget.adjacency
+        apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
         kind: type[ContinualSum] = BufferedToeplitz if mechanism == "buffered" else BinaryTree
         more: dict[str, Any] = {"participations": records}
         self.decay = 1.0
@@ -106,7 +110,7 @@ class PairSums:
             budget=budget,
             horizon=max(1, releases),
             shape=dim * (dim + 1) // 2 + dim,
-            sensitivity=apart(self._a, W, self._c, B, budget.adjacency) + slack,
+            sensitivity=apart + slack,
             rng=rng,
         )
         self._empty()

@@ -41,10 +41,13 @@ ln(T)/ln(growth) releases, with 100K contexts replayed for up to 200 arms. Memor
 of a block's. Arms that were retired keep their blocks.
 
 There are no features that all arms share (the hybrid model of Li et al.). A term in the context alone moves the scores
-of all arms alike, and so no choice. Features of pairs of context and arm would need K cross blocks Σψx yᵀ with noise of
-their own, and the model that stands for the noisy H_k, a replay of drawn contexts, would have to know the joint law of
-all arms' features. Where such features say most, :class:`~dpbandits.policies.OnePassPrivateGLM` has one parameter for
-them.
+of all arms alike, and so no choice. Features y_k of pairs of context and arm need K cross blocks Σψx yᵀ with noise of
+their own, and the model that stands for the noisy H_k here, a replay of drawn contexts, would have to know the joint
+law of all arms' features, which no released sum tells. Half of a record's length would go to them, too: where they say
+nothing, even a hybrid that knew H exactly had a regret of 376 ± 38 (ε = 1, K = 5, four features of either kind,
+T = 20,000, eight seeds), and this policy 321 ± 21. Where they do say something, take the ``groups`` of
+:class:`~dpbandits.policies.OnePassPrivateGLM`: the same blocks in one parameter, with the noise of cross products that
+are zero dropped (460 ± 19 there, and 1295 ± 86 here, if half of the variance is theirs).
 
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
 Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the noise.
@@ -57,7 +60,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, Unpack
 
 from accounting import Budget, Gaussian, calibrate
-from accounting.checks import integer, positive
+from accounting.checks import fraction, integer, positive
 from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
@@ -89,10 +92,15 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     theta_bound : float
         S: entries of θ_k have a prior standard deviation of at most S times the largest slope of μ.
     growth : float
-        Length of a batch over the length of the one before, at least 1.
+        Length of a batch over the length of the one before, at least 1; without a meaning for discounted sums.
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default six times K times the
-        noise in an entry, at least K and at most T/50.
+        noise in an entry, at least K and at most T/50. Of discounted sums every batch has that length, by default
+        1/(20(1 − discount)), at least K.
+    discount : float, optional
+        γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
+        about 1/(1 − γ) rounds are remembered, which all arms share. For people whose tastes drift; by default nothing
+        is forgotten.
     exploration : float or "inverse_gap"
         α ≥ 0. Or arms are drawn by the gaps of their predicted rewards (Foster & Rakhlin 2020), so that none that
         stands is ever without a chance; see :class:`~dpbandits.policies.OnePassPrivateGLM`.
@@ -147,6 +155,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.1,
         first_batch: int | None = None,
+        discount: float | None = None,
         exploration: Exploration = 0.3,
         gamma_scale: float = 10.0,
         prior: PriorLike | None = None,
@@ -159,11 +168,15 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self._centre, spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
         self.growth = growth
+        self.discount = None if discount is None else fraction("discount", discount)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         # so long that uniform choices add about as much to an arm's sums as the noise
         enough = max(K, min(round(6.0 * K * z * record_sensitivity(budget.adjacency)), -(-T // 50)))
+        if self.discount is not None:
+            enough = max(K, round(0.05 / (1.0 - self.discount)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
+        # sums that lose the same factor at every release need batches of one length
+        self.schedule = Schedule.batches(T, self.first_batch, growth if self.discount is None else 1.0)
         most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
         given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
@@ -177,10 +190,12 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
+            discount=None if self.discount is None else self.discount**self.first_batch,
         )
         self.public = self._play.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k
-        clear = clarity(self.dim + 1, T / K, 1.0, most, self._sums.noise(max(1, len(self.schedule.ends))))
+        remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
+        clear = clarity(self.dim + 1, remembered / K, 1.0, most, self._sums.noise(max(1, len(self.schedule.ends))))
         if self.prior is None:
             warn_of_cold_start(clear, self.dim + 1, T, budget)
         self._open_run(self._sums.cost)
@@ -217,4 +232,5 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     def _release(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        return self._play.refit(self.public, self._sums.release(), self._catalogue, rounds, self.rng)
+        sums = self._sums
+        return self._play.refit(self.public, sums.release(), self._catalogue, rounds, self.rng, sums.decay)

@@ -33,8 +33,8 @@ Guarantee
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs ("replace"), or
   counts for nothing ("zero_out").
 * One round enters one batch, by one record (a·svec(x xᵀ), c·r x) with ‖x‖ ≤ 1 and |r| ≤ B, B the largest
-  |reward − base_rate| in the declared range (checked or clipped, always). Its L2 sensitivity is
-  ``dpkit.geometry.pair_sensitivity(a, 1, c, B)``.
+  |reward − base_rate| in the declared range (checked or clipped, always). As ‖r x‖ ≤ ‖x‖B and ‖x xᵀ‖ = ‖x‖², its L2
+  sensitivity is ``dpkit.geometry.pair_sensitivity(a, 1, c, B, least=1)``.
 * All releases together are one continual Gaussian sum under adaptive inputs, calibrated to the budget exactly and
   recorded when the policy is made.
 * Joint privacy: what round s sees of any other round is post-processing of these releases, applied to its own arms (the
@@ -198,6 +198,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             mechanism=self.sums,
+            least=1.0,
         )
         if theory:
             # the largest noise of any release: P(‖N‖ > σ(√(2d) + x)) ≤ 2e^(−x²/2), and with √d for a vector

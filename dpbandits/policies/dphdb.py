@@ -228,6 +228,16 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         """ε_i, the range of the privacy loss of the i-th steps of all arms together."""
         return self._first_epsilon * math.pow(integer("i", i, at_least=1), -self._power)
 
+    def add_arm(self, name: str) -> None:
+        """Refuse: arms stand for the whole run."""
+        raise TypeError(f"DPHDB has the same arms for the whole run and cannot add {name!r}: take DisjointPrivateGLM")
+
+    def retire_arm(self, name: str) -> None:
+        """Refuse, as :meth:`add_arm` does."""
+        raise TypeError(
+            f"DPHDB has the same arms for the whole run and cannot retire {name!r}: take DisjointPrivateGLM"
+        )
+
     # ---------------------------------------------------------------------------------------------- choose
 
     def _score(self, context: Array) -> Array:

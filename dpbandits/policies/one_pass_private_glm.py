@@ -18,9 +18,10 @@ Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Since
-  ψ‖x‖ ≤ 1 and ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ B, and the pair, scaled to
-  (a·svec(ω·u uᵀ), c·γ·u), has the L2 sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B)``.
+* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Let
+  q = ψ‖x‖ ≤ 1. As ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖x‖ ≥ q/2 says that ω ≥ mq²,
+  m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
+  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -28,8 +29,8 @@ Guarantee
 * Rewards may be late, out of order or missing. Batches end after a fixed number of *decisions*; a record enters the
   batch in which its reward comes. A change of one round may then also move its record to another batch, or make it
   appear or vanish. With ϱ = ⟨Ceᵢ, Ceⱼ⟩ ∈ [0, 1] for two columns of the mechanism's factor C (nonnegative, columns of
-  norm at most 1), the squared distance of the two streams is at most 2a²W²(1 − s²ϱ) + 2c²B²(1 + sϱ), linear in ϱ,
-  where s is the cosine of the two arms; at both ends of the interval it stays within the stated sensitivity.
+  norm at most 1), the inner products in the squared distance of the two streams are multiplied by ϱ: it is linear in ϱ,
+  and at both ends of the interval within the stated sensitivity.
 * After a crash, the newest state goes on and an older one is refused (see ``checkpoint``), because it would release
   sums again with fresh noise. This needs a ledger that survives, too.
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
@@ -44,10 +45,12 @@ for shrinking eigenvalues.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.checks import fraction, integer, positive
@@ -66,6 +69,24 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["OnePassPrivateGLM"]
+
+# eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
+# whose directions pass it together and soon, hardly pay for it
+_KNOWN = 6.0
+
+
+def _structure(groups: list[list[int]] | None, dim: int) -> tuple[Array, Array]:
+    """Which features are outside of which set, (d, G), and which are in a set together, (d, d), as 0 and 1."""
+    if groups is None:
+        return np.zeros((dim, 1)), np.ones((dim, dim))
+    if not groups or not all(groups) or max(map(max, groups)) >= dim:
+        raise ValueError(f"groups must be sets of features from 0 to {dim - 1}, none of them empty, got {groups!r}")
+    members = np.zeros((dim, len(groups)))
+    for n, group in enumerate(groups):
+        members[group, n] = 1.0
+    if not members.any(axis=1).all():
+        raise ValueError(f"groups must have every feature in one of them, got none with {members.any(axis=1).argmin()}")
+    return 1.0 - members, np.asarray((members @ members.T > 0.0).astype(np.float64))
 
 
 @dataclass(frozen=True)
@@ -117,6 +138,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     discount : float, optional
         γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
         about 1/(1 − γ) rounds are remembered. For a world that drifts; by default nothing is forgotten.
+    groups : sequence of sequences of int, optional
+        Public sets of features, of which every arm has those of one set and zeros else. What noise adds to products of
+        features that are in no set together is then dropped. For arms with a parameter each beside features that all
+        share: with x_k = (0, …, z, …, 0, y_k)/√2, z in block k, the sets are the blocks, each with the features of y.
     gradient_share : float
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
@@ -173,9 +198,10 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         first_batch: int | None = None,
         longest_batch: int | None = None,
         discount: float | None = None,
+        groups: Sequence[Sequence[int]] | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
-        exploration: Exploration = 0.6,
+        exploration: Exploration = 0.5,
         gamma_scale: float = 10.0,
         ridge: float = 1.0,
         prior: PriorLike | None = None,
@@ -203,6 +229,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
+        self.groups = None if groups is None else [[integer("groups", i, at_least=0) for i in one] for one in groups]
+        self._outside, self._together = _structure(self.groups, self.dim)
 
         self._sums = PairSums(
             self.dim,
@@ -215,6 +243,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             rng=self.rng,
             records=self.rounds_per_person,
             discount=None if self.discount is None else self.discount**batch,
+            least=self._record.least,
         )
         zero, square = np.zeros(dim), np.zeros((dim, dim))
         root, covariance = square, S**2 * np.eye(dim)
@@ -238,6 +267,16 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
 
     # ---------------------------------------------------------------------------------------------- choose
+
+    def _checked_arms(self, arms: ArrayLike) -> Array:
+        X = super()._checked_arms(arms)
+        if self.groups is not None:
+            outside = ((X != 0.0) @ self._outside).min(axis=1) > 0.0
+            if outside.any():
+                raise ValueError(
+                    f"arms must have the features of one of groups each, and zeros else, got row {outside.argmax()}"
+                )
+        return X
 
     def _settle(self, arms: Array) -> None:
         super()._settle(arms)
@@ -267,12 +306,15 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         totals = self._sums.release()
         last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
         rounds = self.schedule.ends[self.releases]
+        # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
+        left_in_row = math.sqrt(float(self._together.mean()))
         noise_H, noise_b = self._sums.noise(k)
+        first_H, first_b = self._sums.noise(1)
+        noise_H, first_H = left_in_row * noise_H, left_in_row * first_H
         kept, theta = self._sums.decay, last.theta
-        M, m = totals[0] - kept * last.totals[0], totals[1] - kept * last.totals[1]
+        M, m = self._together * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
 
         # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
-        first_H, first_b = self._sums.noise(1)
         noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
         unlikely = surprise(m - M @ theta, M, last.covariance, noise=noise, reward_variance=self._record.chance)
 
@@ -304,7 +346,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if self.discount is not None:
             left = share = self.discount ** (rounds - since)
         growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
-        f = stalled(eigenvalues, growth, 1.0 - share, noise) if since else np.ones(d)
+        f = stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN) if since else np.ones(d)
         root = known.root @ (U * (self._width * np.sqrt(f)))
         past = last.past.followed_by(rounds, H, squares)
         # differences of two releases have at most twice the variance of one

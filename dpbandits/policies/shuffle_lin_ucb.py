@@ -21,7 +21,7 @@ Guarantee
 * Every user is in exactly one batch, fixed by the number of decisions alone, and sends exactly one record: the null
   record if its reward does not come before the batch ends. Later rewards are accepted and count for nothing.
 * With |r| ≤ B (checked or clipped, always) and ‖x‖ ≤ 1, two records (a·svec(x xᵀ), c·r·x) of a user differ by at
-  most ``dpkit.geometry.pair_sensitivity(a, 1, c, B)``. A batch of n users is one
+  most ``dpkit.geometry.pair_sensitivity(a, 1, c, B, least=1)``. A batch of n users is one
   :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget; batches compose in parallel.
 * The choice of the arm is post-processing of released sums and the user's own arms. Privacy holds in both settings of
   ``parameters``; they only move the ridge and the width.
@@ -147,7 +147,8 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
         bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
         records = self.rounds_per_person
-        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, records=records)
+        more = {"records": records, "least": 1.0}
+        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, **more)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
         self._open_run(self._sums.cost)

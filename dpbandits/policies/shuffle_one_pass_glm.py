@@ -22,10 +22,10 @@ Guarantee
   ("replace"), or counts for nothing ("zero_out").
 * Every user is in exactly one batch, which is fixed by the number of *decisions* alone, and sends exactly one record:
   the null record if its reward does not come before the batch ends. Later rewards are accepted and count for nothing.
-* With x = ‖x‖u a record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² ∈ [0, W] and γ = ψg‖x‖ ∈ [−B, B], as ψ‖x‖ ≤ 1 and ‖x‖ ≤ 1,
-  and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user differ by at most
-  ``dpkit.geometry.pair_sensitivity(a, W, c, B)``, and so do a record and the null record. A batch of n users is one
-  :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
+* With x = ‖x‖u and q = ψ‖x‖ ≤ 1 a record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² ≤ W, |γ| = |ψg|‖x‖ ≤ qB and ω ≥ mq²,
+  m = ½s_min, as q/2 ≤ ‖x‖ ≤ 1, and s and g are cut (always). So two scaled records (a·svec(ω·u uᵀ), c·γ·u) of a user
+  differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, and so do a record and the null record. A
+  batch of n users is one :class:`~dpkit.shuffle.VectorSum` over n users, calibrated to the whole budget.
 * What the server sees of earlier batches fixes θ, hence what the users of a batch send as a function of their own
   data: the batches compose in parallel, adaptively. The run costs what its dearest batch costs; this is recorded when
   the policy is made.
@@ -185,10 +185,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.clip = self._record.B
 
         ends, W = self.schedule.ends, self._record.W
-        records = self.rounds_per_person
-        self._sums = PairBatches(
-            ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, records=records
-        )
+        more = {"records": self.rounds_per_person, "least": self._record.least}
+        self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, **more)
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
         root = square if self.prior is None else self._width * self._prior.root

@@ -16,6 +16,7 @@ one-hot over bins, in ℓ_q                  1                        2^(1/q)
 from __future__ import annotations
 
 import math
+from itertools import combinations_with_replacement
 from typing import SupportsFloat, get_args
 
 from accounting import Adjacency
@@ -71,6 +72,8 @@ def pair_sensitivity(
     vector_scale: SupportsFloat,
     bound: SupportsFloat,
     adjacency: Adjacency,
+    *,
+    least: SupportsFloat = 0.0,
 ) -> float:
     """The joint sensitivity of (a·w·x xᵀ, c·g·x) in the norm √(‖·‖_F² + ‖·‖₂²), with ‖x‖₂ ≤ 1.
 
@@ -86,12 +89,16 @@ def pair_sensitivity(
     bound : float
         B, with |g| ≤ B for every unit.
     adjacency : {"replace", "add_remove", "zero_out"}
+    least : float
+        m in [0, W], where no long vector comes with a small matrix: every unit has some q ∈ [0, 1] for which the vector
+        g·x has at most the length qB and the matrix w·x xᵀ at least the norm mq².
 
     Returns
     -------
     float
-        √(a²W² + c²B²) for add_remove and zero_out; for replace the root of the larger of a²W² + 4c²B² and
-        max over 0 ≤ s ≤ 1/√2 of 2a²W²(1 − s²) + 2c²B²(1 + s).
+        √(a²W² + c²B²) for add_remove and zero_out; for replace the root of the largest, over 0 ≤ s ≤ 1 and two pairs
+        (ω, γ) and (ω′, γ′) out of (W, B), (m, B) and (0, B/2), of a²(ω² + ω′² − 2ωω′s²) + c²(γ² + γ′² + 2γγ′s). With
+        m = 0 this is the larger of a²W² + 4c²B² and max over s of 2a²W²(1 − s²) + 2c²B²(1 + s).
 
     Notes
     -----
@@ -100,17 +107,15 @@ def pair_sensitivity(
 
         a²(ω² + ω′² − 2ωω′(uᵀu′)²) + c²(γ² + γ′² − 2γγ′uᵀu′).
 
-    It is convex in ω, ω′, γ and γ′ separately, so it is largest at a corner: ω, ω′ ∈ {0, W} and γ, γ′ = ±B with the
-    sign that makes −γγ′uᵀu′ = B²s, s = |uᵀu′|. Two corners matter. ω = W, ω′ = 0 gives a²W² + 2c²B²(1 + s), largest
-    at s = 1 (x′ = −x). ω = ω′ = W gives 2a²W²(1 − s²) + 2c²B²(1 + s): for s > 1/√2 the first corner is larger, and
-    on [0, 1/√2] this parabola has its maximum at s* = min(1/√2, c²B²/(2a²W²)). Both values are attained as soon
-    as x has two coordinates.
+    It is convex in (ω, γ), and in (ω′, γ′). As |γ| ≤ qB and ω ≥ mq² ≥ m(2q − 1), (ω, γ) is in the polygon W ≥ ω ≥
+    max(0, m(2|γ|/B − 1)), |γ| ≤ B, of which the vertices are (0, ±B/2), (m, ±B) and (W, ±B); so the distance is largest
+    at two of these, with the signs that make −γγ′uᵀu′ = |γγ′|s, s = |uᵀu′|. There it is a parabola in s, with its
+    maximum over [0, 1] at s* = min(1, c²|γγ′|/(2a²ωω′)).
 
     The bound also holds when a change moves a unit between two steps i, j of a stream that is encoded by a
     matrix C ≥ 0 with columns of norm at most 1. With ρ = ⟨Ce_i, Ce_j⟩ ∈ [0, 1], the inner products above are
-    multiplied by ρ; the corners become a²W² + 2c²B²(1 + sρ) and 2a²W²(1 − s²ρ) + 2c²B²(1 + sρ), linear
-    in ρ, the first largest at ρ = 1 and the second at ρ = 1 (above) or at ρ = 0. There it is 2a²W² + 2c²B², which
-    is the parabola at s = 0.
+    multiplied by ρ; what is left is linear in ρ, so largest at ρ = 1 (above) or at ρ = 0. There it is at most
+    2a²W² + 2c²B², which is the parabola of (W, B) with itself at s = 0.
 
     Examples
     --------
@@ -119,15 +124,22 @@ def pair_sensitivity(
     5.0
     >>> round(pair_sensitivity(1.0, 1.0, 0.5, 1.0, "replace") ** 2, 12)
     2.53125
+    >>> round(pair_sensitivity(1.0, 1.0, 1.0, 1.0, "replace", least=0.5) ** 2, 12)
+    4.25
     """
-    matrix = (nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)) ** 2
-    vector = (nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)) ** 2
+    a, W = nonnegative("matrix_scale", matrix_scale), nonnegative("weight", weight)
+    c, B = nonnegative("vector_scale", vector_scale), nonnegative("bound", bound)
+    m = nonnegative("least", least)
+    if m > W:
+        raise ValueError(f"least must be at most weight={W:g}, got least={m:g}")
     if not _replaces(adjacency):
-        return math.sqrt(matrix + vector)
-    s = math.sqrt(0.5)
-    if vector < 2.0 * matrix * s:
-        s = vector / (2.0 * matrix)
-    return math.sqrt(max(matrix + 4.0 * vector, 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)))
+        return math.hypot(a * W, c * B)
+    corners = [(a * W, c * B), (a * m, c * B), (0.0, 0.5 * c * B)]
+    largest = 0.0
+    for (one, g), (other, h) in combinations_with_replacement(corners, 2):
+        s = g * h / (2.0 * one * other) if g * h < 2.0 * one * other else 1.0
+        largest = max(largest, one**2 + other**2 - 2.0 * one * other * s**2 + g**2 + h**2 + 2.0 * g * h * s)
+    return math.sqrt(largest)
 
 
 def several_pairs_sensitivity(

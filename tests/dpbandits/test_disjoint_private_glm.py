@@ -610,3 +610,48 @@ def test_batches_grow_and_end_before_the_horizon():
     assert all(a < b for a, b in pairwise([0, *ends]))
     assert ends[-1] < 20_000
     assert DisjointPrivateGLM(3, 5, budget=BUDGET, horizon=3).schedule.ends == ()
+
+
+# ------------------------------------------------------------------------------------------- discounted sums
+
+
+def tastes(policy: DisjointPrivateGLM, rounds: int, sign: float, seed: int) -> list[str]:
+    """Of two arms, the second is better where sign·z > 0."""
+    rng, chosen = np.random.default_rng(seed), []
+    for z in rng.uniform(-1, 1, rounds):
+        decision = policy.select([z])
+        chosen.append(decision.name)
+        policy.update(decision, float(rng.random() < 0.5 + (0.4 if decision.name == "1" else -0.4) * sign * z))
+    return chosen
+
+
+def test_a_discounted_policy_follows_tastes_that_change_and_costs_its_budget():
+    policy = policy_with(dim=1, first_batch=None, horizon=8000, discount=1 - 1 / 800, budget=Budget(4.0, 1e-5))
+    assert policy.schedule.ends == range(40, 8000, 40)
+    tastes(policy, 4000, 1.0, 0)
+    gap = policy.theta[1, 1] - policy.theta[0, 1]
+    tastes(policy, 3990, -1.0, 1)
+    after = policy.theta[1, 1] - policy.theta[0, 1]
+    # the true gap is ±0.8·√2; each of four estimates has a standard error near 0.2
+    assert gap > 0.3
+    assert after < -0.3
+    # what is released are the discounted sums: all that is remembered weighs about 1/(1 − γ) rounds of ψ ∈ [1, √2]
+    assert 800 * 0.5 < 2.0 * policy.public.total[0] < 800 * math.sqrt(2) * 1.5
+    assert 0.9 * 4.0 < policy.privacy().epsilon <= 4.0
+
+
+def test_a_discounted_policy_with_a_new_arm_continues_bit_for_bit(tmp_path):
+    policy = policy_with(dim=1, first_batch=None, horizon=400, discount=0.99)
+    tastes(policy, 51, 1.0, 0)
+    policy.add_arm("new")
+    tastes(policy, 50, 1.0, 1)
+    assert len(policy._sums.streams) == 2
+    policy.save(tmp_path / "p")
+    twin = Policy.load(tmp_path / "p")
+    assert tastes(policy, 100, 1.0, 2) == tastes(twin, 100, 1.0, 2)
+
+
+@pytest.mark.parametrize("discount", [0.0, 1.0, float("nan")])
+def test_discounts_outside_of_the_open_interval_are_refused(discount):
+    with pytest.raises(ValueError, match="discount must"):
+        policy_with(discount=discount)

@@ -284,6 +284,15 @@ def test_bad_contexts_change_nothing(context):
     assert (policy.decisions, policy.releases) == (3, 0)
 
 
+def test_arms_that_come_and_go_are_refused_with_a_way_out():
+    policy = policy_with()
+    for change in (policy.add_arm, policy.retire_arm):
+        with pytest.raises(
+            TypeError, match="the same arms for the whole run and cannot .* 'a': take DisjointPrivateGLM"
+        ):
+            change("a")
+
+
 def test_the_clip_is_the_largest_error_of_a_prediction_by_default():
     assert policy_with(link="logistic", reward_range=None, theta_bound=20.0).clip == pytest.approx(1.0)
     assert policy_with(link="logistic", reward_range=None, theta_bound=0.1).clip == pytest.approx(0.525, abs=1e-3)

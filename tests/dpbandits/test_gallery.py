@@ -76,6 +76,7 @@ def test_an_unknown_world_is_refused():
     [
         Shifted(3, offset=-2.0),
         Advertising(4, arms=6, base_rate=0.2),
+        Advertising(4, arms=6, base_rate=0.2, centred=True),
         UnitLinear(3, arms=8),
         Quadratic(3, arms=8),
         Drifting(3, rounds=6000),
@@ -138,6 +139,12 @@ def test_advertising_has_its_law():
     assert np.linalg.norm(theta) <= environment.theta_bound
     assert 0.03 < means.mean() < 0.06
     u = arms[:, :, 1:].reshape(-1, 4) * math.sqrt(5)
+    # centred, it is the same world, and what a public scaler makes of it
+    centred = Advertising(5, arms=10, base_rate=0.04, correlation=0.5, effect=2.0, centred=True)
+    moved, _, same = everything(play(centred, 0, 3000))
+    assert np.array_equal(means, same)
+    assert np.allclose(moved[:, :, 1:].reshape(-1, 4), 2 * (u - 0.5) / math.sqrt(5))
+    assert np.linalg.norm(fitted(moved, same, "logistic")[0]) <= centred.theta_bound * (1 + 1e-9)
     assert np.allclose(arms[:, :, 0] * math.sqrt(5), 1)
     # 30,000 advertisements: uniform margins (Kolmogorov distance; P(√n·D > 3.5) < 5e-11 each, four of them)
     for column in u.T:

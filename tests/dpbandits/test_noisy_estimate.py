@@ -88,3 +88,9 @@ def test_steady_growth_is_not_stalled_and_none_is(pace, share, eigenvalue):
     (f,) = stalled(np.array([eigenvalue]), np.array([pace * eigenvalue * share]), share, noise=0.0)
     assert f == pytest.approx(min(max(1 - 2 * pace, 0.0), 1.0), abs=1e-9)
     assert stalled(np.array([eigenvalue]), np.array([eigenvalue]), share, noise=eigenvalue)[0] == 1.0
+
+
+def test_what_noise_may_have_hidden_counts_as_growth_and_what_is_unknown_stands_still():
+    eigenvalues, none = np.array([5.0, 10.0, 100.0]), np.zeros(3)
+    np.testing.assert_allclose(stalled(eigenvalues, none, 0.5, noise=1.0), [0.2, 0.6, 0.96])
+    np.testing.assert_allclose(stalled(eigenvalues, none, 0.5, noise=1.0, known=6.0), [1.0, 0.6, 0.96])

@@ -94,7 +94,7 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
     precision = eigenvalues**2 / r + 3 / 50.0**2
     np.testing.assert_allclose(policy.theta, U @ (eigenvalues / r * (U.T @ b) / precision), atol=1e-6)
     root = policy.public.root
-    np.testing.assert_allclose(root @ root.T, (U * (0.36 / precision)) @ U.T, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(root @ root.T, (U * (0.25 / precision)) @ U.T, rtol=1e-5, atol=1e-9)
 
 
 def test_without_noise_the_released_parameter_nears_the_truth():
@@ -122,7 +122,9 @@ def test_a_record_is_within_the_ranges_of_the_sensitivity(link, rate, length, e,
     record = SecantRecord.of(get_link(link).at(rate), 3.0, (0.0, 1.0), None)
     w, g = record.weigh(length * np.array([0.6, -0.8]), e, reward)
     assert 0 <= w * length**2 <= record.W * (1 + 1e-12)
-    assert abs(g) * length <= record.B * (1 + 1e-12)
+    q = min(1.0, 2.0 * length)
+    assert abs(g) * length <= q * record.B * (1 + 1e-12)
+    assert w * length**2 >= record.least * q**2 * (1 - 1e-12)
     assert pytest.approx(max(rate, 1 - rate)) == record.B
 
 
@@ -190,6 +192,66 @@ def test_a_late_reward_enters_the_batch_in_which_it_comes(spied):
     for _ in range(10):
         policy.select(np.eye(3))
     assert spied[1].any()
+
+
+# --------------------------------------------------------------------------------------------------- groups
+
+# two arms with two features of their own each, and one that they share
+GROUPS = [[0, 1, 4], [2, 3, 4]]
+
+
+def blocks_of(rng) -> np.ndarray:
+    z, shared = ball(rng, 1, 2)[0], rng.uniform(-1, 1, 2)
+    return np.array([[*z, 0, 0, shared[0]], [0, 0, *z, shared[1]]]) / math.sqrt(2)
+
+
+def test_noise_is_dropped_where_no_arm_of_a_group_has_anything(tmp_path):
+    rng = np.random.default_rng(3)
+    plain, policy = policy_with(dim=5), policy_with(dim=5, groups=GROUPS)
+    for _ in range(100):
+        arms, reward = blocks_of(rng), float(rng.random() < 0.5)
+        for each in (plain, policy):
+            each.update(each.select(arms), reward)
+    apart = np.ix_([0, 1], [2, 3])
+    assert (plain.public.H[apart] != 0.0).all()
+    assert (policy.public.H[apart] == 0.0).all()
+    assert (policy.public.H[np.ix_([0, 1, 4], [0, 1, 4])] != 0.0).all()
+    # what is released, and so its cost, is the same
+    assert policy.public.totals[0].shape == plain.public.totals[0].shape
+    assert policy._sums.cost == plain._sums.cost
+    policy.save(tmp_path / "p")
+    twin = OnePassPrivateGLM.load(tmp_path / "p")
+    assert twin.groups == GROUPS
+    arms = blocks_of(rng)
+    assert policy.select(arms).index == twin.select(arms).index
+
+
+def test_groups_without_noise_change_nothing(monkeypatch):
+    monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: x)  # one batch: the sum is the batch
+    rng, found = np.random.default_rng(4), []
+    rounds = [(blocks_of(rng), float(rng.random() < 0.5)) for _ in range(21)]
+    for groups in (None, GROUPS, [[0, 1, 2, 3, 4]]):
+        policy = policy_with(dim=5, horizon=22, first_batch=20, groups=groups)
+        for arms, reward in rounds:
+            policy.update(policy.select(arms), reward)
+        found.append(policy.public.H)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_an_arm_outside_of_every_group_is_refused_and_changes_nothing():
+    policy = policy_with(dim=5, groups=GROUPS)
+    with pytest.raises(
+        ValueError, match="arms must have the features of one of groups each, and zeros else, got row 1"
+    ):
+        policy.select([[0.1, 0, 0, 0, 0.2], [0.1, 0, 0.1, 0, 0]])
+    assert policy.decisions == 0
+
+
+@pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]]])
+def test_groups_that_are_no_sets_of_all_features_are_refused(groups):
+    with pytest.raises(ValueError, match="groups must"):
+        policy_with(dim=5, groups=groups)
 
 
 # ------------------------------------------------------------------------------------------------- sensitivity

@@ -65,6 +65,37 @@ def test_the_pair_sensitivity_covers_a_unit_that_moves_between_steps(a, W, c, B,
     assert np.linalg.norm(moved) <= pair_sensitivity(a, W, c, B, "replace") * (1 + 1e-12)
 
 
+@given(scales, scales, scales, scales, unit, unit, unit, unit, unit, st.floats(-1, 1), st.floats(-1, 1), angles, unit)
+def test_no_pair_of_units_with_a_least_matrix_is_farther(a, W, c, B, share, p, q, v, w, g, h, angle, rho):
+    m, units = share * W, []
+    # a gradient of length |γ| ≤ pB with a matrix of norm ω, mp² ≤ ω ≤ W, along unit vectors
+    for q_, weight, gradient, x in ((p, v, g, planar(1, 0.0)), (q, w, h, planar(1, angle))):
+        least = m * q_**2
+        units.append(stacked(a, least + weight * (W - least), c, gradient * q_ * B, x))
+    most = pair_sensitivity(a, W, c, B, "replace", least=m)
+    assert most <= pair_sensitivity(a, W, c, B, "replace") * (1 + 1e-12)
+    assert np.linalg.norm(units[0] - units[1]) <= most * (1 + 1e-12)
+    # in different steps, with columns of inner product rho; and against nothing
+    moved = np.concatenate([units[0] - rho * units[1], math.sqrt(1 - rho**2) * units[1]])
+    assert np.linalg.norm(moved) <= most * (1 + 1e-12)
+    assert np.linalg.norm(units[0]) <= most * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3, 1.0])
+def test_some_pair_with_a_least_matrix_attains_the_sensitivity(least):
+    # a = c = W = B = 1, on a grid of the angle's cosine, for q = 1 and for the smaller q that go with smaller matrices
+    s, reached = np.linspace(0, 1, 20_001), 0.0
+    for q in np.linspace(0, 1, 101):
+        for other in (least * q**2, 1.0):
+            reached = max(reached, float((1 + other**2 - 2 * other * s**2 + 1 + q**2 + 2 * q * s).max()))
+    assert pair_sensitivity(1, 1, 1, 1, "replace", least=least) ** 2 == pytest.approx(reached, rel=1e-6)
+
+
+def test_a_least_matrix_above_the_largest_is_refused():
+    with pytest.raises(ValueError, match=r"least must be at most weight=1, got least=1\.5"):
+        pair_sensitivity(1, 1, 1, 1, "replace", least=1.5)
+
+
 @given(scales)
 def test_the_pair_without_one_part_is_the_other(scale):
     assert pair_sensitivity(0, 1, scale, 1, "replace") == pytest.approx(vector_sensitivity(scale, "replace"))
