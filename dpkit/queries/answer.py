@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -118,7 +119,8 @@ class Answer:
             "noise_std": self.noise_std,
             "low": low,
             "high": high,
-            "confidence": confidence if low is not None else None,
+            "rows_off": None if self.rows_bound is None else self.rows_bound(fraction("confidence", confidence)),
+            "confidence": confidence if low is not None or self.rows_bound is not None else None,
             "cost": repr(self.cost),
             "epsilon": self.budget.epsilon,
             "delta": self.budget.delta,
@@ -129,6 +131,9 @@ class Answer:
 
     def __repr__(self) -> str:
         spent = f"\n  costs {self.cost!r}, counts one {self.budget.unit}"
+        if self.rows_bound is not None:
+            off = math.ceil(float(np.max(self.rows_bound(0.95))))
+            spent = f"\n  at most {off:,} rows off, with probability 95 %{spent}"
         low, high = self.interval(0.95) if self.noise_interval is not None else (None, None)
         if self.keys is None:
             interval = "" if low is None else f", 95 % interval [{_shown(low)}, {_shown(high)}] (noise)"

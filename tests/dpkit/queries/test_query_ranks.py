@@ -130,6 +130,8 @@ def test_where_the_number_of_rows_is_private_ranks_are_bounded_only():
     answer = queries.quantile(x, bounds=(0, 1000), budget=ADD)
     # c = 1/(2·½), 2⁵⁰ cells and as many as 2⁴¹ more
     assert answer.rows_off(0.95) == pytest.approx(0.5 + math.log((2**50 + 2**41) / 0.05))
+    assert "at most 39 rows off, with probability 95 %" in repr(answer)
+    assert answer.to_dict(0.9)["rows_off"] == pytest.approx(answer.rows_off(0.9))
     with pytest.raises(ValueError, match=r"number of rows.*is private here; rows_off"):
         answer.interval()
 
