@@ -55,8 +55,9 @@ class Layout:
 
     def number(self, x: ArrayLike) -> float:
         """One input of dimension 1 as a number; an error as in :meth:`flatten`."""
-        if type(x) is float and not self.shape and abs(x) < self._most and abs(x) < _LARGEST:
-            return x / self._step
+        given: object = x
+        if isinstance(given, float) and not self.shape and abs(given) < self._most and abs(given) < _LARGEST:
+            return float(given) / self._step
         return float(self.flatten(x)[0])
 
     def flatten_rows(self, xs: ArrayLike) -> NDArray[Any]:

@@ -191,7 +191,7 @@ class Ahead:
             self._draw()
         used = self._used
         self._used = used + 1
-        noise = self._numbers.item(used)
+        noise: int = self._numbers.item(used)
         self._numbers[used] = 0
         return encoded + noise
 

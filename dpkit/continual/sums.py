@@ -101,7 +101,7 @@ class ContinualSum(Unrepeatable):
         "participations",
         "min_separation",
     )
-    _VERSION: ClassVar[int] = 4
+    _VERSION: ClassVar[int] = 5
     _KINDS: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     def __init__(

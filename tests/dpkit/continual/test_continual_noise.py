@@ -359,3 +359,16 @@ def test_integers_that_could_overflow_are_refused(x, message, many):
     assert sums.steps == 2
     assert [str(value) for value in sums.kept().values()] == [str(value) for value in before.values()]
     assert before["sums"].max() == 2**62 - 5
+
+
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
+def test_the_noise_of_single_numbers_is_that_of_rows_each_used_once_and_overwritten(mechanism):
+    known = {} if mechanism is Unbounded else {"horizon": 900}
+    numbers, rows = (
+        mechanism(shape=(), sensitivity=0.5, noise_multiplier=3.0, rng=np.random.default_rng(7), **known)._ahead
+        for _ in range(2)
+    )
+    drawn = [numbers.one(10**6) for _ in range(900)]
+    assert drawn == [int(rows.add_to(np.array([[10**6]]))[0, 0]) for _ in range(900)]
+    assert len(set(drawn)) > 800
+    assert not numbers.kept()["ahead"][: numbers._used].any()
