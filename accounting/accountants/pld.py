@@ -12,9 +12,7 @@ and the least one counts.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,41 +26,21 @@ from accounting.accountants.convolution import (
     USUAL_NODES,
     Convolution,
     Parts,
-    Sum,
     Window,
-    smallest,
 )
-from accounting.accountants.failures import CentralShuffledBinomial, TwoLosses
-from accounting.accountants.gdp import gdp
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
+from accounting.accountants.pairs import alternatives
+from accounting.accountants.sums import Sum, smallest
 from accounting.checks import nonnegative
 from accounting.conversions import log_target
 from accounting.errors import UnsupportedRelease
-from accounting.releases import (
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    FixedSizeSubsampled,
-    Gaussian,
-    Laplace,
-    LocalShuffled,
-    NoisyMax,
-    Parallel,
-    PoissonSubsampled,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    weaker,
-)
+from accounting.releases import Composed, Release
 
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives", "check", "delta", "epsilon", "is_quick", "lower_epsilon"]
+__all__ = ["check", "delta", "epsilon", "is_quick", "lower_epsilon"]
 
-_UNIT_ROUNDOFF = 2.0**-52
-# Combinations of parallel branches that are tried one by one.
-_MOST_BRANCHES = 64
 _QUICK_PARTS = 128
 # What the grid, or rounding errors and cuts, may add to ε, as a share of it, before another tilt and grid are tried.
 _SHARE = 2e-5
@@ -71,145 +49,6 @@ _ROUNDS = 6
 _NARROW = 1e-3
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
-
-
-# ------------------------------------------------------------------------------------------ descriptions to pairs
-
-
-def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
-    """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
-    from accounting.accountants.integer_losses import IntegerPair
-    from accounting.accountants.losses import (
-        Coins,
-        GaussianPair,
-        GumbelPair,
-        LaplacePair,
-        RangePair,
-        ShuffledPair,
-        SwappedPair,
-    )
-
-    match release:
-        case Gaussian(noise_multiplier=z):
-            return [Counter({GaussianPair(1.0 / z): 1})]
-        case Laplace(noise_multiplier=z):
-            return [Counter({LaplacePair(1.0 / z): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
-            return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
-        case DiscreteGaussian():
-            return [Counter({GaussianPair(gdp(release)): 1})]
-        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
-            return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
-        case NoisyMax(epsilon=eps, noise="gumbel"):
-            return [Counter({GumbelPair(eps): 1})]
-        case PureDP(epsilon=eps):
-            return [Counter({Coins(eps): 1} if eps > 0 else {})]
-        case RandomizedResponse(epsilon=eps, categories=k):
-            return [Counter({Coins(eps, int(k)): 1})]
-        case TwoLosses(low=low, high=high):
-            return [Counter({RangePair(low, high): 1})]
-        case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
-            return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case LocalShuffled(epsilon=eps, users=users, randomizer=response):
-            return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
-        case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
-            return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
-        case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
-            return [_replace(_doubled(inner), rate, release)]
-        case FixedSizeSubsampled(release=inner, rate=rate):
-            return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
-        case PoissonSubsampled(release=inner, rate=rate):
-            return [_sample(branch, rate, present, release) for branch in _pairs(inner, present)]
-        case Composed(parts=parts):
-            choices = []
-            for part, count in parts:
-                branches = _pairs(part, present)
-                if math.comb(count + len(branches) - 1, count) > _MOST_BRANCHES:
-                    raise UnsupportedRelease(f"the PLD accountant cannot try every branch of {release!r}")
-                choices.append([_join(some) for some in _spread(branches, count)])
-            if math.prod(map(len, choices)) > _MOST_BRANCHES:
-                raise UnsupportedRelease(f"the PLD accountant cannot try every branch of {release!r}")
-            return [_join([(one, 1) for one in some]) for some in itertools.product(*choices)]
-        case Parallel(branches=branches):
-            return [pairs for branch in branches for pairs in _pairs(branch, present)]
-    return _pairs(weaker(release, "PLD"), present)
-
-
-def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Counter[LossPair], int]]]:
-    """Every way in which ``count`` releases may fall on the branches."""
-    if len(branches) == 1:
-        return [[(branches[0], count)]]
-    ways = itertools.combinations_with_replacement(range(len(branches)), count)
-    return [[(branches[i], n) for i, n in Counter(way).items()] for way in ways]
-
-
-def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
-    """Add up, with all Gaussians as one."""
-    from accounting.accountants.losses import GaussianPair
-
-    total: Counter[LossPair] = Counter()
-    square = 0.0
-    for pairs, times in parts:
-        for pair, count in pairs.items():
-            if isinstance(pair, GaussianPair):
-                square += times * count * pair.mu**2
-            else:
-                total[pair] += times * count
-    if square > 0:
-        total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
-    return total
-
-
-def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Release) -> Counter[LossPair]:
-    from accounting.accountants.losses import SubsampledPair, SwappedPair
-
-    if not pairs:
-        return pairs
-    (pair, count), *more = pairs.items()
-    if more or count > 1 or isinstance(pair, SubsampledPair):
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    if isinstance(pair, SwappedPair):
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
-
-
-def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
-    """One unit of a sample replaced, where ``pairs`` are those of a replacement without sampling."""
-    from accounting.accountants.losses import ReplacedPair, Symmetric
-
-    if not pairs:
-        return pairs
-    (pair, count), *more = pairs.items()
-    if more or count > 1 or not isinstance(pair, Symmetric):
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({ReplacedPair(pair, rate): 1} if rate < 1 else pairs)
-
-
-def _doubled(release: Release) -> Counter[LossPair]:
-    """The pairs of twice the shift."""
-    from accounting.accountants.integer_losses import IntegerPair
-    from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
-
-    match release:
-        case Laplace(noise_multiplier=z):
-            return Counter({LaplacePair(2.0 / z): 1})
-        case PureDP(epsilon=eps):
-            return Counter({Coins(2.0 * eps): 1} if eps > 0 else {})
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
-            return Counter({IntegerPair("gaussian", z / 2, 2 * int(shift)): 1})
-        case DiscreteGaussian():
-            return Counter({GaussianPair(2.0 * gdp(release)): 1})
-        case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
-            return Counter({IntegerPair("laplace", z / 2, 2 * int(shift)): 1})
-        case DiscreteLaplace(noise_multiplier=z):
-            return Counter({Coins(2.0 / z * (1 + 4 * _UNIT_ROUNDOFF)): 1})
-    raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
-
-
-def alternatives(release: Release) -> list[Parts]:
-    """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    found = [_join([(pairs, 1)]) for present in (True, False) for pairs in _pairs(release, present)]
-    return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))
 
 
 def check(release: Release) -> None:
@@ -363,7 +202,7 @@ def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> 
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.accountants.losses import SwappedPair
+    from accounting.accountants.sampled_losses import SwappedPair
 
     alone = _alone(parts)
     if alone is not None and not isinstance(alone, SwappedPair):

@@ -3,6 +3,8 @@
 ``admit`` decides and changes nothing; ``apply`` records what was decided (here, by another process or in a file).
 The same entries in the same order always give the same books. The books do not hold the entries, and their size
 depends on how many *different* releases, scopes and runs there are.
+
+(Longer than other files: deciding, recording and asking share all of the state, and must agree.)
 """
 
 from __future__ import annotations

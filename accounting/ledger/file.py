@@ -28,12 +28,13 @@ Forks. A connection must not cross a fork, so all are closed before and opened a
 
 Interrupts. A transaction that an exception in a signal handler left open is found and rolled back by the next use. A
 handler that spends in the middle of a reading ends its transaction, and the reading is done again.
+
+(Longer than other files: one class, whose connection, transactions and readings depend on each other.)
 """
 
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import secrets
 import sqlite3
@@ -45,6 +46,7 @@ from pathlib import Path
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
+from accounting.ledger.drafts import remove, remove_drafts, sync_directory
 from accounting.ledger.entries import Entry, Opening, Row, Spend, Summary, from_dict, to_dict
 from accounting.ledger.journal import Position, Start
 
@@ -146,7 +148,7 @@ class LedgerFile:
             raise LedgerCorrupted(
                 f"{path} is missing but its log {_log(path).name} is not: the ledger was moved or lost"
             )
-        _remove_drafts(path)
+        remove_drafts(path)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
         try:
             fill(draft)
@@ -154,8 +156,8 @@ class LedgerFile:
         except FileExistsError:
             return False
         finally:
-            _remove(draft)
-        _sync_directory(path.parent)
+            remove(draft)
+        sync_directory(path.parent)
         return True
 
     # -------------------------------------------------------------------------------------------- reading
@@ -381,7 +383,7 @@ class LedgerFile:
                 connection.close()
                 raise
             self._connection = connection
-            _remove_drafts(self.path)
+            remove_drafts(self.path)
             # what killed processes left behind; small logs stay, so that readers do not wait for the write lock
             if _log(self.path).exists() and _log(self.path).stat().st_size > _LARGE_LOG:
                 self._checkpoint(connection, "TRUNCATE")
@@ -397,7 +399,7 @@ class LedgerFile:
             if status.st_nlink <= 1:
                 return status
             # whoever makes the file has a second name for it for a moment, or died meanwhile
-            _remove_drafts(self.path)
+            remove_drafts(self.path)
         raise ValueError(
             f"{self.path} has {status.st_nlink} names (hard links), and spends by one would not be seen by another: "
             f"keep one name, or copy it with Ledger.backup"
@@ -451,55 +453,9 @@ def _log(path: Path) -> Path:
     return path.with_name(path.name + "-wal")
 
 
-def _drafts(path: Path) -> list[Path]:
-    """The unfinished copies of a file, by whichever process."""
-    return [p for p in path.parent.glob(f".{glob.escape(path.name)}.*.*") if _maker(path, p) is not None]
-
-
-def _maker(path: Path, draft: Path) -> int | None:
-    """The process that makes a draft; None if it is no draft."""
-    number, _, token = draft.name[len(path.name) + 2 :].partition(".")
-    return int(number) if number.isdecimal() and len(token) == 16 and set(token) <= set("0123456789abcdef") else None
-
-
-def _remove_drafts(path: Path) -> None:
-    """Remove what killed processes left half made, and second names of the finished file."""
-    for draft in _drafts(path):
-        with suppress(FileNotFoundError):
-            if path.exists() and draft.samefile(path):
-                _remove(draft)  # its maker has nothing left to do but this
-                continue
-        maker = _maker(path, draft)
-        if maker is None or maker == os.getpid() or os.name != "posix":
-            continue
-        try:
-            os.kill(maker, 0)
-        except ProcessLookupError:
-            _remove(draft)
-        except OSError:
-            continue
-
-
-def _remove(draft: Path) -> None:
-    # the draft itself last: as long as it is there, the rest is found
-    for name in (f"{draft.name}-wal", f"{draft.name}-shm", f"{draft.name}-journal", draft.name):
-        draft.with_name(name).unlink(missing_ok=True)
-
-
 def _connect(path: Path) -> sqlite3.Connection:
     # the caller's lock keeps threads apart; autocommit, so that the only transactions are the ones begun here
     connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     for setting in ("synchronous=FULL", "fullfsync=ON", "wal_autocheckpoint=0"):
         connection.execute(f"PRAGMA {setting}")
     return connection
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make a new name durable (elsewhere than on POSIX systems, directories cannot be synced)."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

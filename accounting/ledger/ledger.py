@@ -1,16 +1,19 @@
-"""The ledger: every release is recorded, and checked against the budget, before its noise is drawn."""
+"""The ledger: every release is recorded, and checked against the budget, before its noise is drawn.
+
+(Longer than other files: one public class, half of it the texts and examples of its methods. What it decides is in
+:mod:`accounting.ledger.book`, where it lies in :mod:`accounting.ledger.file`.)
+"""
 
 from __future__ import annotations
 
 import os
 import threading
-import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Self, TypeVar
 
 from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
@@ -30,8 +33,10 @@ from accounting.ledger.entries import (
     checked,
 )
 from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
+from accounting.ledger.forks import register
 from accounting.ledger.journal import Journal, MemoryJournal, Position, Rows
 from accounting.ledger.scopes import inside
+from accounting.ledger.state import State
 from accounting.ledger.text import check_text
 from accounting.ledger.verification import verified
 from accounting.printed import as_html
@@ -42,8 +47,6 @@ __all__ = ["Ledger"]
 
 _E = TypeVar("_E", Spend, Settlement, Mark, Quota)
 
-# A file gets a summary after at least as many entries.
-_ENTRIES_PER_SUMMARY = 1000
 # rows that a notebook shows
 _SHOWN = 20
 
@@ -104,7 +107,7 @@ class Ledger:
     """
 
     # the books, while nobody uses them; see _take
-    _state: _State | None = None
+    _state: State | None = None
 
     def __init__(
         self,
@@ -121,8 +124,7 @@ class Ledger:
         self._closed = False
         self._rows = Rows()
         self._lock = threading.RLock()
-        with _registry_lock:
-            _ledgers.add(self)
+        register(self)
 
     @classmethod
     def open(
@@ -649,13 +651,13 @@ class Ledger:
         self._state = state
         return state.position
 
-    def _take(self) -> _State:
+    def _take(self) -> State:
         """The books with everything that others recorded (those of a closed ledger as they were), to be given back.
 
         Until then they are in nobody else's reach. Who comes in between (a signal handler of this thread) or after
         (if an exception kept them from being given back) finds none, and reads the journal anew.
         """
-        state: _State | None = self.__dict__.pop("_state", None)  # in one step
+        state: State | None = self.__dict__.pop("_state", None)  # in one step
         name = str(self._journal.path or "the ledger")
         if state is None:
             opening, opening_hash, summary, position = self._journal.start()
@@ -663,7 +665,7 @@ class Ledger:
                 book = Book(opening) if summary is None else Book.restored(opening, summary.state)
             except (KeyError, TypeError, ValueError) as error:
                 raise LedgerCorrupted(f"{name}: entry {position.entries - 1} cannot be read: {error}") from None
-            state = _State(book, position, 0 if summary is None else position.entries - 1, opening_hash)
+            state = State(book, position, 0 if summary is None else position.entries - 1, opening_hash)
         elif self._closed:
             return state
         entries, position = self._journal.unread(state.position)
@@ -692,8 +694,8 @@ class Ledger:
         """
         taken = self._take()
         # None while the books change: then they are not given back
-        state: _State | None = taken
-        after: _State | None = None
+        state: State | None = taken
+        after: State | None = None
         try:
             made = decide(taken.book, False)
 
@@ -726,7 +728,7 @@ class Ledger:
         finally:
             self._state = state
 
-    def _quick(self, state: _State, now: Position) -> list[Entry] | None:
+    def _quick(self, state: State, now: Position) -> list[Entry] | None:
         """What others recorded up to a position, under the journal's lock; None if it takes long to price."""
         entries, position = self._journal.unread(state.position, inside=True)
         known = all(
@@ -735,28 +737,6 @@ class Ledger:
             for entry in entries
         )
         return entries if known and position == now else None
-
-
-class _State(NamedTuple):
-    """The books, how far they go, where the last summary stands, and the hash of the opening."""
-
-    book: Book
-    position: Position
-    summary: int
-    opening: str
-
-    def extended(self, entries: Sequence[Entry], position: Position, name: str) -> _State:
-        """The same books with some entries more."""
-        summary = self.summary
-        for number, entry in enumerate(entries, self.position.entries):
-            if isinstance(entry, Summary):
-                summary = number
-        self.book.extend(entries, name, self.position.entries)
-        return _State(self.book, position, summary, self.opening)
-
-    def wants_summary(self, entries: int) -> bool:
-        """Whether enough entries were added to be worth one: a part of the lines that it would have."""
-        return entries - self.summary >= max(_ENTRIES_PER_SUMMARY, self.book.size // 8)
 
 
 def _opening(
@@ -785,28 +765,3 @@ def _reopened(cls: type[Ledger], path: str, head: str, closed: bool) -> Ledger:
     if closed:
         ledger.close()
     return ledger
-
-
-# A fork copies locks in whatever state they are, and connections must not cross it at all. So the forking thread
-# waits for every ledger to be at rest, closes the connections, and lets go on both sides.
-_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
-_registry_lock = threading.RLock()
-_held: list[Ledger] = []
-
-
-def _before_fork() -> None:
-    _registry_lock.acquire()
-    for ledger in list(_ledgers):
-        ledger._lock.acquire()
-        _held.append(ledger)
-        ledger._journal.disconnect()
-
-
-def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
-    _registry_lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

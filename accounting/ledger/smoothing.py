@@ -65,8 +65,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants import pld
 from accounting.accountants.gdp import gdp, is_exact
+from accounting.accountants.pairs import alternatives
 from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release
@@ -149,7 +149,7 @@ def _of_pairs(release: Release, reserve: float, potential: Potential) -> Array:
         with suppress(UnsupportedRelease):
             moment = potential.order * float(rdp(release, np.array([1 + potential.order]))[0]) * (1 + 1e-12)
     found = []
-    for parts in pld.alternatives(release):
+    for parts in alternatives(release):
         # several pairs if the description was priced by a weaker one
         bound = moment if len(parts) == 1 and parts[0][1] == 1 else math.inf
         costs = [count * np.array(_of_pair(cast(Any, pair), bound, reserve, potential)) for pair, count in parts]
@@ -159,7 +159,7 @@ def _of_pairs(release: Release, reserve: float, potential: Potential) -> Array:
 
 def _directions(pair: LossPair) -> list[LossPair]:
     """The pair, and the one with P and Q exchanged if that is another one."""
-    from accounting.accountants.losses import SubsampledPair
+    from accounting.accountants.sampled_losses import SubsampledPair
 
     return [pair, replace(pair, present=not pair.present)] if isinstance(pair, SubsampledPair) else [pair]
 

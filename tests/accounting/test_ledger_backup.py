@@ -11,7 +11,7 @@ import pytest
 
 from accounting import Budget, BudgetExceeded, Gaussian, Laplace, Ledger, LedgerCorrupted, PureDP
 from accounting.ledger import file as ledger_file
-from accounting.ledger import ledger as ledger_module
+from accounting.ledger import state as ledger_state
 from accounting.ledger.chain import link
 from accounting.ledger.entries import Summary
 
@@ -29,7 +29,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(ledger_module, "_ENTRIES_PER_SUMMARY", 10)
+    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 10)
 
 
 def busy(path, rows=120):

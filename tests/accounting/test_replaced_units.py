@@ -26,7 +26,8 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants.losses import GaussianPair, LaplacePair, ReplacedPair
+from accounting.accountants.losses import GaussianPair, LaplacePair
+from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.ledger.serialize import dumps, loads
 
 
