@@ -43,11 +43,19 @@ class People:
             rows += size
         return [*found, persons[begin:]] if len(persons) else found
 
+    def shares(self) -> Vector:
+        """1/m for every row, in the order they came, m the number of its person's rows; rounded down."""
+        return self._by_row((1.0 - 2.0**-50) / self.sizes)
+
     def root_shares(self) -> Vector:
-        """1/√m for every row, in the order they came, m the number of its person's rows; rounded down."""
-        shares = np.empty(len(self.order))
-        shares[self.order] = np.repeat((1.0 - 2.0**-50) / np.sqrt(self.sizes), self.sizes)
-        return shares
+        """1/√m for every row, likewise."""
+        return self._by_row((1.0 - 2.0**-50) / np.sqrt(self.sizes))
+
+    def _by_row(self, values: Vector) -> Vector:
+        """A number of each person's, for each of its rows."""
+        found = np.empty(len(self.order))
+        found[self.order] = np.repeat(values, self.sizes)
+        return found
 
     def rows(self, persons: slice | NDArray[np.intp]) -> tuple[slice | NDArray[np.intp], NDArray[np.intp]]:
         """The rows of some persons, among the sorted ones, and where each person's begin among these."""

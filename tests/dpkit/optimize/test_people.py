@@ -153,7 +153,7 @@ def test_an_audit_finds_the_claim_and_catches_rows_that_are_counted_one_by_one()
         assert (found.epsilon <= 1.0) == sound
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "objective_perturbation"])
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -169,10 +169,58 @@ def test_refusals(name, change, error, message):
         fit(name, *problem(8), **({"groups": np.arange(8) // 2} | change))
 
 
-@pytest.mark.parametrize("name", ["objective_perturbation", "phased_sgd", "online_frank_wolfe"])
+@pytest.mark.parametrize("name", ["phased_sgd", "online_frank_wolfe"])
 def test_where_rows_are_units_people_are_refused(name):
     with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row"):
         fit(name, *problem(8))
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove", "zero_out"])
+def test_a_perturbed_objective_sums_the_mean_losses_of_people(adjacency):
+    """With a budget that leaves no noise the fit minimises Σ_p mean + (Λ/2)‖θ‖²."""
+    X, y = problem(60)
+    groups = np.random.default_rng(1).integers(0, 12, 60)
+    budget = Budget(500.0, 0.5, adjacency=adjacency, unit="person")
+    found = fit("objective_perturbation", X, y, budget=budget, groups=groups, objective=glm("squared", clip=50.0))
+    weights = 1.0 / np.bincount(groups)[groups]
+    gram = (weights[:, None] * X).T @ X + found.ridge * np.eye(3)
+    exact = np.linalg.solve(gram, (weights * y) @ X)
+    spread = found.noise_std / np.linalg.eigvalsh(gram)[0]
+    assert np.abs(found.x - exact).max() <= 7.0 * spread  # 3 normal variables: a false alarm in 1e11 seeds
+    # rows that one person repeats change nothing
+    order = np.r_[np.arange(60), np.flatnonzero(groups == 3), np.flatnonzero(groups == 3)]
+    again = fit("objective_perturbation", X[order], y[order], budget=budget, groups=groups[order],
+                objective=glm("squared", clip=50.0))  # fmt: skip
+    assert again.noise_std == found.noise_std
+    np.testing.assert_allclose(again.x, found.x, atol=1e-4)
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_person_in_a_perturbed_objective_shows_no_more_than_the_budget(replaced):
+    """d = 1, the densities of the exact minimizer: one person's rows, at will, beside two others."""
+    ε, δ = 1.5, 1e-3
+    budget = Budget(ε, δ, adjacency="replace" if replaced else "zero_out", unit="person")
+    known = {"constraint": LpBall(2, 1, 5.0), "budget": budget, "objective": glm("squared", clip=0.5)}
+    run = fit("objective_perturbation", np.ones((4, 1)), np.zeros(4), groups=[0, 0, 1, 2], **known)
+
+    def density(rows, sigma):
+        b = -run.ridge * theta
+        for x, label, weight in [(1.0, 0.2, 1.0), (0.6, -1.0, 1.0), *rows]:
+            b = b - weight * np.clip(x * theta - label, -0.5 / abs(x), 0.5 / abs(x)) * x
+        return np.exp(-0.5 * (b / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)) * np.abs(np.gradient(b, theta))
+
+    theta = np.linspace(-12, 12, 200_001) * run.noise_std / run.ridge
+
+    def worst(sigma):
+        # all rows on one side of every θ, in two places, and both sides of 0
+        deeds = [[(1.0, 9e9, 1.0)], [(1.0, 1.0, 0.5), (-0.5, 2.0, 0.5)], [(1.0, 0.4, 0.5), (1.0, -0.4, 0.5)]]
+        others = [[(1.0, -9e9, 1.0)], deeds[2]] if replaced else [[]]
+        p, q = ([density(rows, sigma) for rows in which] for which in (deeds, others))
+        step = theta[1] - theta[0]
+        return max(np.maximum(a - math.exp(ε) * b, 0).sum() * step for f in p for g in q for a, b in ((f, g), (g, f)))
+
+    assert worst(run.noise_std) <= δ
+    assert worst(run.noise_std / 2) > δ
 
 
 def test_people_under_add_remove_ask_for_their_public_number():
