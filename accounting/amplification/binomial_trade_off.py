@@ -42,7 +42,7 @@ import numpy as np
 
 from accounting.amplification.shuffled_binomial import integer_shift, window
 
-__all__ = ["MOST_TRIALS", "central_mu", "rounded_log_survival", "rounded_mu"]
+__all__ = ["MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-30
@@ -110,11 +110,27 @@ def rounded_mu(trials: int, shift_norm: float, coordinates: int) -> float:
     >>> round(rounded_mu(85_000, 137.0, 6) / (137.0 / math.sqrt(85_000 / 4)), 4)
     1.0013
     """
-    c, furthest, tail = _rounded_window(trials, shift_norm)
+    slope, offset, _ = rounded_line(trials, shift_norm, coordinates)
+    return slope * shift_norm + offset
+
+
+def rounded_line(trials: int, largest_shift: float, coordinates: int) -> tuple[float, float, float]:
+    """(k, o, ln s) such that with probability s a shift by any Δ ≤ ``largest_shift`` costs μ = k·Δ + o at most.
+
+    All those shifts share the windows of the largest: so the μ of several releases adds up as √Σ(k·Δ_j + o)² for
+    whatever Δ_j, and does not ask how a unit's total was spent on them. Without privacy, (∞, ∞, −∞).
+
+    Examples
+    --------
+    >>> slope, offset, _ = rounded_line(1_000_000, 150.0, 9)
+    >>> round(slope * 500, 4), round(offset, 6)   # a standard deviation of 500
+    (1.0, 7.5e-05)
+    """
+    c, furthest, tail = _rounded_window(trials, largest_shift)
     if tail >= 1:
-        return math.inf
+        return math.inf, math.inf, -math.inf
     stray = min(1.0, 0.5 * math.expm1(min(c * furthest, 2.0)))
-    return c * (shift_norm + stray * math.sqrt(coordinates))
+    return c, c * stray * math.sqrt(coordinates), coordinates * math.log1p(-tail)
 
 
 def central_mu(trials: int, shift_norm: float) -> float:

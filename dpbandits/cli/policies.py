@@ -146,6 +146,7 @@ POLICIES = {
     "dp-lin-ucb": _Entry("DP LinUCB", True, "DPLinUCB", lambda job: _without_link(_private(job))),
     "ldp-glm": _Entry("local DP GLM", True, "LDPGLM", _private),
     "shuffle-one-pass": _Entry("shuffle one-pass", True, "ShuffleOnePassGLM", _private),
+    "shuffle-person": _Entry("shuffle by person", True, "ShufflePersonGLM", _private, units=("person",)),
     "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
     "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
     "disjoint-private": _Entry("disjoint private", True, "DisjointPrivateGLM", _standing_private, contexts=True),

@@ -37,6 +37,7 @@ from dpbandits.policies.rs_glincb import RSGLinCB
 from dpbandits.policies.shuffle_glm import ShuffleGLM
 from dpbandits.policies.shuffle_lin_ucb import ShuffleLinUCB
 from dpbandits.policies.shuffle_one_pass_glm import ShuffleOnePassGLM
+from dpbandits.policies.shuffle_person_glm import ShufflePersonGLM
 from dpbandits.policies.tofu import TOFU
 from dpbandits.policies.uniform import Uniform
 
@@ -79,5 +80,6 @@ __all__ = [
     "ShuffleGLM",
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",
+    "ShufflePersonGLM",
     "Uniform",
 ]

@@ -1,5 +1,8 @@
 """The secret half of a policy that protects persons by a total: everybody's rounds, and what each has left to pay.
 
+With a trusted server (:class:`PersonSums`) it adds the noise; with a shuffler every person's device does
+(:class:`~dpbandits.policies._shuffled_people.ShuffledPersonSums`).
+
 A person's contribution to a release is a function of all that person's rounds so far, formed again at every release.
 How far it can move the release, α², is taken from what the person has left, 1 at first.
 
@@ -12,7 +15,8 @@ exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +30,7 @@ from dpkit.geometry import smat
 from dpkit.samplers import rounded_gaussian
 from dpkit.states.entries import array, short
 
-__all__ = ["People", "PersonSums", "Rounds"]
+__all__ = ["People", "PersonSums", "PersonTotals", "Rounds", "Weigh"]
 
 # rounds that are worked on at a time: what belongs to them should stay in the processor's cache
 _BLOCK = 1024
@@ -138,27 +142,16 @@ class Rounds:
             raise ValueError("arm must have rows of norm at most 1, got others")
 
 
-class PersonSums:
-    """Sums over persons with Gaussian noise, where each person pays for every release out of a total of 1.
+class PersonTotals(ABC):
+    """Noisy sums over persons, where each person pays for every release out of a total of 1.
 
-    A release costs a person α², and is a sum with noise of standard deviation z in each entry that the person shifts by
-    at most α. As Σα² ≤ 1 for everybody, the whole run costs ``Gaussian(z)`` (docs/privacy-proofs.md, F3).
-
-    Contributions are rounded to multiples of 2^−digits, entry by entry, before they are added up: a sum has no rounding
-    error that could tell more. An entry of a contribution is rounded by half a unit and computed within far less in
-    each world. So the shift of one release is at most α + s with s = 4√(entries)·2^−digits, and that of m releases at
-    most √(Σ(α + s)²) ≤ 1 + s√m, by which the noise is larger.
+    A release costs a person α², and is a sum that the person shifts by at most α. As Σα² ≤ 1 for everybody, a run with
+    Gaussian noise of standard deviation z in each entry costs ``Gaussian(z)`` (docs/privacy-proofs.md, F3).
 
     Parameters
     ----------
     dim : int
         d.
-    budget : Budget
-        For one person.
-    releases : int
-        m, at most.
-    horizon : int
-        The number of rounds.
     rng : numpy.random.Generator
         The policy's.
 
@@ -167,20 +160,18 @@ class PersonSums:
     cost : Release
         Of the whole run.
     noise : float
-        The standard deviation of the noise of a sum whose shift is α: z, and what rounding adds.
+        The standard deviation of the noise of a sum whose shift is α, at most.
     """
 
-    def __init__(self, dim: int, *, budget: Budget, releases: int, horizon: int, rng: np.random.Generator) -> None:
+    cost: Release
+    noise: float
+
+    def __init__(self, dim: int, rng: np.random.Generator) -> None:
         self.dim = dim
         self._rng = rng
         self._size = dim * (dim + 3) // 2
         self.rounds = Rounds(dim)
         self._left = np.empty(0)  # of those who had come by the last release
-        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
-        self.cost: Release = Gaussian(z, adjacency=budget.adjacency)
-        digits = min(whole_digits(horizon, self._size)[0], math.floor(math.log2(_LARGEST_NOISE / z)))
-        self._unit = 2.0**digits
-        self.noise = z * (1.0 + 4.0 * math.sqrt(self._size * max(1, releases)) / self._unit)
 
     @property
     def persons(self) -> int:
@@ -215,21 +206,27 @@ class PersonSums:
         vector_bounds : (persons,) ndarray
             B.
         """
-        total = np.zeros(self._size)
+        contributions = self._contributions(people, weigh, weights, scale, matrix_bound, vector_bounds)
+        longest = float((weights * np.hypot(scale * matrix_bound, vector_bounds)).max())
+        released, D = self._summed(contributions, len(people), longest), self._size - self.dim
+        return smat(released[_half_vector(self.dim)] / scale), released[D:]
+
+    @abstractmethod
+    def _summed(self, contributions: Iterable[Array], persons: int, longest: float) -> Array:
+        """The sum of all columns and noise; there are so many, and none is longer."""
+
+    def _contributions(
+        self, people: People, weigh: Weigh, weights: Array, scale: float, matrix_bound: float, vector_bounds: Array
+    ) -> Iterator[Array]:
+        """ω_p·(a·M_p, b_p) as columns, some persons at a time."""
         D = self._size - self.dim
         for who, rounds in people.groups():
             means = self._means(rounds, weigh)
             M, b = means[:D], means[D:]
-            ω = self._unit * weights[who]
+            ω = weights[who]
             M *= ω * scale * _shortened(M, matrix_bound)
             b *= ω * _shortened(b, vector_bounds[who])
-            total += np.rint(means).sum(axis=1)
-        released = self._noised(total) / self._unit
-        return smat(released[_half_vector(self.dim)] / scale), released[D:]
-
-    def _noised(self, total: Array) -> NDArray[np.int64]:
-        """Whole numbers plus the noise of a release."""
-        return total.astype(np.int64) + rounded_gaussian(self.noise * self._unit, self._size, rng=self._rng)
+            yield means
 
     def _means(self, rounds: NDArray[np.intp], weigh: Weigh) -> Array:
         """Columns of records, averaged over the rounds (n, k) of each person that have a reward."""
@@ -260,6 +257,46 @@ class PersonSums:
         if len(left) and not (left.min() >= 0.0 and left.max() <= 1.0):
             raise ValueError("left must be numbers from 0 to 1, got others")
         self._left = left
+
+
+class PersonSums(PersonTotals):
+    """With Gaussian noise that a trusted server adds.
+
+    Contributions are rounded to multiples of 2^−digits, entry by entry, before they are added up: a sum has no rounding
+    error that could tell more. An entry of a contribution is rounded by half a unit and computed within far less in
+    each world. So the shift of one release is at most α + s with s = 4√(entries)·2^−digits, and that of m releases at
+    most √(Σ(α + s)²) ≤ 1 + s√m, by which the noise is larger.
+
+    Parameters
+    ----------
+    dim, rng
+        See :class:`PersonTotals`.
+    budget : Budget
+        For one person.
+    releases : int
+        m, at most.
+    horizon : int
+        The number of rounds.
+    """
+
+    def __init__(self, dim: int, *, budget: Budget, releases: int, horizon: int, rng: np.random.Generator) -> None:
+        super().__init__(dim, rng)
+        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        self.cost = Gaussian(z, adjacency=budget.adjacency)
+        digits = min(whole_digits(horizon, self._size)[0], math.floor(math.log2(_LARGEST_NOISE / z)))
+        self._unit = 2.0**digits
+        self.noise = z * (1.0 + 4.0 * math.sqrt(self._size * max(1, releases)) / self._unit)
+
+    def _summed(self, contributions: Iterable[Array], persons: int, longest: float) -> Array:
+        total = np.zeros(self._size)
+        for columns in contributions:
+            columns *= self._unit
+            total += np.rint(columns).sum(axis=1)
+        return self._noised(total) / self._unit
+
+    def _noised(self, total: Array) -> NDArray[np.int64]:
+        """Whole numbers plus the noise of a release."""
+        return total.astype(np.int64) + rounded_gaussian(self.noise * self._unit, self._size, rng=self._rng)
 
 
 def _records(arms: Array, w: Array, g: Array) -> Array:

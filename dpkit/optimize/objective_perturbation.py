@@ -6,8 +6,9 @@ private convex optimization".
 
     J(θ) = Σ_i ℓ(θ; x_i) + (Λ/2)‖θ‖² + bᵀθ,  b ~ N(0, σ²I),    released: Π(⌊θ̂⌉ + ⌊N(0, τ²I)⌉),  ‖∇J(θ̂)‖ ≤ γ.
 
-Privacy. Unit: one row, or with ``groups`` one person, whose loss is the mean of those of its rows. Slopes are cut so that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R; for a slope
-that does not decrease in xᵀθ the loss stays convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a
+Privacy. Unit: one row, or with ``groups`` one person, whose loss is the mean of those of its rows. Slopes are cut so
+that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R; for a slope that does not decrease in xᵀθ the loss stays
+convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a
 one-to-one function of the exact minimizer θ, Lipschitz in both directions, and θ has the density of N(0, σ²I) at b
 times the determinant of b's derivative, which is A = ΛI + Σψ_i′x_ix_iᵀ. With Δ(θ) the difference of two neighbours'
 gradient sums, the neighbour's b is b + Δ, and the log ratio of the two densities at θ is at most
@@ -42,7 +43,8 @@ Rounding. γ bounds the true gradient. The computed one is off by at most
 
 since 16 rows at a time are added in float64 and the rest exactly rounded (``math.fsum``), xᵀθ is within
 (d + 1)uR‖θ‖ and ψ as computed within eu + u|ψ|. Rows of a person weigh one over their number, rounded down; n is then
-the number of persons, and a product with a weight adds no more than is left of the 24. θ̂ is a point where the computed length plus this is at most γ.
+the number of persons, and a product with a weight adds no more than is left of the 24. θ̂ is a point where the computed
+length plus this is at most γ.
 
 Cost: gradient passes until ‖∇J‖ ≤ γ, a few times √(nβ/Λ).
 """

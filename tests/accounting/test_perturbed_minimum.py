@@ -15,7 +15,7 @@ from accounting.perturbed_minimum import divergence, largest_shift
 
 
 def densities(d, L, beta, ridge, sigma, *, start=0.0):
-    """ln of those of the minimizer's length with f and without it, over a grid; ψ rises from ``start`` to L as fast as β lets it."""
+    """A grid, and on it ln of those with f and without; ψ rises from ``start`` to L as fast as β lets it."""
     r = np.linspace(0.0, (math.sqrt(d) + 25.0) * sigma / ridge, 200_001)[1:]
     slope = beta / d
     psi = np.clip(slope * (r - start), 0.0, L)

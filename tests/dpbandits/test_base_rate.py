@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from private_policies import OF_PERSONS
 
 from accounting import Budget
 from dpbandits import Policy, PrivatePolicy, policies
@@ -25,7 +26,7 @@ RANGES = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "linear": (-4.0, 4.0), "
 def made(name: str, **options) -> Policy:
     """A policy of the package for arms in three dimensions."""
     kind = getattr(policies, name)
-    unit = "person" if name == "PersonPrivateGLM" else "round"
+    unit = "person" if name in OF_PERSONS else "round"
     private = {"budget": replace(BUDGET, unit=unit)} if issubclass(kind, PrivatePolicy) else {}
     arms = "arms" if name.startswith("Disjoint") else "n_arms"
     small = {arms: 3} if kind.takes == "context" else {"every": 20} if name == "Restarting" else {}

@@ -9,19 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from private_policies import OF_PERSONS
 
 from accounting import Budget
 from dpbandits import policies
 from dpbandits.environments import GALLERY
 from dpbandits.mathematics.cold_start import clarity
 
-KINDS = ["DPLinUCB", "DisjointPrivateGLM", "JointDPGLM", "OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM"]
+KINDS = [
+    "DPLinUCB",
+    "DisjointPrivateGLM",
+    "JointDPGLM",
+    "OnePassPrivateGLM",
+    "PersonPrivateGLM",
+    "ShuffleOnePassGLM",
+    "ShufflePersonGLM",
+]
 
 
 def made(name: str, dim: int = 90, epsilon: float = 0.1, horizon: int = 500, **more):
     if name == "DisjointPrivateGLM":
         more = {"arms": 50, **more}
-    unit = "person" if name == "PersonPrivateGLM" else "round"
+    unit = "person" if name in OF_PERSONS else "round"
     budget = Budget(epsilon, 1e-5, unit=unit)
     return getattr(policies, name)(dim, budget=budget, horizon=horizon, rng=np.random.default_rng(0), **more)
 

@@ -68,7 +68,9 @@ def test_a_log_is_worth_what_rounds_are_worth():
     assert sum(policy.select(np.eye(2)).index for _ in range(50)) > 45
 
 
-@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PersonPrivateGLM", "DisjointPrivateGLM", "ShuffleOnePassGLM"])
+@pytest.mark.parametrize(
+    "name", ["OnePassPrivateGLM", "PersonPrivateGLM", "DisjointPrivateGLM", "ShuffleOnePassGLM", "ShufflePersonGLM"]
+)
 def test_a_crash_in_the_middle_loses_nothing_that_was_counted(name, tmp_path, monkeypatch):
     rows = choices(name, 30)
     path = tmp_path / "c"

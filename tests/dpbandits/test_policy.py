@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from private_policies import Strangers
+from private_policies import OF_PERSONS
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Pending, Policy, policies
@@ -26,7 +26,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 def maker(name: str):
     """A function that makes the policy of that name for rewards in [0, 1]."""
-    kind = Strangers if name == "PersonPrivateGLM" else getattr(policies, name)
+    kind = OF_PERSONS.get(name) or getattr(policies, name)
 
     def make(dim: int = 3, horizon: int = 50, **parameters) -> Policy:
         return kind(dim, horizon=horizon, **{"reward_range": (0.0, 1.0), **parameters})
@@ -41,7 +41,7 @@ MAKERS = {
     if getattr(policies, name).takes == "arms"
 } | {
     "Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8),
-    "PersonPrivateGLM": partial(maker("PersonPrivateGLM"), budget=replace(BUDGET, unit="person")),
+    **{name: partial(maker(name), budget=replace(BUDGET, unit="person")) for name in OF_PERSONS},
     "Restarting": partial(maker("Restarting"), budget=BUDGET, every=8),
 }
 

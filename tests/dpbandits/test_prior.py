@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from private_policies import OF_PERSONS
 
 from accounting import Budget
 from dpbandits import Policy, Released, policies
@@ -16,13 +17,13 @@ from dpbandits.environments.arms import random_parameter
 from dpbandits.mathematics.blocks import posteriors, posteriors_under
 from dpbandits.mathematics.prior import Prior, checked_prior, posterior
 
-PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM", "DPLinUCB"]
+PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM", "ShufflePersonGLM", "DPLinUCB"]
 REFERENCE = ["GLBOMD", "LinearThompson", "OFUL"]
 
 
 def made(name: str, seed: int = 0, **more) -> Policy:
     if name in PRIVATE:
-        unit = "person" if name == "PersonPrivateGLM" else "round"
+        unit = "person" if name in OF_PERSONS else "round"
         more = {"budget": Budget(1.0, 1e-5, unit=unit), "horizon": 500, "theta_bound": 2.0, **more}
         if name == "DPLinUCB":
             more = {"reward_range": (0, 1), **more}
@@ -67,7 +68,7 @@ def test_the_first_choices_are_the_priors(name):
 
 @pytest.mark.parametrize("name", PRIVATE + REFERENCE)
 def test_data_overrule_a_wrong_prior(name):
-    more = {"budget": Budget(8.0, 1e-5, unit="person" if name == "PersonPrivateGLM" else "round")}
+    more = {"budget": Budget(8.0, 1e-5, unit="person" if name in OF_PERSONS else "round")}
     policy = made(name, prior=([1.0, -1.0, 0.0], 2.0), **({**more, "horizon": 3000} if name in PRIVATE else {}))
     rng = np.random.default_rng(5)
     for t in range(2500):

@@ -10,7 +10,7 @@ from dpbandits import PrivatePolicy, policies
 BUDGET = Budget(4.0, 1e-5)
 
 
-class Strangers(policies.PersonPrivateGLM):
+class _Anybody:
     """For tests that are not about persons: a round of nobody in particular is one of three persons'."""
 
     def _who(self, person):
@@ -20,6 +20,17 @@ class Strangers(policies.PersonPrivateGLM):
     def select(self, arms, person=None):
         return super().select(arms, self.decisions % 3 if person is None else person)
 
+
+class Strangers(_Anybody, policies.PersonPrivateGLM):
+    pass
+
+
+class ShuffledStrangers(_Anybody, policies.ShufflePersonGLM):
+    pass
+
+
+# those that protect persons by a total, and no other unit
+OF_PERSONS = {"PersonPrivateGLM": Strangers, "ShufflePersonGLM": ShuffledStrangers}
 
 # their first release is due after four decisions
 SMALL = {
@@ -34,19 +45,20 @@ SMALL = {
     "LDPGLM": {"first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},
+    "ShufflePersonGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},
     "ShuffleGLM": {"batches": (4, 8, 16, 100)},
     "Doubling": {"first_epoch": 20, "parameters": {"first_batch": 4}},
     "Restarting": {"every": 20, "parameters": {"first_batch": 4}},
 }
 # of which a budget may also protect persons, by a cap on the rounds that they teach
-CAPPED = sorted(set(SMALL) - {"PersonPrivateGLM"})
+CAPPED = sorted(set(SMALL) - set(OF_PERSONS))
 # those that wrap another policy, and how their epochs are made longer
 EPOCHS = {"Doubling": "first_epoch", "Restarting": "every"}
 
 
 def small(name: str, **more) -> PrivatePolicy:
     """A policy of two dimensions for forty rounds."""
-    kind = Strangers if name == "PersonPrivateGLM" else getattr(policies, name)
+    kind = OF_PERSONS.get(name) or getattr(policies, name)
     return kind(2, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
 
 

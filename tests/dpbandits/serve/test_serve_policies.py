@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from private_policies import OF_PERSONS
 from serving import Clock, configured
 
 from dpbandits import PrivatePolicy, Released, policies
@@ -22,7 +23,7 @@ PRIVATE = [name for name in policies.__all__ if issubclass(getattr(policies, nam
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_every_private_policy_can_be_served(tmp_path, name):
-    person = name == "PersonPrivateGLM"
+    person = name in OF_PERSONS
     policy = f'class = "{name}"\n{ARGUMENTS.get(name, _PLAIN)}'
     config = configured(tmp_path, policy=policy, unit="person" if person else "round")
     learner = Learner(config, clock=Clock())
