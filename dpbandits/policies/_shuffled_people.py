@@ -64,8 +64,8 @@ class ShuffledPersonSums(PersonTotals):
         self.cost = run(self._z)
         self._adjacency = adjacency
         self._releases = max(1, releases)
-        # the slope k is 2/√N, but for a part in a thousand
-        self.noise = self._z / (1.0 - _SLACK) * 1.001 * math.sqrt(1.0 + 1.0 / _FEWEST_BITS)
+        # the slope k is 2/√N, but for half a percent where few bits suffice
+        self.noise = self._z / (1.0 - _SLACK) * 1.005 * math.sqrt(1.0 + 1.0 / _FEWEST_BITS)
 
     def protocol(self, users: int, longest: float) -> SumProtocol:
         """The public constants of a release among so many devices, none of whose contributions is longer."""

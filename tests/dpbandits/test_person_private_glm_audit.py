@@ -1,8 +1,8 @@
-"""The policy for persons audited end to end: two runs that differ in everything that one person does.
+"""The policies that price persons by a total, audited end to end: two runs that differ in all that one person does.
 
-The score is the exact log-likelihood ratio. A release is a vector of whole numbers plus rounded noise of one scale, and
-noise that wide is as good as Gaussian noise; so with the totals k_P and k_Q that the two worlds would have formed after
-the same earlier releases, the ratio of a transcript y is Σ (‖y − k_Q‖² − ‖y − k_P‖²)/(2σ²). The world that was not
+The score is the exact log-likelihood ratio. A release is a sum plus rounded or binomial noise of one scale, and noise
+that wide is as good as Gaussian noise; so with the totals k_P and k_Q that the two worlds would have formed after the
+same earlier releases, the ratio of a transcript y is Σ (‖y − k_Q‖² − ‖y − k_P‖²)/(2σ²). The world that was not
 played is followed beside the one that was: it is given the same releases, so that it makes the same choices for others.
 That is checked, too.
 """
@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from again import rewinder
 
-import accounting
-from accounting import Budget, audit
-from dpbandits.policies import PersonPrivateGLM
-from dpbandits.policies._people import People, PersonSums
+from accounting import Budget, Gaussian, audit, calibrate
+from dpbandits.policies import PersonPrivateGLM, ShufflePersonGLM
+from dpbandits.policies._people import People, PersonTotals
 
+Kind = type[PersonPrivateGLM | ShufflePersonGLM]
+each_kind = pytest.mark.parametrize("kind", [PersonPrivateGLM, ShufflePersonGLM])
 BUDGET = Budget(8.0, 1e-2, unit="person")
-TRIALS = 800
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 ROUNDS, EVERY = 6, 2
@@ -35,18 +35,20 @@ HARDLY: Deeds = [([0.0, 1.0], 0.0, 3), ([-1.0, 0.0], 1.0, 1), ([-1.0, 0.0], None
 class World:
     """A policy with one set of deeds, whose releases can be dictated."""
 
-    def __init__(self, seed: int) -> None:
-        self.policy = PersonPrivateGLM(
+    def __init__(self, kind: Kind, seed: int) -> None:
+        self.policy = kind(
             2, budget=BUDGET, horizon=ROUNDS, first_batch=EVERY, growth=1.02, rng=np.random.default_rng(seed)
         )
         assert list(self.policy.schedule.ends) == [2, 4]
         self.rewind = rewinder(self.policy)
-        self.noised = self.policy._sums._noised
-        self.policy._sums._noised = self._noised
+        self.summed = self.policy._sums._summed
+        self.policy._sums._summed = self._summed
 
-    def _noised(self, total):
-        self.totals.append(total.copy())
-        self.outputs.append(self.noised(total) if self.dictated is None else self.dictated[len(self.outputs)])
+    def _summed(self, contributions, persons, longest):
+        columns = list(contributions)
+        self.totals.append(np.sum([some.sum(axis=1) for some in columns], axis=0))
+        played = self.dictated is None
+        self.outputs.append(self.summed(columns, persons, longest) if played else self.dictated[len(self.outputs)])
         return self.outputs[-1]
 
     def play(self, deeds: Deeds, coins: np.ndarray, dictated=None) -> tuple[np.ndarray, np.ndarray]:
@@ -65,12 +67,12 @@ class World:
                 late.setdefault(t + delay, []).append((decision, reward))
             for earlier, value in late.pop(t, []):
                 self.policy.update(earlier, value)
-        return np.array(self.totals), np.array(self.outputs, dtype=np.float64)
+        return np.array(self.totals), np.array(self.outputs)
 
 
-def runs_of(one: Deeds, other: Deeds):
+def runs_of(kind: Kind, one: Deeds, other: Deeds):
     """Returns ``runs(deeds, trials)``, whose rows are the totals with ``one`` and ``other`` and the outputs; and σ."""
-    played, beside = World(1), World(2)
+    played, beside = World(kind, 1), World(kind, 2)
     rng = np.random.default_rng(3)
 
     def runs(deeds: Deeds, trials: int) -> np.ndarray:
@@ -83,52 +85,56 @@ def runs_of(one: Deeds, other: Deeds):
             found.append((totals, others, outputs) if deeds is one else (others, totals, outputs))
         return np.array(found)
 
-    sums = played.policy._sums
-    return runs, sums.noise * sums._unit
+    return runs, played.policy._sums.noise
 
 
-def shifts(one: Deeds, other: Deeds, transcripts: int = 20) -> np.ndarray:
+def shifts(kind: Kind, one: Deeds, other: Deeds, transcripts: int = 20) -> np.ndarray:
     """Of some transcripts, the squared shifts of all releases together over what the run's cost allows.
 
     If it is at most 1 for every transcript, the run costs at most what it says (fully adaptive Gaussian composition).
     """
-    runs, σ = runs_of(one, other)
+    runs, σ = runs_of(kind, one, other)
     P, Q, _ = np.moveaxis(np.concatenate([runs(one, transcripts // 2), runs(other, transcripts // 2)]), 1, 0)
-    z = 1.0 / accounting.gdp(World(1).policy._sums.cost)
+    z = calibrate(Gaussian, BUDGET)
     return ((P - Q) ** 2).sum(axis=(1, 2)) / (σ / z) ** 2
 
 
-def test_one_person_shows_no_more_than_the_budget():
+@pytest.mark.parametrize(
+    ("kind", "trials"), [(PersonPrivateGLM, 800), pytest.param(ShufflePersonGLM, 1600, marks=pytest.mark.slow)]
+)
+def test_one_person_shows_no_more_than_the_budget(kind, trials):
     """Opposite arms and the same rewards in all rounds."""
-    runs, σ = runs_of(EAST, WEST)
+    runs, σ = runs_of(kind, EAST, WEST)
 
     def score(found: np.ndarray) -> np.ndarray:
         P, Q, y = np.moveaxis(found, 1, 0)
         return np.asarray((((y - Q) ** 2).sum(axis=(1, 2)) - ((y - P) ** 2).sum(axis=(1, 2))) / (2 * σ**2))
 
     bound = audit.lower_bound(
-        runs, EAST, WEST, trials=TRIALS, delta=BUDGET.delta, confidence=CONFIDENCE, score=score, batched=True,
+        runs, EAST, WEST, trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, score=score, batched=True,
         gaussian=True,
     )  # fmt: skip
     bound.check(BUDGET.epsilon)
     assert bound.epsilon >= 0.5 * BUDGET.epsilon  # and the audit is not blind
 
 
+@each_kind
 @pytest.mark.parametrize("other", [WEST, HARDLY], ids=["west", "hardly"])
-def test_no_transcript_shows_more_than_was_paid(other):
+def test_no_transcript_shows_more_than_was_paid(kind, other):
     """Also where the other one's rewards are late, or never come."""
-    paid = shifts(EAST, other)
+    paid = shifts(kind, EAST, other)
     assert paid.max() <= 1.0
     if other is WEST:
         assert paid.min() >= 0.7  # nearly the worst pair
 
 
-def test_a_version_that_forgets_what_was_paid_is_caught(monkeypatch):
+@each_kind
+def test_a_version_that_forgets_what_was_paid_is_caught(monkeypatch, kind):
     def pay(self, people: People, share: float) -> np.ndarray:
         return np.ones(len(people))
 
-    monkeypatch.setattr(PersonSums, "pay", pay)
-    assert shifts(EAST, WEST, 4).min() > 1.4
+    monkeypatch.setattr(PersonTotals, "pay", pay)
+    assert shifts(kind, EAST, WEST, 4).min() > 1.4
 
 
 def test_a_version_that_counts_a_person_twice_is_caught(monkeypatch):
@@ -139,4 +145,6 @@ def test_a_version_that_counts_a_person_twice_is_caught(monkeypatch):
             yield from once(self)
 
     monkeypatch.setattr(People, "groups", groups)
-    assert shifts(EAST, WEST, 4).min() > 2.8
+    assert shifts(PersonPrivateGLM, EAST, WEST, 4).min() > 2.8
+    with pytest.raises(ValueError, match="users must be the number of users in the message"):
+        shifts(ShufflePersonGLM, EAST, WEST, 4)  # the shuffler counts who sent
