@@ -8,6 +8,7 @@
 ``synthetic``: probit, d = 3, K = 20, S = 2, T = 5000, δ = 0.02; regret, at most.
 ``films``: film recommendations by person, δ = 1e-5, the whole history of each; mean reward, at least.
 ``logistic``: d = 5, K = 20, S = 3, T = 20,000, 1,000 persons, δ = 1e-5; regret, at most.
+``shuffle``: two of the first by ShufflePersonGLM, whose devices add the noise.
 ``untuned``: jobs for which no constant was chosen, beside OnePassPrivateGLM with one record of each person.
 ``speed``: one release over a million rounds, beside the product XᵀX of as many rows.
 
@@ -67,7 +68,14 @@ TABLE: dict[str, dict[str, World]] = {
         "500 persons × 10": (_probit(500), 0.02, {1: 48, 4: 30, 8: 26}),
         "1,000 × 5": (_probit(1000), 0.02, {1: 41, 4: 26, 8: 22}),
         "2,500 × 2": (_probit(2500), 0.02, {1: 40, 4: 25, 8: 21}),
-        "Zipf, 1,000, most 100": (_probit(1000, returns="zipf", most=100), 0.02, {1: 38, 4: 23, 8: 21}),
+        # two readings of "1,000 persons by Zipf's law, at most 100 rounds each": the first comes a hundred times, the
+        # last twice; or the first eight do, and 400 come once
+        "Zipf, 100 to 2 rounds": (_probit(1000, returns="zipf", exponent=0.5425), 0.02, {1: 38, 4: 23, 8: 21}),
+        "Zipf, 100 to 1, exponent 1": (_probit(1000, returns="zipf", most=100), 0.02, {1: 38, 4: 23, 8: 21}),
+    },
+    "shuffle": {
+        "shuffle, 1,000 × 5": (_probit(1000), 0.02, {}),
+        "shuffle, Zipf, 100 to 2": (_probit(1000, returns="zipf", exponent=0.5425), 0.02, {}),
     },
     "films": {
         "films, d = 5": (Films, 1e-5, {1: 0.584, 4: 0.600, 8: 0.602}),
@@ -94,7 +102,7 @@ TABLE: dict[str, dict[str, World]] = {
 def table(group: str, seeds: int | None, epsilons: list[float]) -> None:
     for name, (make, delta, goals) in TABLE[group].items():
         world = make()
-        count = seeds or {"synthetic": 20, "untuned": 5}.get(group, 10)
+        count = seeds or {"synthetic": 20, "shuffle": 20, "untuned": 5}.get(group, 10)
         cells = []
         for epsilon in epsilons or (list(goals) or [1.0, 4.0]):
             known = {
@@ -106,7 +114,9 @@ def table(group: str, seeds: int | None, epsilons: list[float]) -> None:
                 "on_violation": "clip",
                 "base_rate": getattr(world, "base_rate", None),
             }
-            kinds = ["PersonPrivateGLM"] + (["OnePassPrivateGLM"] if group == "untuned" else [])
+            kinds = ["ShufflePersonGLM" if group == "shuffle" else "PersonPrivateGLM"]
+            if group == "untuned":
+                kinds.append("OnePassPrivateGLM")
             makers = {
                 kind: lambda rng, kind=kind, known=known, d=world.dim: getattr(policies, kind)(d, **known, rng=rng)
                 for kind in kinds
