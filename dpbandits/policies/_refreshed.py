@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
-from accounting import Budget
+from accounting import Budget, Gaussian, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
@@ -108,9 +108,12 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         self.growth = positive("growth", growth)
         if self.growth < 1.02:
             raise ValueError(f"growth must be at least 1.02, as every release is kept, got growth={growth!r}")
-        self.first_batch = (
-            min(4 * self.dim, -(-T // 20)) if first_batch is None else integer("first_batch", first_batch, at_least=1)
-        )
+        if first_batch is None:
+            # a release over n newcomers has noise in proportion to z/n: with little noise it is worth having sooner
+            z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+            typical = math.ceil(self.dim * min(max(1.0 + 2.0 * z, 2.0), 4.0))
+            first_batch = min(typical, -(-T // 20))
+        self.first_batch = integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.spending = fraction("spending", spending)
         self.exploration = nonnegative("exploration", exploration)

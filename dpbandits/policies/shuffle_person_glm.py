@@ -63,7 +63,8 @@ class ShufflePersonGLM(RefreshingPolicy):
     growth : float
         Length of a batch over the length of the one before, at least 1.02.
     first_batch : int, optional
-        Rounds before the first release, which play the best arm in a random direction. By default 4d, at most T/20.
+        Rounds before the first release, which play the best arm in a random direction. By default (1 + 2z)d, z the
+        noise multiplier of the run, from 2d to 4d and at most T/20.
     spending : float
         In (0, 1): κ while every round is a newcomer's; κ falls to a quarter of it when nobody new comes.
     exploration : float
