@@ -297,7 +297,10 @@ def picture(rows: Sequence[Row], path: Path) -> None:
     for (losses, epsilon, learner), curve in _curves(rows).items():
         axis = axes[epsilons.index(epsilon), names.index(losses)]
         errors = [row.deviation / row.seeds**0.5 for row in curve]
-        axis.errorbar([r.horizon for r in curve], [r.regret for r in curve], errors, marker="o", ms=3, label=learner)
+        color = f"C{list(LEARNERS).index(learner)}"
+        axis.errorbar(
+            [r.horizon for r in curve], [r.regret for r in curve], errors, marker="o", ms=3, label=learner, color=color
+        )
         axis.set(xscale="log", yscale="log", title=f"{losses}, ε = {epsilon:g}", xlabel="T", ylabel="regret")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
