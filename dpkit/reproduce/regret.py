@@ -225,7 +225,7 @@ def bound(losses: str, epsilon: float, learner: str, T: int) -> float:
         if losses == "ridge":
             return (L**2 + 2 * (L + lam * R) * noise) * (2 + log) / (2 * lam)
         return (L**2 + 2 * L * noise) * (2 + log) / (2 * lam) + lam * T * R**2 / 2
-    noise, lam = online.noise_multiplier * 2 * L * math.sqrt(d), online.curvature
+    noise, lam = float(online.noise_multiplier) * 2 * L * math.sqrt(d), float(online.curvature)
     if online.steps_from == "hidden":
         steep = L + lam * R
         found = (steep**2 + 2 * steep * noise) * (1 + log) / (2 * lam) + lam * R**2 / 2
