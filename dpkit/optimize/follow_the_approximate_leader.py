@@ -189,7 +189,7 @@ class FollowTheApproximateLeader(StreamLearner[ConvexSet]):
         self.curvature = self.ridge
         if self.ridge == 0:
             G = math.sqrt(self.clip**2 + 2.0 * self.clip * math.sqrt(d) * largest_noise(self._sums))
-            radius = 0.5 * self.constraint.diameter()
+            radius = max(0.5 * self.constraint.diameter(), 1e-200)  # R, for a start in the middle; C may be a point
             self.curvature = G * math.sqrt((2.0 + math.log(T)) / T) / (radius * self.step_scale)
 
     def _check_learned(self) -> None:

@@ -10,9 +10,8 @@ with ψ = ‖·‖²/2 (``regularizer="euclidean"``: θ_{t+1} = Π(θ_1 − ηS�
 
 Privacy. Unit: one row of the stream, that is one step. Given all that was released, θ_t is known, so replacing row t
 moves the sums' t-th input, clipped to L = ``objective.clip``, by at most 2L in ℓ₂ (L under zero_out), and no other. The
-stream costs what the sums cost, one Gaussian(z). The paper's tree is pure ε-DP with noise that grows with log T levels
-of ε/log T each, for vectors that differ by one radius of the set of losses; two vectors of length L are up to 2L apart,
-and so much is counted here. Sums, their noise and the bound on g_t are exact; what follows them is public.
+stream costs what the sums cost, one Gaussian(z). (The paper shares a pure ε out evenly over the levels of a tree.)
+Sums, their noise and the bound on g_t are exact; what follows them is public.
 
 Regret. The paper adds noise to early sums, so that all S̃_t have noise of one law. That is not needed. Let Φ_σ(S) be
 the mean of min_θ ⟨S + σZ, θ⟩ + D_ψ(θ, θ_1)/η, Z standard Gaussian: a concave function of S of gradient E[θ_{t+1}] at

@@ -213,7 +213,7 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
         self.noise_multiplier, self.adjacency = positive("noise_multiplier", noise_multiplier), adjacency
         L, T, d = self.clip, self.horizon, self.constraint.dimension
         sigma = noise_multiplier * row_sensitivity(L, adjacency)
-        radius = 0.5 * self.constraint.diameter()
+        radius = max(0.5 * self.constraint.diameter(), 1e-200)  # R_C, for a start in the middle; C may be a point
         self.curvature = self.ridge  # λ
         if self.steps_from == "published":
             self._first_step = self.step_scale * math.sqrt(2.0 / (L**2 + d * sigma**2)) * radius

@@ -225,7 +225,7 @@ def bound(losses: str, epsilon: float, learner: str, T: int) -> float:
         if losses == "ridge":
             return (L**2 + 2 * (L + lam * R) * noise) * (2 + log) / (2 * lam)
         return (L**2 + 2 * L * noise) * (2 + log) / (2 * lam) + lam * T * R**2 / 2
-    noise, lam = online.noise_multiplier * 2 * L * math.sqrt(d), online.curvature
+    noise, lam = float(online.noise_multiplier) * 2 * L * math.sqrt(d), float(online.curvature)
     if online.steps_from == "hidden":
         steep = L + lam * R
         found = (steep**2 + 2 * steep * noise) * (1 + log) / (2 * lam) + lam * R**2 / 2
@@ -297,7 +297,10 @@ def picture(rows: Sequence[Row], path: Path) -> None:
     for (losses, epsilon, learner), curve in _curves(rows).items():
         axis = axes[epsilons.index(epsilon), names.index(losses)]
         errors = [row.deviation / row.seeds**0.5 for row in curve]
-        axis.errorbar([r.horizon for r in curve], [r.regret for r in curve], errors, marker="o", ms=3, label=learner)
+        color = f"C{list(LEARNERS).index(learner)}"
+        axis.errorbar(
+            [r.horizon for r in curve], [r.regret for r in curve], errors, marker="o", ms=3, label=learner, color=color
+        )
         axis.set(xscale="log", yscale="log", title=f"{losses}, ε = {epsilon:g}", xlabel="T", ylabel="regret")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")

@@ -292,6 +292,13 @@ def test_the_noise_in_sums_grows_by_hardly_more_than_its_largest_value():
         assert largest_noise(sums) == pytest.approx(noise.max(), rel=0.02)
 
 
+@pytest.mark.parametrize("kind", [ApproximateLeader, RegularizedLeader, Implicit])
+def test_a_set_of_one_point(kind):
+    for more in ({}, {"steps_from": "hidden"}) if kind is Implicit else ({},):
+        learner = kind(glm("squared", clip=1.0), Simplex(1, 2.0), horizon=3, budget=BUDGET, **more)
+        assert [learner.step([1.0], 5.0)[0] for _ in range(3)] == [2.0, 2.0, 2.0]
+
+
 def test_refusals_charge_nothing():
     ledger = Ledger()
     objective, ball = glm("squared", clip=1.0), LpBall(2, 3)
