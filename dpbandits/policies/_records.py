@@ -43,7 +43,7 @@ class GLMRecord:
         """W is the largest slope over |e| ≤ S and w_min a fifth of it; B is ``clip``.
 
         By default B is 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| there is where that is smaller,
-        and for counts at most :func:`typical_deviation`.
+        and for counts at most 1.2 × :func:`typical_deviation`.
         """
         S, (low, high) = theta_bound, reward_range
         W = link.lipschitz(S)
@@ -51,7 +51,7 @@ class GLMRecord:
         excess = np.clip(link.derivative(e), 0.2 * W, W) * e - link.mean(e)
         centre = float(link.mean(0.0))
         largest = max(float(np.abs(excess + r).max()) for r in (low, high))
-        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)), typical_deviation(link, S))
+        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)), 1.2 * typical_deviation(link, S))
         return cls(link, 0.2 * W, W, default if clip is None else positive("clip", clip))
 
     def weigh(self, e: float, reward: float) -> tuple[float, float]:
@@ -85,8 +85,8 @@ class SecantRecord:
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
         """W is the largest secant slope over |e| ≤ S, s_min the least, or a fifth of W; B is ``clip``.
 
-        By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most
-        :func:`typical_deviation`.
+        By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most 0.8 ×
+        :func:`typical_deviation`: there is no prediction in g that would have to fit into ±B.
         """
         low, high = reward_range
         c = float(link.mean(0.0))
@@ -97,7 +97,7 @@ class SecantRecord:
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         ratios = np.clip(link.derivative(half), s_min, W) / s
-        default = min(max(high - c, c - low), typical_deviation(link, theta_bound))
+        default = min(max(high - c, c - low), 0.8 * typical_deviation(link, theta_bound))
         B = default if clip is None else positive("clip", clip)
         # of rewards as they are after clipping
         chance = min(c - low, B) * min(high - c, B) / max(float(link.derivative(0.0)), s_min)
@@ -123,7 +123,7 @@ class SecantRecord:
 
 
 def typical_deviation(link: Link, theta_bound: float) -> float:
-    """How far a count is from μ(0), typically: 1.2 × the root mean square, over e uniform in [−S, S].
+    """How far a count is from μ(0), typically: the root mean square, over e uniform in [−S, S].
 
     For rewards in [0, ∞) of variance μ̇(e), that of Poisson counts; infinite for other links. The range to which such
     rewards are cut is far above nearly all of them, and noise in proportion to it would drown what clipping saves: what
@@ -133,7 +133,7 @@ def typical_deviation(link: Link, theta_bound: float) -> float:
         return math.inf
     e = np.linspace(-theta_bound, theta_bound, 2001)
     squares = (link.mean(e) - link.mean(0.0)) ** 2 + link.derivative(e)
-    return 1.2 * math.sqrt(float(np.mean(squares)))
+    return math.sqrt(float(np.mean(squares)))
 
 
 def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:

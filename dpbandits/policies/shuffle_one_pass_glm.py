@@ -114,7 +114,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     gradient_share : float
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
-        B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 1.2 × a typical |r − c₀|.
+        B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
         β ≥ 0. Or arms are drawn by the gaps of their predicted rewards; see
         :class:`~dpbandits.policies.OnePassPrivateGLM`.

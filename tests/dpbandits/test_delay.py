@@ -162,9 +162,9 @@ def test_a_horizon_that_is_used_up_says_what_to_do():
 # ---------------------------------------------------------------------------------------------------- counts
 
 
-@pytest.mark.parametrize(("theta_bound", "low", "high"), [(0.5, 1.0, 2.0), (1.0, 1.0, 2.0), (2.0, 2.0, 4.0)])
+@pytest.mark.parametrize(("theta_bound", "low", "high"), [(0.5, 0.8, 1.5), (1.0, 1.0, 1.5), (2.0, 1.5, 3.0)])
 def test_counts_are_clipped_near_the_best_fixed_clip(theta_bound, low, high):
-    # the best of a grid of fixed clips lies between these (four seeds, T = 5,000, ε = 1 and 4)
+    # the best of a grid of fixed clips lies between these, as far as seeds tell (24 seeds, T = 10,000, ε = 1 and 4)
     for kind in (OnePassPrivateGLM, ShuffleOnePassGLM):
         policy = made(kind, link="poisson", theta_bound=theta_bound, reward_range=(0.0, 16.0))
         assert low <= policy.clip <= high
@@ -176,4 +176,4 @@ def test_the_typical_deviation_is_the_integral_that_it_says():
     for S in (0.5, 2.0):
         # ∫(e^e − 1)² + e^e over [−S, S], by hand
         square = (math.sinh(2 * S) - 2 * math.sinh(S) + 2 * S) / (2 * S)
-        assert typical_deviation(get_link("poisson"), S) == pytest.approx(1.2 * math.sqrt(square), rel=1e-3)
+        assert typical_deviation(get_link("poisson"), S) == pytest.approx(math.sqrt(square), rel=1e-3)

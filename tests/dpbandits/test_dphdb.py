@@ -287,9 +287,7 @@ def test_bad_contexts_change_nothing(context):
 def test_arms_that_come_and_go_are_refused_with_a_way_out():
     policy = policy_with()
     for change in (policy.add_arm, policy.retire_arm):
-        with pytest.raises(
-            TypeError, match="the same arms for the whole run and cannot .* 'a': take DisjointPrivateGLM"
-        ):
+        with pytest.raises(TypeError, match=r"the same arms for the whole run and cannot \w+ 'a': take Disjoint"):
             change("a")
 
 
