@@ -47,6 +47,7 @@ def problem(n=200, d=3, seed=0):
 
 
 # No check is expected to fail. (Those of inputs by the array API run where SCIPY_ARRAY_API is set.)
+@pytest.mark.filterwarnings("ignore::dpkit.sklearn.ShortenedRowsWarning")  # their rows are of any length
 @parametrize_with_checks(
     [
         PrivateGLMClassifier(AMPLE, classes="observed", max_iter=100),
@@ -62,7 +63,7 @@ def test_the_checks_of_scikit_learn(estimator, check):
 
 def test_a_classifier_is_noisy_gradient_descent_on_shortened_rows_with_a_constant_feature():
     X, y = problem()
-    model = classifier(row_norm=0.5, radius=3.0, max_iter=50, step_scale=0.7).fit(X, y)
+    model = classifier(solver="gradient_descent", row_norm=0.5, radius=3.0, max_iter=50, step_scale=0.7).fit(X, y)
     short = X * np.minimum(1.0, 0.5 / np.linalg.norm(X, axis=1))[:, None]
     direct = noisy_gradient_descent(
         glm("logistic", clip=0.5 * math.sqrt(2)),
@@ -254,7 +255,8 @@ def test_a_model_holds_what_was_released_and_public_values_only():
     model = classifier().fit(*problem())
     fitted = {name for name in vars(model) if name.endswith("_")}
     assert fitted == {"coef_", "intercept_", "classes_", "cost_", "n_iter_", "n_features_in_"}
-    assert set(vars(model)) - fitted == set(model.get_params())
+    # and how often it was fitted
+    assert set(vars(model)) - fitted - {"_fits"} == set(model.get_params())
 
 
 # ------------------------------------------------------------------------------------------------- classes
@@ -282,9 +284,11 @@ def test_classes_are_public():
             {"classes": (1,)},
             {},
             ValueError,
-            r"classes must be two labels or 'observed', got classes=\(1,\)",
+            r"classes must be two or more labels or 'observed', got classes=\(1,\)",
         ),
-        (classifier, {"classes": "ab"}, {}, ValueError, "classes must be two labels or 'observed', got classes='ab'"),
+        (classifier, {"classes": "ab"}, {}, ValueError, "classes must be two or more labels or 'observed', got"),
+        (classifier, {"classes": (0, 1, 2), "loss": "probit"}, {}, ValueError, "loss must be 'logistic' for 3 classes"),
+        (classifier, {"classes": (0, 1, 2), "solver": "dp_ftrl"}, {}, ValueError, "solver must be 'preconditioned'"),
         (
             classifier,
             {},
@@ -292,11 +296,11 @@ def test_classes_are_public():
             ValueError,
             r"y must hold labels of classes=\[0, 1\] only, got others",
         ),
-        (classifier, {"classes": "observed"}, {"y": np.ones(200)}, ValueError, "y must hold two classes, got 1"),
+        (classifier, {"classes": "observed"}, {"y": np.ones(200)}, ValueError, "y must hold at least two classes, got 1"),
         (classifier, {"row_norm": 0.0}, {}, ValueError, "row_norm must be positive"),
         (classifier, {"radius": -1.0}, {}, ValueError, "radius must be positive"),
         (classifier, {"clip": 0.0}, {}, ValueError, "clip must be positive"),
-        (classifier, {"max_iter": 0}, {}, ValueError, "max_iterations must be at least 1"),
+        (classifier, {"max_iter": 0}, {}, ValueError, "max_iter must be at least 1"),
         (classifier, {"ledger": 3}, {}, TypeError, "ledger must be a Ledger or None, got ledger=3"),
         (classifier, {"random_state": "a"}, {}, TypeError, "random_state must be an int"),
         (
