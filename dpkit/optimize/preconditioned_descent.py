@@ -186,6 +186,9 @@ def preconditioned_descent(
     curvature = objective.curvature_bound * R**2 / n * (np.maximum(values, 0.0) + floor)
     damping = noisy.noise_multiplier * noisy.sensitivity / n * math.sqrt(T * d) / guess
     metric = (curvature + damping / (1.0 - beta)) / scale
+    if theta.ndim == 2:
+        # momentum allows steps of up to 2(1 + β), and Böhning's bound is met only where two classes share all there is
+        metric /= 2.0
 
     direction, mean = np.zeros_like(theta), np.zeros_like(theta)
     first = T // 2

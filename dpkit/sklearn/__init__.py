@@ -20,12 +20,14 @@ by any of this.
 from dpkit.sklearn._classifier import PrivateGLMClassifier
 from dpkit.sklearn._notices import EveryFitSpendsWarning, ShortenedRowsWarning
 from dpkit.sklearn._regressor import PrivateGLMRegressor
+from dpkit.sklearn.search import PrivateSearch
 from dpkit.sklearn.split_budget import split_budget
 
 __all__ = [
     "EveryFitSpendsWarning",
     "PrivateGLMClassifier",
     "PrivateGLMRegressor",
+    "PrivateSearch",
     "ShortenedRowsWarning",
     "split_budget",
 ]

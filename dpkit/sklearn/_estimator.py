@@ -25,7 +25,7 @@ from dpkit.optimize.objectives import GLM
 from dpkit.optimize.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
 
-__all__ = ["PrivateGLM"]
+__all__ = ["PrivateGLM", "generator_of"]
 
 Array = NDArray[np.float64]
 
@@ -73,7 +73,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             "budget": self.budget,
             "step_scale": self.step_scale,
             "groups": groups,
-            "rng": _generator(self.random_state),
+            "rng": generator_of(self.random_state),
             "ledger": self.ledger,
         }
         clipped = replace(objective, clip=clip)
@@ -137,7 +137,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         return state
 
 
-def _generator(random_state: object) -> np.random.Generator | None:
+def generator_of(random_state: object) -> np.random.Generator | None:
     """What ``rng=`` of an optimizer takes; None stays None, which is secure."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return random_state

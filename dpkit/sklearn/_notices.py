@@ -35,7 +35,7 @@ class Fits:
             warnings.warn(
                 f"each fit of a search or cross-validation spends a budget of its own, {budget!r}; this is the second. "
                 "Give the estimator a ledger with a budget for all of them, ledger=Ledger(budget), of which "
-                "split_budget(budget, fits) is one fit's part; or choose hyperparameters by dpkit.selection.best_of",
+                "split_budget(budget, fits) is one fit's part; or choose hyperparameters by PrivateSearch",
                 EveryFitSpendsWarning,
                 stacklevel=4,
             )
