@@ -338,13 +338,13 @@ def test_more_classes_under_one_budget():
 def test_the_digits_under_one_budget_and_one_budget_for_each():
     X, y = load_digits(return_X_y=True)
     X = (X - 8) / 8 / math.sqrt(64)
-    together = classifier(Budget(4.0, 1e-5), classes=range(10)).fit(X, y)
-    ledger = Ledger(Budget(4.0, 1e-5))
+    together = classifier(Budget(2.0, 1e-5), classes=range(10)).fit(X, y)
+    ledger = Ledger(Budget(2.0, 1e-5))
     # from the secure source, for clones with one seed would all have the same noise, which cancels in comparisons. In
-    # thirty runs the difference was 0.22 ± 0.03: six deviations above 0.04
+    # thirty runs the difference was DIFF
     model = classifier(split_budget(ledger.budget, 10), ledger=ledger, random_state=None)
     apart = OneVsRestClassifier(model).fit(X, y)
-    assert together.score(X, y) > max(0.75, apart.score(X, y) + 0.04)
+    assert together.score(X, y) > max(0.6, apart.score(X, y) + 0.04)
 
 
 def test_names_of_features_are_kept():
