@@ -333,8 +333,8 @@ class UnitRows:
         unit, most = grid(clip, BITS)
         if slopes.ndim == 2:
             with np.errstate(all="ignore"):
-                cut, step, count = whole_rows(slopes * self.lengths[rows, None], clip, BITS)
-            return self._rounded(whole_product(cut, self.units[rows]), step), count
+                whole, unit, count = whole_rows(slopes * self.lengths[rows, None], clip, BITS)
+            return self._rounded(whole_product(whole, self.units[rows]), unit), count
         with np.errstate(all="ignore"):  # what overflows is clipped
             scaled = slopes * self.lengths[rows]
             scaled /= unit

@@ -76,8 +76,8 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             "rng": generator_of(self.random_state),
             "ledger": self.ledger,
         }
-        clipped = replace(objective, clip=clip)
-        steps = {} if self.max_iter is None else {"max_iterations": self.max_iter}
+        clipped: Any = replace(objective, clip=clip)
+        steps: dict[str, Any] = {} if self.max_iter is None else {"max_iterations": self.max_iter}
         if self.solver == "preconditioned":
             fit = preconditioned_descent(
                 clipped,

@@ -123,11 +123,11 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 f"parameters must be lists of values of the estimator's parameters, got {self.parameters!r}"
             )
         share = fraction("validation", self.validation)
-        X, y = check_X_y(X, y, dtype=np.float64, y_numeric=isinstance(self.estimator, PrivateGLMRegressor))
-        order = np.random.default_rng(0).permutation(len(X))
-        count = round(share * len(X))
-        if not 0 < count < len(X):
-            raise ValueError(f"validation must leave rows in both parts, got {share!r} of {len(X)} rows")
+        rows, labels = check_X_y(X, y, dtype=np.float64, y_numeric=isinstance(self.estimator, PrivateGLMRegressor))
+        order = np.random.default_rng(0).permutation(len(rows))
+        count = round(share * len(rows))
+        if not 0 < count < len(rows):
+            raise ValueError(f"validation must leave rows in both parts, got {share!r} of {len(rows)} rows")
         held, train = order[:count], order[count:]
 
         def cost(z: float) -> BestOfRuns:
@@ -144,9 +144,9 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             model = clone(self.estimator).set_params(**chosen, budget=each, ledger=None, random_state=rng)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model.fit(X[train], y[train])
+                model.fit(rows[train], labels[train])
             noise = GaussianMechanism(noise_multiplier=z, sensitivity=1.0, adjacency=budget.adjacency, rng=rng)
-            return float(noise.release(_score(model, X[held], y[held]))), (model, chosen)
+            return float(noise.release(_score(model, rows[held], labels[held]))), (model, chosen)
 
         best = best_of(run, cost(z), rng=source, ledger=self.ledger)
         if best is None:
@@ -166,7 +166,8 @@ def _score(model: Any, X: NDArray[Any], y: NDArray[Any]) -> float:
     """A sum over rows of numbers in [0, 1], or in [−1, 0]."""
     found = model.predict(X)
     if isinstance(model, PrivateGLMRegressor):
-        low, high = model.target_range
+        ends: Any = model.target_range
+        low, high = ends
         errors = (np.clip(y, low, high) - np.clip(found, low, high)) / (high - low)
         # whole multiples of 2⁻³⁰, whose sum is exact
         return -float(np.floor(np.square(errors) * 2.0**30).sum()) * 2.0**-30
