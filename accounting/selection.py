@@ -61,8 +61,8 @@ class BestOfRuns(Release):
         eta, log_stop = float(self.shape), math.log(self.stop)
         if eta == 1.0:
             return 1.0 / self.stop
-        # 1 − γ^η over η, which loses no digits near η = 0
-        share = -log_stop if eta == 0.0 else -math.expm1(eta * log_stop) / eta
+        # 1 − γ^η over η, which loses no digits near η = 0 before products with it do
+        share = -log_stop if abs(eta) < 1e-100 else -math.expm1(eta * log_stop) / eta
         return (1.0 - self.stop) / (self.stop * share)
 
 

@@ -214,8 +214,6 @@ def _row(key: tuple[str, str, float, str], *, seeds: int) -> Row:
     )
 
 
-
-
 def from_csv(text: str) -> list[Row]:
     """The rows that ``to_csv`` wrote; refuses other columns."""
     return read(Row, text)
