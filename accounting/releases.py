@@ -48,10 +48,13 @@ from accounting.mechanisms import (
     RandomizedResponse,
     TreeAggregation,
 )
+from accounting.selection import BestOfPoissonRuns, BestOfRuns
 
 __all__ = [
     "Adjacency",
     "ApproxDP",
+    "BestOfPoissonRuns",
+    "BestOfRuns",
     "Composed",
     "DiscreteGaussian",
     "DiscreteLaplace",

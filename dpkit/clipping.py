@@ -16,6 +16,7 @@ true length, with as much to spare, and the quotient and product that follow are
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,9 @@ def lengths(X: Vector, norm: float = 2.0) -> Vector:
     array([5., 0.])
     """
     with np.errstate(over="ignore"):
-        found: Vector = np.linalg.norm(X, norm, axis=1)
+        found: Vector = np.empty(len(X))
+        for part in _lots(len(X)):  # the squares of some rows stay in a cache
+            found[part] = np.linalg.norm(X[part], norm, axis=1)
         doubtful = np.flatnonzero(~((found > 1e-150) & (found < 1e150)))
         if doubtful.size:
             # powers that underflow would make a row look shorter than it is, and its gradient pass the bound
@@ -159,11 +162,11 @@ def _relative(X: Vector) -> tuple[Vector, Vector]:
     return largest, X / np.maximum(largest, _SMALLEST)[:, None]
 
 
-def shortened(X: Vector, bound: float) -> tuple[Vector, Vector]:
-    """The rows scaled to ℓ₂ length at most ``bound``, and their lengths, rounded up."""
+def shortened(X: Vector, bound: float, out: Vector | None = None) -> tuple[Vector, Vector]:
+    """The rows scaled to ℓ₂ length at most ``bound`` (in ``out``), and their lengths, rounded up."""
     found = lengths(X)
     factors = np.minimum(1.0, _quotient(bound, found))
-    return X * factors[:, None], np.minimum(found, bound)
+    return np.multiply(X, factors[:, None], out=out), np.minimum(found, bound)
 
 
 def _quotient(bound: float, found: Vector) -> Vector:
@@ -201,6 +204,12 @@ COARSE = 9
 WHOLE_BITS = 26
 _BLOCK = 1 << 16
 _MOST = 1 << 26
+_LOT = 1 << 11
+
+
+def _lots(count: int) -> Iterator[slice]:
+    """``count`` rows in parts, of which a few arrays fit a cache."""
+    return (slice(start, start + _LOT) for start in range(0, count, _LOT))
 
 
 def check_rows(count: int) -> None:
@@ -228,11 +237,11 @@ def grid(bound: float, bits: int) -> tuple[float, float]:
     return unit, float(math.floor(bound / unit))
 
 
-def whole_rows(X: Vector, bound: float) -> tuple[Vector, float, int]:
-    """The rows scaled to ℓ₂ length at most ``bound`` and cut off to whole numbers of a unit, about bound/2²⁶.
+def whole_rows(X: Vector, bound: float, bits: int = WHOLE_BITS) -> tuple[Vector, float, int]:
+    """The rows scaled to ℓ₂ length at most ``bound`` and cut off to whole numbers of a unit, about bound/2^bits.
 
     Returns the whole numbers, the unit (a power of two) and how many rows were scaled; those that are not finite become
-    0. Sums of 2²⁶ of them are exact in float64.
+    0. Sums of 2²⁶ of them are exact in float64 with the default ``bits``.
 
     Examples
     --------
@@ -244,7 +253,7 @@ def whole_rows(X: Vector, bound: float) -> tuple[Vector, float, int]:
            [0.5, 0. ],
            [0. , 0. ]]), 2)
     """
-    unit, most = grid(bound, WHOLE_BITS)
+    unit, most = grid(bound, bits)
     finite = np.asarray(np.isfinite(X).all(axis=1))
     rows = X if finite.all() else np.where(finite[:, None], X, 0.0)
     found = lengths(rows)
@@ -270,6 +279,8 @@ class UnitRows:
     ----------
     X : (n, d) ndarray
         Finite; n at most 2²⁶.
+    longest : float
+        Longer rows are shortened to it.
 
     Examples
     --------
@@ -283,7 +294,7 @@ class UnitRows:
     (array([0.3, 1.4]), 1)
     """
 
-    def __init__(self, X: Vector) -> None:
+    def __init__(self, X: Vector, longest: float = math.inf) -> None:
         check_rows(len(X))
         self.dimension = X.shape[1]
         self.lengths = lengths(X)
@@ -295,9 +306,10 @@ class UnitRows:
             _, relative = _relative(X[doubtful])
             self.units[doubtful] = relative * (2.0**BITS / lengths(relative))[:, None]
         np.trunc(self.units, out=self.units)
+        np.minimum(self.lengths, longest, out=self.lengths)
 
     def products(self, theta: Vector, rows: slice | NDArray[np.intp] = slice(None)) -> Vector:
-        """x_iᵀθ, to ten digits.
+        """x_iᵀθ, to ten digits: shape (n,), or (n, k) for the k rows of a matrix θ.
 
         θ, which is public, is rounded to whole multiples of about 2⁻³⁴ of its length, so that ‖θ‖ < 2³⁵ of them and
         every partial sum of u_iᵀθ, at most ‖u_i‖·‖θ‖ in size, is exact. Thus what is computed for a row depends on this
@@ -305,8 +317,8 @@ class UnitRows:
         """
         longest = float(np.abs(theta).max()) * math.sqrt(self.dimension)
         unit = math.ldexp(1.0, max(-960, math.frexp(longest)[1] - 34))
-        exact = self.units[rows] @ np.rint(theta / unit)
-        exact *= self.lengths[rows]
+        exact = self.units[rows] @ np.rint(theta / unit).T
+        exact *= self.lengths[rows] if theta.ndim == 1 else self.lengths[rows, None]
         exact *= unit * 2.0**-BITS
         return np.asarray(exact)
 
@@ -315,9 +327,14 @@ class UnitRows:
     ) -> tuple[Vector, int]:
         """Σ ψ_i·x_i over the ``rows``, each clipped to ``clip``, shape (d,), and how many were; a NaN counts as 0.
 
-        Changing one row moves the sum by at most what :meth:`sensitivity` says, as real numbers.
+        For slopes (n, k) the gradients are matrices ψ_i·x_iᵀ, of which the sum has shape (k, d), clipped in Frobenius
+        norm. Changing one row moves the sum by at most what :meth:`sensitivity` says, as real numbers.
         """
         unit, most = grid(clip, BITS)
+        if slopes.ndim == 2:
+            with np.errstate(all="ignore"):
+                whole, unit, count = whole_rows(slopes * self.lengths[rows, None], clip, BITS)
+            return self._rounded(whole_product(whole, self.units[rows]), unit), count
         with np.errstate(all="ignore"):  # what overflows is clipped
             scaled = slopes * self.lengths[rows]
             scaled /= unit
@@ -327,12 +344,30 @@ class UnitRows:
         if count:
             cut[np.isnan(cut)] = 0.0
         np.rint(cut, out=cut)
-        total = whole_product(cut, self.units[rows])
-        rounded = ((total + (1 << (COARSE - 1))) >> COARSE).astype(np.float64)
-        return rounded * (unit * 2.0 ** (COARSE - BITS)), count
+        return self._rounded(whole_product(cut, self.units[rows]), unit), count
 
-    def sensitivity(self, clip: float, *, replaced: bool) -> float:
-        """How far one row moves a :meth:`gradient_sum`: 2·clip if it is replaced, else clip; and √d last digits."""
+    @staticmethod
+    def _rounded(total: NDArray[np.int64], unit: float) -> Vector:
+        """Sums of whole numbers without their last digits, in float64."""
+        rounded = ((total + (1 << (COARSE - 1))) >> COARSE).astype(np.float64)
+        return np.asarray(rounded * (unit * 2.0 ** (COARSE - BITS)))
+
+    def sensitivity(self, clip: float, *, replaced: bool, slopes: int = 1) -> float:
+        """How far one row moves a :meth:`gradient_sum`: 2·clip if it is replaced, else clip; and √(kd) last digits."""
         unit, _ = grid(clip, BITS)
         last = unit * 2.0 ** (COARSE - BITS)
-        return (2.0 * clip if replaced else clip) + last * math.sqrt(self.dimension) * (1.0 + 2.0**-50)
+        return (2.0 * clip if replaced else clip) + last * math.sqrt(slopes * self.dimension) * (1.0 + 2.0**-50)
+
+    def second_moment(self, longest: float, shares: Vector | None = None) -> NDArray[np.int64]:
+        """Σ_i v_i·v_iᵀ with whole v_i ≈ 2¹⁸·x_i/``longest``, ‖v_i‖ ≤ 2¹⁸ (times ``shares``_i, if given), exactly.
+
+        No row may be longer than ``longest``.
+        """
+        weights = self.lengths / longest * (1.0 - 2.0**-50)
+        if shares is not None:
+            weights *= shares
+        total: NDArray[np.int64] = np.zeros((self.dimension, self.dimension), dtype=np.int64)
+        for part in _lots(len(weights)):
+            scaled = np.trunc(self.units[part] * weights[part, None])
+            total += (scaled.T @ scaled).astype(np.int64)
+        return total

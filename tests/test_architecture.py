@@ -16,7 +16,7 @@ HEAVY = {"torch", "opacus", "matplotlib", "sklearn", "pandas", "pyarrow", "dp_ac
 COMMANDS = ("dpkit.__main__", "dpkit.cli", "dpkit.sklearn")
 # Folders of dpkit with one mechanism per file: the modules that the folder's __init__ exports, shared vocabulary aside.
 MECHANISMS = ("mechanisms", "continual", "optimize")
-VOCABULARY = {"protocol", "objectives", "factorization", "sums"}
+VOCABULARY = {"protocol", "objectives", "softmax", "factorization", "sums"}
 
 
 def modules(package: str) -> list[tuple[str, Path]]:

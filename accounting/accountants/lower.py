@@ -32,6 +32,7 @@ from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
     ApproxDP,
+    BestOfRuns,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -156,6 +157,8 @@ def _witness(release: Release, order: float) -> Release | None:
             # all others contribute what the unit is replaced by
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
+        case BestOfRuns(release=inner):
+            return _witness(inner, order)  # where all scores are equal, the best is the first
         case Composed(parts=parts):
             terms = [(_witness(part, order), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)

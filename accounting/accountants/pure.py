@@ -7,6 +7,7 @@ import math
 from accounting.accountants.failures import TwoLosses
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases import (
+    BestOfRuns,
     Composed,
     FixedSizeSubsampled,
     Laplace,
@@ -51,6 +52,9 @@ def pure(release: Release) -> float:
             if eps < 700:
                 return min(eps, math.log1p(rate * math.expm1(eps)) * (1 + 8 * _UNIT_ROUNDOFF))
             return min(eps, (eps + math.log(rate) + math.exp(-eps) / rate) * (1 + 8 * _UNIT_ROUNDOFF))
+        case BestOfRuns(release=inner, shape=eta):
+            # (2 + η)ε (Papernot & Steinke 2022, Corollary 3)
+            return (2.0 + eta) * pure(inner)
         case Composed(parts=parts):
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):

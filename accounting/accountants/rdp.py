@@ -19,6 +19,7 @@ Where the curves come from, with c = α − ½:
   w + ε differ by ε. With S(x) = ln(1 + e^x) their curve is S(w + αε) − αS(w + ε) + (α − 1)S(w) over α − 1. Its
   derivative in u = e^w has a *linear* numerator, so the worst w is known in closed form;
 * shuffled messages of a local randomizer: from the pair of :mod:`accounting.amplification.shuffling`;
+* the best of a random number of runs: :mod:`accounting.amplification.selection`;
 * Poisson-subsampled pure DP: ε′ = ln(1 + q(e^ε − 1)) is pure again. Subsampled Gaussian:
   :mod:`accounting.amplification.subsampling`.
 """
@@ -37,12 +38,15 @@ from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.orders import best_delta, best_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.zcdp import bounded_range_rho
+from accounting.amplification.selection import best_of_poisson_runs, best_of_runs
 from accounting.amplification.shuffled_binomial import central_rdp
 from accounting.amplification.shuffling import shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
+    BestOfPoissonRuns,
+    BestOfRuns,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -130,6 +134,12 @@ def curve(release: Release, orders: Array) -> Array:
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
         case LocalShuffled(epsilon=eps, users=users):
             return _shuffled(eps, int(users), orders)
+        case BestOfRuns(release=inner, stop=stop, shape=eta):
+            return best_of_runs(lambda orders: curve(inner, orders), orders, stop, eta, release.mean)
+        case BestOfPoissonRuns(release=inner, mean=mean):
+            return best_of_poisson_runs(
+                lambda orders: curve(inner, orders), lambda epsilon: delta(inner, epsilon), orders, mean
+            )
         case Composed(parts=parts):
             laplace = [(1.0 / part.noise_multiplier, count) for part, count in parts if isinstance(part, Laplace)]
             others = ((part, count) for part, count in parts if not isinstance(part, Laplace))

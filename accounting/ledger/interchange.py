@@ -11,6 +11,8 @@ from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
+    BestOfPoissonRuns,
+    BestOfRuns,
     Composed,
     DiscreteLaplace,
     Gaussian,
@@ -44,7 +46,7 @@ def to_dp_accounting(release: Release) -> DpEvent:
         If no event bounds the description (``ApproxDP`` has none).
     """
     try:
-        import dp_accounting as dp
+        from dp_accounting import dp_event as dp
     except ImportError:
         raise ImportError("to_dp_accounting needs dp-accounting: pip install dpkit[pld]") from None
 
@@ -65,6 +67,10 @@ def to_dp_accounting(release: Release) -> DpEvent:
                 return dp.RandomizedResponseDpEvent(2 / (math.exp(eps) + 1), 2)
             case PoissonSubsampled(release=inner, rate=rate, adjacency="add_remove"):
                 return dp.PoissonSampledDpEvent(rate, event(inner))
+            case BestOfRuns(release=inner, shape=eta) if eta >= 0:
+                return dp.RepeatAndSelectDpEvent(event(inner), part.mean, eta)
+            case BestOfPoissonRuns(release=inner, mean=mean):
+                return dp.RepeatAndSelectDpEvent(event(inner), mean, math.inf)
             case Composed(parts=parts):
                 return dp.ComposedDpEvent([dp.SelfComposedDpEvent(event(inner), count) for inner, count in parts])
         try:
@@ -87,7 +93,7 @@ def from_dp_accounting(event: DpEvent) -> Release:
     ImportError
         If dp-accounting is not installed (``pip install dpkit[pld]``).
     UnsupportedRelease
-        If nothing here describes a part of the event (sampling of fixed sizes, private selection), or it is not
+        If nothing here describes a part of the event (sampling of fixed sizes), or it is not
         private at all.
 
     Examples
@@ -124,6 +130,10 @@ def from_dp_accounting(event: DpEvent) -> Release:
             return PoissonSubsampled(from_dp_accounting(inner), rate)
         case dp.PoissonSampledDpEvent(sampling_probability=rate) if rate == 0:
             return Composed()
+        case dp.RepeatAndSelectDpEvent(event=inner, mean=mean, shape=math.inf):
+            return BestOfPoissonRuns(from_dp_accounting(inner), mean)
+        case dp.RepeatAndSelectDpEvent(event=inner, mean=mean, shape=eta) if mean > 1:
+            return BestOfRuns.of_mean(from_dp_accounting(inner), mean, eta)
         case dp.SingleEpochTreeAggregationDpEvent(noise_multiplier=z, step_counts=counts) if z > 0:
             steps = [counts] if isinstance(counts, int) else list(counts)
             # a unit is in one of the trees only

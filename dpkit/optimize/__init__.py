@@ -21,7 +21,9 @@ from dpkit.optimize.objectives import GLM, glm
 from dpkit.optimize.online_frank_wolfe import OnlineFrankWolfe, online_frank_wolfe
 from dpkit.optimize.phased_sgd import phased_sgd
 from dpkit.optimize.polyhedral_online_frank_wolfe import PolyhedralOnlineFrankWolfe, polyhedral_online_frank_wolfe
+from dpkit.optimize.preconditioned_descent import preconditioned_descent
 from dpkit.optimize.shuffle_gradient_descent import shuffle_gradient_descent
+from dpkit.optimize.softmax import Softmax, softmax
 from dpkit.optimize.sufficient_statistics import sufficient_statistics
 from dpkit.optimize.variance_reduced_frank_wolfe import variance_reduced_frank_wolfe
 
@@ -33,6 +35,7 @@ __all__ = [
     "ImplicitGradientDescent",
     "OnlineFrankWolfe",
     "PolyhedralOnlineFrankWolfe",
+    "Softmax",
     "dp_ftrl",
     "dp_sgd",
     "follow_the_approximate_leader",
@@ -48,7 +51,9 @@ __all__ = [
     "online_frank_wolfe",
     "phased_sgd",
     "polyhedral_online_frank_wolfe",
+    "preconditioned_descent",
     "shuffle_gradient_descent",
+    "softmax",
     "sufficient_statistics",
     "variance_reduced_frank_wolfe",
 ]

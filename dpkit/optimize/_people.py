@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -86,9 +88,13 @@ def checked_people(budget: Budget, groups: ArrayLike | None, rows: int) -> Peopl
     return People(labels)
 
 
-def gradient_sums(objective: GLM, X: Vector, y: Vector, people: People | None) -> GradientSums | PersonSums:
-    """Sums over rows, or over people."""
-    return GradientSums(objective, X, y) if people is None else PersonSums(objective, X, y, people)
+def gradient_sums(
+    objective: GLM, X: Vector, y: Vector, people: People | None, longest: float = math.inf
+) -> GradientSums | PersonSums:
+    """Sums over rows, or over people; rows are shortened to ``longest``."""
+    if people is None:
+        return GradientSums(objective, X, y, longest)
+    return PersonSums(objective, X, y, people, longest)
 
 
 class PersonSums:
@@ -99,11 +105,11 @@ class PersonSums:
     there are. A mean that is not finite counts as zero.
     """
 
-    def __init__(self, objective: GLM, X: Vector, y: Vector, people: People) -> None:
+    def __init__(self, objective: GLM, X: Vector, y: Vector, people: People, longest: float = math.inf) -> None:
         self.clip = clip_of(objective)
         self._slope = objective.slope
         self._people = people
-        self._rows, self._y = UnitRows(X[people.order]), y[people.order]
+        self._rows, self._y = UnitRows(X[people.order], longest), y[people.order]
         self.units = len(people.sizes)
         self.clipped = self.nfev = 0
 
@@ -116,6 +122,10 @@ class PersonSums:
         """Σ_p of the clipped mean gradients at θ, over the ``persons``: shape (d,)."""
         rows, begins = self._people.rows(persons)
         return self._sum(self._slopes(theta, rows), rows, begins, persons, self.clip)
+
+    def second_moment(self, longest: float) -> NDArray[np.int64]:
+        """Σ_p of the mean of x·xᵀ/``longest``² over p's rows, in units of 2⁻³⁶, exactly; no row may be longer."""
+        return self._rows.second_moment(longest, self._people.root_shares()[self._people.order])
 
     def difference(self, theta: Vector, before: Vector, weight: float, persons: slice, clip: float) -> Vector:
         """Σ_p of the mean of ∇ℓ(θ; x_i) − weight·∇ℓ(before; x_i), clipped to ``clip``: shape (d,)."""

@@ -18,7 +18,7 @@ Both import torch when they are called. What a privacy proof needs holds by cons
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,40 +145,23 @@ def clipped_sums(gradients: Sequence[torch.Tensor], clip: float) -> tuple[list[t
 
     shapes = [g.shape[1:] for g in gradients]
     flat = [g.reshape(len(g), s.numel()) for g, s in zip(gradients, shapes, strict=True)]
-    size = sum(s.numel() for s in shapes)
+    sizes = [s.numel() for s in shapes]
+    count, size, rows = 0, sum(sizes), len(flat[0])
     unit, most = grid(clip, WHOLE_BITS)
     most -= math.sqrt(size) / 2.0  # rounding to whole numbers makes a vector at most this much longer
-    lengths = grown(torch.stack([_lengths(g) for g in flat]).square().sum(dim=0).sqrt() + _TINY, size)
-    count = int((~(lengths <= clip)).sum())
-    finite = torch.isfinite(lengths)
-    if not finite.all():
-        flat, lengths = [g[finite] for g in flat], lengths[finite]
-    factors = (most / lengths).clamp(max=1.0 / unit)
-    return [_whole_sum(factors, g).reshape(s) for g, s in zip(flat, shapes, strict=True)], count
-
-
-def _lengths(gradients: torch.Tensor) -> torch.Tensor:
-    """The ℓ₂ length of every row, computed in float64."""
-    import torch
-
-    return torch.cat([torch.linalg.vector_norm(part, dim=1) for part in _in_float64(gradients)])
-
-
-def _whole_sum(factors: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """Σ_i factor_i·row_i, every product rounded to whole numbers: exact in float64."""
-    total = factors.new_zeros(gradients.shape[1])
-    start = 0
-    for part in _in_float64(gradients):
-        total += part.mul_(factors[start : start + len(part), None]).round_().sum(dim=0)
-        start += len(part)
-    return total
-
-
-def _in_float64(gradients: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Some rows at a time, each lot in the place of the one before it: a copy of all would not fit a cache."""
-    import torch
-
-    size = max(1, _BLOCK // gradients.shape[1])
-    lot = gradients.new_empty((min(size, len(gradients)), gradients.shape[1]), dtype=torch.float64)
-    for part in gradients.split(size):
-        yield lot[: len(part)].copy_(part)
+    total = flat[0].new_zeros(size, dtype=torch.float64)
+    # some rows at a time, each lot in the place of the one before it: a copy of all would not fit a cache
+    held = min(rows, max(1, _BLOCK // size))
+    lot = total.new_empty((held, size))
+    for start in range(0, rows, max(held, 1)):
+        part = lot[: min(held, rows - start)]
+        for into, gradient in zip(part.split(sizes, dim=1), flat, strict=True):
+            into.copy_(gradient[start : start + len(part)])
+        lengths = grown(torch.linalg.vector_norm(part, dim=1) + _TINY, size)
+        count += int((~(lengths <= clip)).sum())
+        finite = torch.isfinite(lengths)
+        if not finite.all():
+            part, lengths = part[finite], lengths[finite]
+        factors = (most / lengths).clamp_(max=1.0 / unit)
+        total += part.mul_(factors[:, None]).round_().sum(dim=0)
+    return [t.reshape(s) for t, s in zip(total.split(sizes), shapes, strict=True)], count

@@ -128,10 +128,10 @@ def clipped_gradient(objective: GLM, theta: Vector, x: Vector, y: float, length:
 class GradientSums:
     """Sums of clipped gradients over rows, without rounding; and how many were clipped (which is not private)."""
 
-    def __init__(self, objective: GLM, X: Vector, y: Vector) -> None:
+    def __init__(self, objective: GLM, X: Vector, y: Vector, longest: float = math.inf) -> None:
         self.clip = clip_of(objective)
         self._slope = objective.slope
-        self.rows, self.y = UnitRows(X), y
+        self.rows, self.y = UnitRows(X, longest), y
         self.units = len(X)
         self.clipped = self.nfev = 0
 
@@ -144,6 +144,10 @@ class GradientSums:
         with np.errstate(all="ignore"):  # what overflows is clipped
             slopes = self._slope(self.rows.products(theta, rows), self.y[rows])
         return self._sum(slopes, self.clip, rows)
+
+    def second_moment(self, longest: float) -> NDArray[np.int64]:
+        """Σ_i x_i·x_iᵀ/``longest``² in units of 2⁻³⁶, exactly; no row may be longer."""
+        return self.rows.second_moment(longest)
 
     def difference(self, theta: Vector, before: Vector, weight: float, rows: slice, clip: float) -> Vector:
         """Σ_i (∇ℓ(θ; x_i) − weight·∇ℓ(before; x_i)), each term clipped to ``clip`` in ℓ₂: shape (d,)."""

@@ -32,9 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import nonnegative, positive
 from dpkit import randomness
-from dpkit.clipping import BITS, COARSE, check_rows, shortened, whole_product
+from dpkit.clipping import BITS, check_rows, shortened, whole_product
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._moments import LAST_DIGIT, half_vector, rounded_once
 from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.result import NOTHING, outcome
@@ -47,7 +48,6 @@ __all__ = ["sufficient_statistics"]
 # c: near the minimum of Δ(c)²(1 + 1/c²), the noise in A times a parameter of length B/R plus that in b
 _BALANCE = 0.8
 _ITERATIONS = 2000
-_LAST_DIGIT = 2.0 ** (COARSE - 2 * BITS)
 
 
 def sufficient_statistics(
@@ -124,7 +124,7 @@ def sufficient_statistics(
     cost = Gaussian(z, adjacency=budget.adjacency)
     split = d * (d + 1) // 2
     sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency) * (1.0 + 2.0**-40)
-    sensitivity += _LAST_DIGIT * math.sqrt(split + d)
+    sensitivity += LAST_DIGIT * math.sqrt(split + d)
     noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
     weight = z * sensitivity * R**2 if ridge is None else nonnegative("ridge", ridge)
     short, _ = shortened(X, R)
@@ -143,20 +143,12 @@ def sufficient_statistics(
 
 
 def _exact_pair(U: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(svec(UᵀU), balance·Uᵀc) of whole numbers, in units of 2³⁶, rounded once to a multiple of ``_LAST_DIGIT``.
+    """(svec(UᵀU), balance·Uᵀc) of whole numbers, in units of 2³⁶, rounded once to a multiple of ``LAST_DIGIT``.
 
-    √2 and the balance are rounded down to multiples of 2⁻⁴⁰, and the products taken in Python's integers.
+    √2 and the balance are rounded down to multiples of 2⁻⁴⁰.
     """
-    second, first = whole_product(U, U), whole_product(U, c)
-    upper = second[np.triu_indices(len(second), 1)]
-    weighted = [
-        (second.diagonal(), 1 << 40),
-        (upper, math.isqrt(2 << 80)),
-        (first, math.floor(_BALANCE * 2.0**40)),
-    ]
-    shift = 40 + COARSE
-    digits = [(part.astype(object) * weight + (1 << (shift - 1))) >> shift for part, weight in weighted]
-    return np.concatenate(digits).astype(np.float64) * _LAST_DIGIT
+    balance = math.floor(_BALANCE * 2.0**40)
+    return rounded_once([*half_vector(whole_product(U, U)), (whole_product(U, c), balance)])
 
 
 def _quadratic_minimum(

@@ -1,0 +1,174 @@
+"""A random search whose choice is private: one budget for all settings that are tried.
+
+Source: Papernot & Steinke (2022), arXiv:2110.03620, by :func:`dpkit.selection.best_of`. A public permutation puts every
+row, by its place, into the part to train on or into the one to score on. A run draws a setting from the grid, fits on
+the first part, and scores on the second: the number of right answers, or of the regressor the negative sum of squared
+errors within the target range, over the square of its length, with Gaussian noise.
+
+Privacy. Unit: one row, replaced or blanked in its place. It is in one of the two parts, so a run costs the dearer one
+of two releases, Gaussian(z) for the fit and Gaussian(z) for the score (one row moves it by at most 1); the whole search
+costs BestOfRuns(Gaussian(z)), z calibrated to the budget. The fitted estimator of the best run is released with its
+setting and its noisy score. The grid, the parts and the law of the number of runs are public. Runs warn of nothing, for
+nobody may hear of those that lost; for the same reason the time that a search takes should stay with its maker.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
+from sklearn.utils.validation import check_is_fitted, check_X_y
+
+from accounting import BestOfRuns, Budget, Gaussian, Ledger, calibrate, epsilon
+from accounting.checks import fraction, positive
+from dpkit import randomness
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._rows import checked_budget
+from dpkit.selection import best_of
+from dpkit.sklearn._estimator import generator_of
+from dpkit.sklearn._regressor import PrivateGLMRegressor
+
+__all__ = ["PrivateSearch"]
+
+
+class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit an estimator at settings from a grid, and release the best fit, all under one budget.
+
+    Parameters
+    ----------
+    estimator : PrivateGLMClassifier or PrivateGLMRegressor
+        Its own ``budget`` and ``ledger`` are not used.
+    parameters : mapping from names to sequences
+        The grid; a run draws one value of each, evenly.
+    budget : Budget
+        For all of it; counted by "replace" or "zero_out", with δ > 0.
+    runs : float
+        How many runs there are in the mean; more than 1.
+    shape : float
+        η of their law, see :class:`accounting.BestOfRuns`: 1 is the geometric law, 0 a heavier tail at a lower price.
+    validation : float
+        The share of rows to score on.
+    ledger : Ledger, optional
+        Charged once, before the first run.
+    random_state : int, Generator or RandomState, optional
+        None draws from the secure source; anything else gives a simulation.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        Fitted on the part to train on, with the setting that won.
+    best_params_ : dict
+    best_score_ : float
+        The noisy score over the number of rows that it counts: an accuracy, or minus an error.
+    cost_ : BestOfRuns
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget, epsilon
+    >>> from dpkit.sklearn import PrivateGLMClassifier, PrivateSearch
+    >>> X = np.random.default_rng(0).normal(size=(5000, 3)) / 3
+    >>> y = (X @ [1.0, -1.0, 0.0] > 0).astype(int)
+    >>> search = PrivateSearch(
+    ...     PrivateGLMClassifier(), {"radius": [0.1, 5.0, 50.0]}, budget=Budget(2.0, 1e-6), random_state=0
+    ... ).fit(X, y)
+    >>> search.best_score_ > 0.9, round(float(epsilon(search.cost_, 1e-6)), 6)
+    (True, 2.0)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        parameters: Mapping[str, Sequence[Any]],
+        *,
+        budget: Budget | None = None,
+        runs: float = 10.0,
+        shape: float = 1.0,
+        validation: float = 0.2,
+        ledger: Ledger | None = None,
+        random_state: int | np.random.Generator | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.parameters = parameters
+        self.budget = budget
+        self.runs = runs
+        self.shape = shape
+        self.validation = validation
+        self.ledger = ledger
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Spend the budget on a search.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For a parameter out of range. An error of a fit is one too, and then the budget is spent.
+        BudgetExceeded
+            If the ledger refuses.
+        """
+        if self.budget is None:
+            raise ValueError("budget must be given, got budget=None")
+        budget = checked_budget(self.budget, allowed=("replace", "zero_out"))
+        if budget.delta == 0:
+            raise ValueError("budget must have delta > 0, got delta=0")
+        grid = {name: list(values) for name, values in self.parameters.items()}
+        unknown = sorted(set(grid) - set(self.estimator.get_params()))
+        if unknown or not all(grid.values()):
+            raise ValueError(
+                f"parameters must be lists of values of the estimator's parameters, got {self.parameters!r}"
+            )
+        share = fraction("validation", self.validation)
+        rows, labels = check_X_y(X, y, dtype=np.float64, y_numeric=isinstance(self.estimator, PrivateGLMRegressor))
+        order = np.random.default_rng(0).permutation(len(rows))
+        count = round(share * len(rows))
+        if not 0 < count < len(rows):
+            raise ValueError(f"validation must leave rows in both parts, got {share!r} of {len(rows)} rows")
+        held, train = order[:count], order[count:]
+
+        def cost(z: float) -> BestOfRuns:
+            return BestOfRuns.of_mean(Gaussian(z, adjacency=budget.adjacency), positive("runs", self.runs), self.shape)
+
+        z = calibrate(cost, budget)
+        one = Gaussian(z, adjacency=budget.adjacency)
+        # a little less than that costs, for what rounding does to the way there and back
+        each = Budget(epsilon(one, budget.delta) * (1.0 - 1e-9), budget.delta, adjacency=budget.adjacency)
+        source = randomness.resolve(generator_of(self.random_state))
+
+        def run(rng: np.random.Generator) -> tuple[float, tuple[Any, dict[str, Any]]]:
+            chosen = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
+            model = clone(self.estimator).set_params(**chosen, budget=each, ledger=None, random_state=rng)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(rows[train], labels[train])
+            noise = GaussianMechanism(noise_multiplier=z, sensitivity=1.0, adjacency=budget.adjacency, rng=rng)
+            return float(noise.release(_score(model, rows[held], labels[held]))), (model, chosen)
+
+        best = best_of(run, cost(z), rng=source, ledger=self.ledger)
+        if best is None:
+            raise RuntimeError("a number of runs that is at least 1 must give an output, got none")
+        self.best_estimator_, self.best_params_ = best.output
+        self.best_estimator_.set_params(random_state=None)
+        self.best_score_, self.cost_ = best.score / count, cost(z)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """What the best estimator predicts."""
+        check_is_fitted(self)
+        return np.asarray(self.best_estimator_.predict(X))
+
+
+def _score(model: Any, X: NDArray[Any], y: NDArray[Any]) -> float:
+    """A sum over rows of numbers in [0, 1], or in [−1, 0]."""
+    found = model.predict(X)
+    if isinstance(model, PrivateGLMRegressor):
+        ends: Any = model.target_range
+        low, high = ends
+        errors = (np.clip(y, low, high) - np.clip(found, low, high)) / (high - low)
+        # whole multiples of 2⁻³⁰, whose sum is exact
+        return -float(np.floor(np.square(errors) * 2.0**30).sum()) * 2.0**-30
+    return float(np.count_nonzero(found == y))
