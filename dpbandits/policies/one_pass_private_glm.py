@@ -230,7 +230,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.clip = self._record.B
         self._warned = False
         self.groups = None if groups is None else [[integer("groups", i, at_least=0) for i in one] for one in groups]
-        self._outside, self._together = _structure(self.groups, self.dim)
+        self._outside, self._paired = _structure(self.groups, self.dim)
 
         self._sums = PairSums(
             self.dim,
@@ -307,12 +307,12 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
         rounds = self.schedule.ends[self.releases]
         # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
-        left_in_row = math.sqrt(float(self._together.mean()))
+        left_in_row = math.sqrt(float(self._paired.mean()))
         noise_H, noise_b = self._sums.noise(k)
         first_H, first_b = self._sums.noise(1)
         noise_H, first_H = left_in_row * noise_H, left_in_row * first_H
         kept, theta = self._sums.decay, last.theta
-        M, m = self._together * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
+        M, m = self._paired * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
 
         # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
         noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
