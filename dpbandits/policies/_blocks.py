@@ -190,10 +190,11 @@ class BlockSums:
 
     def _start_stream(self, blocks: int) -> None:
         kind: type[ContinualSum] = BufferedToeplitz if self.decay == 1.0 else Discounted
-        more: dict[str, Any] = {} if self.decay == 1.0 else {"discount": self.decay}
+        more: dict[str, Any] = {"horizon": max(1, self._most - self.released)}
+        if self.decay < 1.0:
+            more["discount"] = self.decay
         sums = kind(
             **more,
-            horizon=max(1, self._most - self.released),
             shape=blocks * (self._D + self.d) + self._D + 1,
             sensitivity=self.sensitivity,
             noise_multiplier=self.noise_multiplier,

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -147,7 +147,7 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
         bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
         records = self.rounds_per_person
-        more = {"records": records, "least": 1.0}
+        more: dict[str, Any] = {"records": records, "least": 1.0}
         self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, **more)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -185,7 +185,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self.clip = self._record.B
 
         ends, W = self.schedule.ends, self._record.W
-        more = {"records": self.rounds_per_person, "least": self._record.least}
+        more: dict[str, Any] = {"records": self.rounds_per_person, "least": self._record.least}
         self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, **more)
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
