@@ -148,12 +148,7 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
             raise ValueError(f"loss must be 'logistic' or 'probit', got loss={self.loss!r}")
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        classes = self._public_classes(labels)
-        position = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-        if not (classes[position] == labels).all():
-            raise ValueError(
-                f"y must hold labels of classes={classes.tolist()!r} only, got others: name all of them in classes"
-            )
+        classes, position = self._checked_labels(labels)
         if len(classes) == 2:
             objective: Any = glm(self.loss)
         elif self.loss == "logistic":
@@ -183,6 +178,16 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
             return softmax_probabilities(eta)
         mean = expit if self.loss == "logistic" else ndtr
         return np.column_stack([mean(-eta), mean(eta)])
+
+    def _checked_labels(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+        """The classes, and which of them every label is."""
+        classes = self._public_classes(y)
+        position = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        if not (classes[position] == y).all():
+            raise ValueError(
+                f"y must hold labels of classes={classes.tolist()!r} only, got others: name all of them in classes"
+            )
+        return classes, position
 
     def _public_classes(self, y: NDArray[Any]) -> NDArray[Any]:
         if self.classes is None:

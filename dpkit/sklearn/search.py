@@ -29,6 +29,7 @@ from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._rows import checked_budget
 from dpkit.selection import best_of
+from dpkit.sklearn._classifier import PrivateGLMClassifier
 from dpkit.sklearn._estimator import generator_of
 from dpkit.sklearn._regressor import PrivateGLMRegressor
 
@@ -107,7 +108,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError, TypeError
-            For a parameter out of range. An error of a fit is one too, and then the budget is spent.
+            For a parameter out of range, or a label that is not among the estimator's classes. A value in the grid that
+            a fit refuses is found when it is drawn: then the budget is spent.
         BudgetExceeded
             If the ledger refuses.
         """
@@ -124,6 +126,12 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
         share = fraction("validation", self.validation)
         rows, labels = check_X_y(X, y, dtype=np.float64, y_numeric=isinstance(self.estimator, PrivateGLMRegressor))
+        fixed: dict[str, Any] = {}
+        if isinstance(self.estimator, PrivateGLMClassifier):
+            if "classes" in grid:
+                raise ValueError("parameters must not hold classes, which all runs share: give them to the estimator")
+            # of all rows, and before anything is spent: a part may lack a class
+            fixed["classes"] = self.estimator._checked_labels(labels)[0]
         order = np.random.default_rng(0).permutation(len(rows))
         count = round(share * len(rows))
         if not 0 < count < len(rows):
@@ -141,7 +149,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
         def run(rng: np.random.Generator) -> tuple[float, tuple[Any, dict[str, Any]]]:
             chosen = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
-            model = clone(self.estimator).set_params(**chosen, budget=each, ledger=None, random_state=rng)
+            model = clone(self.estimator).set_params(**fixed, **chosen, budget=each, ledger=None, random_state=rng)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(rows[train], labels[train])

@@ -274,6 +274,8 @@ def test_a_private_search_is_one_cost_and_finds_the_better_setting():
         ({"budget": Budget(1.0, 0.0)}, "budget must have delta > 0"),
         ({"parameters": {"depth": [1]}}, "parameters must be lists of values"),
         ({"parameters": {"radius": []}}, "parameters must be lists of values"),
+        ({"parameters": {"classes": [(0, 1)]}}, "parameters must not hold classes"),
+        ({"estimator": classifier(classes=(0, 2))}, "y must hold labels of classes"),
         ({"runs": 1.0}, "mean must be greater than 1"),
         ({"validation": 0.0}, "validation must"),
         ({"validation": 1e-9}, "validation must leave rows in both parts"),
