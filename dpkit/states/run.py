@@ -105,6 +105,9 @@ class Run:
         Why the object is closed, if it is; empty if it is in the middle of a release, or was stopped there.
     checkpoint : Path or None
         The file that holds the state after every release.
+    also : callable or None
+        Writes, in the transaction that records a mark, what must stand or fall with the release; where the ledger is in
+        a database. See :meth:`accounting.Ledger.mark`.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Run:
         self._resumable = True
         self.process = os.getpid()
         self.checkpoint: Path | None = None
+        self.also: Callable[[Any], None] | None = None
         self._hold: files.Hold | None = None
 
     def keep_in(self, checkpoint: Path, hold: files.Hold | None = None) -> None:
@@ -201,7 +205,9 @@ class Run:
             draft, digest = files.draft(self.checkpoint, {**state(), "run": described})
         if marks and self.ledger is not None:
             try:
-                self.ledger.mark(self.id, self.step, digest, label=self.label, simulation=self.simulation)
+                self.ledger.mark(
+                    self.id, self.step, digest, label=self.label, simulation=self.simulation, also=self.also
+                )
             except ValueError as error:  # surely not marked; after any other exception it may be
                 if draft is not None:
                     draft.unlink(missing_ok=True)
