@@ -111,8 +111,8 @@ def connect(where: Place, *, wait: float) -> psycopg.Connection[Any]:
         for (name, needed), value in zip(_NEEDED.items(), (found or ())[len(told) :], strict=True):
             if value != needed:
                 raise ValueError(
-                    f"the server of {where.name} must have {name}={needed!r}, got {name}={value!r}: without it, what was "
-                    f"committed would not be read back after a crash as it was"
+                    f"the server of {where.name} must have {name}={needed!r}, got {name}={value!r}: else what was "
+                    f"committed may not be read back after a crash as it was"
                 )
     except psycopg.Error as error:
         connection.close()

@@ -157,7 +157,9 @@ class MemoryJournal:
         return entry.row
 
     def copy(self, target: Journal) -> None:
-        raise ValueError("only a ledger in a file or a database can be backed up: of one in memory keep its to_json()")
+        raise ValueError(
+            "only a ledger in a file or a database can be backed up, and this one is in memory: keep its to_json()"
+        )
 
     def fill(self, rows: Sequence[tuple[int, str, str]], head: tuple[int, str, int]) -> bool:
         return False

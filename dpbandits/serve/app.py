@@ -1,10 +1,11 @@
 """A worker: it chooses by the newest release, writes down what it chose, and takes rewards in. It keeps no more."""
 
+import asyncio
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -19,10 +20,23 @@ from dpbandits.mathematics.choices import Law
 from dpbandits.policy import Array
 from dpbandits.released import Released
 from dpbandits.serve.config import Config, digest
-from dpbandits.serve.desk import Busy, Desk
+from dpbandits.serve.desk import Away, Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
 from dpbandits.serve.store import Choice, Store
-from dpbandits.serve.wire import Answer, Ask, Asked, Problem, Rewarded, Rewards, document, told, vectors
+from dpbandits.serve.tickets import punched, read
+from dpbandits.serve.wire import (
+    Activations,
+    Answer,
+    Ask,
+    Asked,
+    Problem,
+    Rewarded,
+    Rewards,
+    Tickets,
+    document,
+    told,
+    vectors,
+)
 from dpkit.randomness import secure
 
 __all__ = ["create"]
@@ -30,7 +44,8 @@ __all__ = ["create"]
 M = TypeVar("M", bound=BaseModel)
 
 _ROUTES = frozenset(
-    {"/", "/healthz", "/metrics", "/v1/decisions", "/v1/rewards", "/v1/released", "/v1/privacy", "/v1/releases"}
+    {"/", "/healthz", "/metrics", "/v1/activations", "/v1/decisions", "/v1/rewards", "/v1/released", "/v1/privacy"}
+    | {"/v1/releases"}
 )
 _ABOUT_REWARDS = frozenset({"/v1/rewards"})
 _PAGE = Path(__file__).with_name("page.html")
@@ -65,7 +80,9 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         desk.start()
+        watching = asyncio.create_task(desk.watch())
         yield
+        watching.cancel()
         desk.close()
 
     app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS)
@@ -111,7 +128,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             if index >= released._shell._count(X):
                 raise Refusal(422, "chosen must be the index of an arm", [at])
         arm = X if probe.takes == "context" else X[index]
-        return Choice(index, chance, arm, person(ask.person, at) if persons else None), bandit
+        who = person(ask.person, at) if persons else None
+        return Choice(index, chance, arm, who, bandit if config.apprentice else None), bandit
 
     def person(given: str | None, at: str) -> str:
         if given is None or len(given) > config.limits.person:
@@ -133,7 +151,10 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         found = [
             choose(ask, released, f"decisions.{i}", tell=body.probabilities) for i, ask in enumerate(body.decisions)
         ]
-        ids = await desk.decide([choice for choice, _ in found])
+        ids: Sequence[str | None] = [None] * len(found)
+        if body.activate:
+            with suppress(Away):  # tickets, then
+                ids = await desk.decide([choice for choice, _ in found])
         answers = []
         for id, (choice, bandit) in zip(ids, found, strict=True):
             answer = {
@@ -141,10 +162,37 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
                 "index": choice.chosen,
                 "probability": choice.probability,
                 "release": released.number,
-                "learned": not id.startswith("0-"),
+                "learned": id is not None and not id.startswith("0-"),
             }
-            answers.append(answer | {"bandit": bandit} if config.apprentice else answer)
+            if config.apprentice:
+                answer["bandit"] = bandit
+            if id is None:
+                answer["ticket"] = punched(choice, desk.key)
+            answers.append(answer)
         return _json({"decisions": answers})
+
+    @app.post(
+        "/v1/activations",
+        response_model=Activations,
+        summary="Learn from decisions that were answered with tickets; each counts once",
+        openapi_extra=document(Tickets),
+    )
+    async def activations(request: Request, _: Annotated[str, role("decider")]) -> Response:
+        body = await _body(request, Tickets)
+        if len(body.tickets) > config.limits.batch:
+            raise Refusal(422, f"at most {config.limits.batch} tickets in one request", ["tickets"])
+        newest()  # the key is known with it
+        read_ones = [read(ticket, desk.key) for ticket in body.tickets]
+        made = iter(await desk.activate([one for one in read_ones if one is not None]))
+        answers: list[dict[str, Any]] = []
+        for one in read_ones:
+            if one is None:
+                answers.append({"id": None, "status": "unknown", "learned": False})
+                continue
+            id, new = next(made)
+            status = "accepted" if new else "duplicate"
+            answers.append({"id": id, "status": status, "learned": not id.startswith("0-")})
+        return _json({"activations": answers})
 
     @app.post(
         "/v1/rewards",
@@ -189,10 +237,15 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             raise Refusal(403, "page.curves is not set: no raw means are kept")
         return _json({"raw": True, "curve": await desk.read(Store.curve)})
 
+    @app.get("/v1/raw/apprentice", summary="RAW DATA, for the owner: what the bandit would have got")
+    async def apprentice(_: Annotated[str, role("owner")]) -> Response:
+        if not (config.curves and config.apprentice):
+            raise Refusal(403, "page.curves is not set, or the mode is not apprentice: nothing raw is kept")
+        return _json({"raw": True, "apprentice": await desk.read(Store.apprentice)})
+
     @app.get("/healthz", summary="Whether this worker can decide")
     async def health() -> Response:
-        await desk.read(Store.newest)
-        return _json({"release": newest().number})
+        return _json({"release": newest().number, "database": "away" if desk.away else "there"})
 
     @app.get("/metrics", response_class=PlainTextResponse, summary="Counts and times; of rewards, for the owner alone")
     async def metrics(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Response:

@@ -15,7 +15,7 @@ from dpkit.states import files
 
 ROUNDS = 60
 STEPS = [(Journal, "_append"), (Journal, "sync"), (files, "draft"), (files, "place"), (Ledger, "mark")]
-STEPS += [(Store, name) for name in ("publish", "taken", "forget", "shrink", "note")]
+STEPS += [(Store, name) for name in ("publish", "taken", "forget", "clear", "note")]
 
 
 class Killed(BaseException):
