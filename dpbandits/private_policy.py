@@ -272,7 +272,7 @@ class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
 
     @contextmanager
     def _upcoming(self) -> Iterator[Released]:
-        """In the middle of a release, what :meth:`released` will be; for whoever makes it durable, and nobody before."""
+        """In the middle of a release, what :meth:`released` will be; for whoever makes it durable, and nobody else."""
         changed = [(one, one.public) for one in {self, self._chooser()} if one._unseen is not None]
         try:
             for one, _ in changed:

@@ -82,6 +82,8 @@ class Learner:
                 self._store.resign(self._name)
         finally:
             self._store.close()
+            if "policy" in vars(self):
+                self.policy._run.release_hold()
 
     def _leading(self, connection: Any = None) -> AbstractContextManager[None]:
         self._renewed = self._clock()
@@ -235,7 +237,6 @@ def learn(config: Config, stop: threading.Event) -> None:
                 # whatever was being done, the next one goes on from the checkpoint
                 away = _waited(error, away)
                 learner.close()
-                learner.policy._run.release_hold()
                 learner = None
                 continue
             away = False

@@ -67,7 +67,8 @@ CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL,
 CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {whole} NOT NULL, total {real} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS apprentice (
   part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
-  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL, wwrr {real} NOT NULL){end};
+  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
+  wwrr {real} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
 """
@@ -211,13 +212,13 @@ class Store:
         """Write rewards down, the first one of each decision."""
         numbers = [_number(id, self._decisions) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self._among(query, sorted({n for n in numbers if n}))}
+        known = {row[0]: row[1:] for row in self._among(query, sorted({n for n in numbers if n is not None}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
         for (id, value), number in zip(rewards, numbers, strict=True):
-            row = known.get(number)
-            if not number or row is None:
-                statuses.append("closed" if number else "unknown")
+            row = None if number is None else known.get(number)
+            if number is None or row is None:
+                statuses.append("unknown" if number is None else "closed")
                 continue
             token, rewarded, at, chosen, bandit, probability = row
             if not secrets.compare_digest(token.encode(), id.partition("-")[2].encode("utf-8", "surrogatepass")):
@@ -410,10 +411,10 @@ class Store:
         return int(self._one("SELECT count(*) FROM rewards") or 0)
 
 
-def _number(id: str, last: int) -> int:
-    """The decision that an id names; 0 for none that was made here."""
+def _number(id: str, last: int) -> int | None:
+    """The decision that an id names, 0 beyond the horizon; None for none that was made here."""
     head = id.partition("-")[0]
-    return int(head) if head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last else 0
+    return int(head) if head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last else None
 
 
 def _drawn(released: str) -> tuple[Any, ...]:

@@ -85,7 +85,7 @@ class Tickets(_Strict):
 
 
 class Activated(_Strict):
-    """What became of a ticket: ``accepted`` and ``duplicate`` ones have an id; ``unknown`` is no ticket of this service."""
+    """What became of a ticket: ``accepted`` and ``duplicate`` ones have an id; ``unknown`` is none of this service."""
 
     id: str | None
     status: Literal["accepted", "duplicate", "unknown"]
