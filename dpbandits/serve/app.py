@@ -7,19 +7,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+import numpy as np
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from dpbandits.mathematics.choices import Law
 from dpbandits.policy import Array
 from dpbandits.released import Released
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.config import ROLES, Config, digest
 from dpbandits.serve.desk import Away, Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
 from dpbandits.serve.store import Choice, Store
@@ -49,7 +49,11 @@ _ROUTES = frozenset(
 )
 _ABOUT_REWARDS = frozenset({"/v1/rewards"})
 _PAGE = Path(__file__).with_name("page.html")
-_bearer = HTTPBearer(auto_error=False, description="a token of a decider, the learner of rewards, or the owner")
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "a token of a decider, the learner of rewards, or the owner",
+}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem, "description": text}
     for code, text in {
@@ -75,6 +79,7 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
     probe = config.probe()
     desk = Desk(config.database, horizon=probe.horizon, wait=config.wait, clock=clock)
     meter = Meter()
+    rng = secure()
     persons = probe._persons is not None or config.budget.unit == "person"
 
     @asynccontextmanager
@@ -89,16 +94,13 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
     app.add_middleware(Guard, meter=meter, most=config.limits.body, routes=_ROUTES)
     _handle(app)
 
-    def role(*allowed: str) -> Any:
-        async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-            found = _role(config, given)
-            if found is None:
-                raise Refusal(401, "a valid token is needed: Authorization: Bearer …")
-            if found not in allowed:
-                raise Refusal(403, f"this needs a token of: {', '.join(allowed)}")
-            return found
-
-        return Depends(check)
+    def check(request: Request, *allowed: str) -> None:
+        """Refuse whoever has no token of these roles; not as a dependency, which would cost as much as the choice."""
+        found = _role(config, request)
+        if found is None:
+            raise Refusal(401, "a valid token is needed: Authorization: Bearer …")
+        if found not in allowed:
+            raise Refusal(403, f"this needs a token of: {', '.join(allowed)}")
 
     def newest() -> Released:
         if desk.released is None:
@@ -118,7 +120,7 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         try:
             X = probe._checked_arms(vectors(ask.arms) if ask.arms is not None else given)
-            bandit, chance = _chosen(released, X, tell=tell and not config.apprentice)
+            bandit, chance = _chosen(released, X, rng, tell=tell and not config.apprentice)
         except (ValueError, OverflowError):
             what = "arms must be rows" if probe.takes == "arms" else "context must be a list"
             raise Refusal(422, f"{what} of {probe.dim} numbers, of norm at most 1", [at]) from None
@@ -143,7 +145,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
     @app.post(
         "/v1/decisions", response_model=Answer, summary="Choose, and wait for rewards", openapi_extra=document(Asked)
     )
-    async def decisions(request: Request, _: Annotated[str, role("decider")]) -> Response:
+    async def decisions(request: Request) -> Response:
+        check(request, "decider")
         body = await _body(request, Asked)
         if len(body.decisions) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} decisions in one request", ["decisions"])
@@ -177,7 +180,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         summary="Learn from decisions that were answered with tickets; each counts once",
         openapi_extra=document(Tickets),
     )
-    async def activations(request: Request, _: Annotated[str, role("decider")]) -> Response:
+    async def activations(request: Request) -> Response:
+        check(request, "decider")
         body = await _body(request, Tickets)
         if len(body.tickets) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} tickets in one request", ["tickets"])
@@ -200,7 +204,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         summary="Tell rewards; each counts once",
         openapi_extra=document(Rewards),
     )
-    async def rewards(request: Request, _: Annotated[str, role("learner")]) -> Response:
+    async def rewards(request: Request) -> Response:
+        check(request, "learner")
         body = await _body(request, Rewards)
         if len(body.rewards) > config.limits.batch:
             raise Refusal(422, f"at most {config.limits.batch} rewards in one request", ["rewards"])
@@ -214,31 +219,34 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
         return _json({"rewards": told_back})
 
-    anyone = Annotated[str, role("decider", "learner", "owner")]
-
     @app.get("/v1/released", summary="The newest release, as Released.from_json reads it")
-    async def released(_: anyone) -> Response:
+    async def released(request: Request) -> Response:
+        check(request, *ROLES)
         return Response(newest().to_json(), media_type="application/json")
 
     @app.get("/v1/releases", summary="All releases so far, as the page shows them")
-    async def releases(_: anyone) -> Response:
+    async def releases(request: Request) -> Response:
+        check(request, *ROLES)
         return _json({"releases": await desk.read(Store.history)})
 
     @app.get("/v1/privacy", summary="What the run costs, and what is left")
-    async def privacy(_: anyone) -> Response:
+    async def privacy(request: Request) -> Response:
+        check(request, *ROLES)
         fact = await desk.read(lambda store: store.fact("privacy"))
         if fact is None:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return _json(fact | await desk.read(Store.counts))
 
     @app.get("/v1/raw/curve", summary="RAW DATA, for the owner: means of rewards in parts of the run")
-    async def curve(_: Annotated[str, role("owner")]) -> Response:
+    async def curve(request: Request) -> Response:
+        check(request, "owner")
         if not config.curves:
             raise Refusal(403, "page.curves is not set: no raw means are kept")
         return _json({"raw": True, "curve": await desk.read(Store.curve)})
 
     @app.get("/v1/raw/apprentice", summary="RAW DATA, for the owner: what the bandit would have got")
-    async def apprentice(_: Annotated[str, role("owner")]) -> Response:
+    async def apprentice(request: Request) -> Response:
+        check(request, "owner")
         if not (config.curves and config.apprentice):
             raise Refusal(403, "page.curves is not set, or the mode is not apprentice: nothing raw is kept")
         return _json({"raw": True, "apprentice": await desk.read(Store.apprentice)})
@@ -248,8 +256,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         return _json({"release": newest().number, "database": "away" if desk.away else "there"})
 
     @app.get("/metrics", response_class=PlainTextResponse, summary="Counts and times; of rewards, for the owner alone")
-    async def metrics(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Response:
-        owner = _role(config, given) == "owner"
+    async def metrics(request: Request) -> Response:
+        owner = _role(config, request) == "owner"
         counts = await desk.read(Store.counts)
         lines = []
         for name, number in counts.items():
@@ -268,14 +276,26 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
         return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
 
+    _document_tokens(app)
     return app
 
 
-def _role(config: Config, given: HTTPAuthorizationCredentials | None) -> str | None:
+def _document_tokens(app: FastAPI) -> None:
+    """Say in the schema where tokens are needed."""
+    schema = app.openapi()
+    schema.setdefault("components", {})["securitySchemes"] = {"token": _BEARER}
+    for path, methods in schema["paths"].items():
+        if path.startswith("/v1/"):
+            for operation in methods.values():
+                operation["security"] = [{"token": []}]
+
+
+def _role(config: Config, request: Request) -> str | None:
     """Whose token it is; every one is compared, in a time that tells nothing."""
-    if given is None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
         return None
-    wanted, found = digest(given.credentials), None
+    wanted, found = digest(token), None
     for role, digests in config.tokens.items():
         for one in digests:
             if hmac.compare_digest(one, wanted):
@@ -283,13 +303,14 @@ def _role(config: Config, given: HTTPAuthorizationCredentials | None) -> str | N
     return found
 
 
-def _chosen(released: Released, arms: Array, *, tell: bool) -> tuple[int, float | None]:
+def _chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
     """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
-    if tell:
-        index, chance = released.choose(arms)
-        return index, chance if 0 < chance <= 1 else None
-    found = released._law(arms)
-    return int((found.draw(secure()) if isinstance(found, Law) else found).argmax()), None
+    found = released._shell._score_elsewhere(arms)  # they are checked
+    if not isinstance(found, Law):
+        return int(found.argmax()), 1.0 if tell else None
+    index = int(found.draw(rng).argmax())
+    chance = found.chance(index)[0] if tell else 0.0
+    return index, chance if 0 < chance <= 1 else None
 
 
 async def _body(request: Request, model: type[M]) -> M:

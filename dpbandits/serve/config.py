@@ -48,12 +48,12 @@ from accounting.releases import Adjacency
 from dpbandits.policy import Policy
 from dpbandits.private_policy import PrivatePolicy
 
-__all__ = ["Config", "Limits", "Mismatch", "digest", "named"]
+__all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
 _OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
-_ROLES = ("decider", "learner", "owner")
+ROLES = ("decider", "learner", "owner")
 
 
 class Mismatch(ValueError):
@@ -328,9 +328,9 @@ def _rewards(table: Mapping[str, Any]) -> tuple[float | None, float]:
 
 
 def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    _only("tokens", table, set(_ROLES))
+    _only("tokens", table, set(ROLES))
     found = {}
-    for role in _ROLES:
+    for role in ROLES:
         digests = _get(table, f"tokens.{role}", list)
         if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
             # never the value: it may be a token that was pasted by mistake
@@ -339,8 +339,8 @@ def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
                 f"`dpbandits serve --token` makes a token and its digest"
             )
         found[role] = frozenset(digests)
-    for i, role in enumerate(_ROLES):
-        for other in _ROLES[i + 1 :]:
+    for i, role in enumerate(ROLES):
+        for other in ROLES[i + 1 :]:
             if found[role] & found[other]:
                 raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
     return found

@@ -176,6 +176,4 @@ def vectors(rows: list[list[float]]) -> Array:
     ValueError
         If they differ in length.
     """
-    if len({len(row) for row in rows}) != 1:
-        raise ValueError("rows differ in length")
     return np.array(rows, dtype=np.float64)

@@ -8,16 +8,10 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-<<<<<<< HEAD
 import pytest
 
 from accounting import Budget, Gaussian, Ledger
 from accounting.ledger import file
-=======
-from postgres import new, postgres  # noqa: F401
-
-from accounting import Gaussian, Ledger
->>>>>>> 2ea15eb (A ledger in PostgreSQL: the same chain and transactions over a seam of two dialects, tested against a real server)
 
 # of processes that spend from a file, or from a server, on which starting takes ten times as long
 KILLS = {"file": 104, "server": 39}
@@ -54,7 +48,7 @@ def wait_for_more(released, lines):
         time.sleep(0.0005)
 
 
-def test_a_killed_process_never_released_more_than_it_recorded(tmp_path, new, request):  # noqa: F811
+def test_a_killed_process_never_released_more_than_it_recorded(tmp_path, new, request):
     kind = request.node.callspec.params["new"]
     generator = random.Random(0)
     recorded = reserved = killed = 0

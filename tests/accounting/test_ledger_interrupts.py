@@ -4,7 +4,6 @@ import signal
 
 import pytest
 from interrupts import interrupted
-from postgres import new, postgres  # noqa: F401
 
 from accounting import Budget, Gaussian, Ledger
 from accounting.ledger.stored import Stored
@@ -45,7 +44,7 @@ def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stri
     assert fresh.remaining() == pytest.approx(ledger.remaining(), rel=1e-12)
 
 
-def test_an_interrupted_reader_leaves_no_transaction_behind(new):  # noqa: F811
+def test_an_interrupted_reader_leaves_no_transaction_behind(new):
     ledger, other = Ledger.open(new()), Ledger.open(new())
     for line in range(1, 400, 5):
         other.spend(Gaussian(1.0))
@@ -87,7 +86,7 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, request
     assert ledger.verify() == ledger.head
 
 
-def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, monkeypatch):  # noqa: F811
+def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, monkeypatch):
     ledger = Ledger.open(new(), BUDGET)
     ledger.spend(Gaussian(4000.0))
     Ledger.open(new()).spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read

@@ -12,7 +12,7 @@ import time
 
 import psycopg
 import pytest
-from postgres import postgres, running  # noqa: F401
+from postgres import running
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, LedgerCorrupted, calibrate
 from accounting.ledger import ledger as ledger_module
@@ -24,7 +24,7 @@ FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
-def url(postgres):  # noqa: F811
+def url(postgres):
     return postgres.url()
 
 
@@ -136,7 +136,7 @@ def test_a_server_that_dies_has_kept_what_it_confirmed(monkeypatch):
         assert len(doubtful) >= 3
 
 
-def test_a_server_that_would_lose_commits_is_refused(url, postgres):  # noqa: F811
+def test_a_server_that_would_lose_commits_is_refused(url, postgres):
     filled(url)
     address = place(url, schema="ledger").address
     with psycopg.connect(address, autocommit=True) as connection:
@@ -241,7 +241,7 @@ def test_nobody_answers(tmp_path):
         Ledger.open("postgresql://127.0.0.1/db?schema=a;b")
 
 
-def test_copies_go_to_files_and_back(url, postgres, tmp_path):  # noqa: F811
+def test_copies_go_to_files_and_back(url, postgres, tmp_path):
     with Ledger.open(url, BUDGET) as ledger:
         ledger.spend(Gaussian(20.0), label="before")
         noted = ledger.backup(tmp_path / "copy")

@@ -1,10 +1,8 @@
 """A PostgreSQL server for tests: started on a free port, in a temporary folder, and stopped at the end."""
 
-import fcntl
 import itertools
 import json
 import os
-import pwd
 import shutil
 import signal
 import socket
@@ -40,6 +38,8 @@ def binaries():
 
 def missing():
     """Why there can be no server, or None."""
+    if os.name != "posix":
+        return "these tests start a server on POSIX systems only"
     if binaries() is None:
         return "no PostgreSQL server is installed (Debian: apt-get install postgresql)"
     try:
@@ -154,6 +154,8 @@ def postgres(tmp_path_factory):
 
 @contextmanager
 def _alone(path):
+    import fcntl
+
     with open(f"{path}.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -174,6 +176,20 @@ def new(request, tmp_path):
     return url
 
 
+def on_server(server):
+    """Service and ledger in new schemas of a PostgreSQL server."""
+    return f'database = "{server.url()}"\nledger = "{server.url()}"'
+
+
+@pytest.fixture(params=["file", "server"])
+def storage(request):
+    """Where database and ledger are: in files, or, one transaction for both, on a server. Anew for each call."""
+    if request.param == "file":
+        return lambda: ""
+    server = request.getfixturevalue("postgres")
+    return lambda: on_server(server)
+
+
 class running:  # noqa: N801
     """A server of one's own."""
 
@@ -182,6 +198,8 @@ class running:  # noqa: N801
             pytest.skip(reason)
         user = None
         if os.getuid() == 0:  # as which it does not run
+            import pwd
+
             names = {one.pw_name for one in pwd.getpwall()}
             user = next(name for name in ("postgres", "nobody") if name in names)
         self._folder = tempfile.mkdtemp(prefix="postgres-")

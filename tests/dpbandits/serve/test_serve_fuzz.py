@@ -39,6 +39,9 @@ bodies = {
     "/v1/decisions": st.one_of(
         trees, st.fixed_dictionaries({"decisions": st.one_of(st.lists(sound), st.lists(asks), trees)})
     ),
+    "/v1/activations": st.one_of(
+        trees, st.fixed_dictionaries({"tickets": st.one_of(st.lists(st.text(min_size=1)), trees)})
+    ),
     "/v1/rewards": st.one_of(trees, st.fixed_dictionaries({"rewards": st.one_of(st.lists(rewards), trees)})),
 }
 whole = st.one_of(*(st.tuples(st.just(path), body.map(json.dumps)) for path, body in bodies.items()))

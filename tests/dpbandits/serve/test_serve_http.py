@@ -11,6 +11,7 @@ from serving import Clock, configured, refresh, worker
 
 from accounting import Ledger
 from dpbandits import Released
+from dpbandits.evaluate import ips, snips
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import LeaseLost
 
@@ -18,8 +19,8 @@ ARMS = np.eye(3).tolist()
 
 
 @contextmanager
-def served(folder):
-    config = configured(folder)
+def served(folder, storage=""):
+    config = configured(folder, storage=storage)
     learner = Learner(config)
     with worker(config) as browser:
         refresh(browser, 0)
@@ -28,8 +29,8 @@ def served(folder):
 
 
 @pytest.fixture
-def service(tmp_path):
-    with served(tmp_path) as found:
+def service(tmp_path, storage):
+    with served(tmp_path, storage()) as found:
         yield found
 
 
@@ -171,6 +172,65 @@ def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
     learner.close()
 
 
+def test_what_an_apprentice_would_have_got(tmp_path):
+    """The service's sums are those of the estimators on a log that is kept."""
+    more = "[service]\nmode = 'apprentice'\n[page]\ncurves = true"
+    config = configured(
+        tmp_path, policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b", "c"]\nhorizon = 200', more=more
+    )
+    learner = Learner(config)
+    rng = np.random.default_rng(0)
+    rows = []
+    with worker(config) as browser:
+        refresh(browser, 0)
+        for probability in (0.25, 0.5, None):
+            asked = [{"context": [0.5, -0.5], "chosen": int(rng.integers(3))} for _ in range(60)]
+            asked = [one if probability is None else one | {"probability": probability} for one in asked]
+            found = browser.decide(*asked)
+            told = [(one["id"], float(rng.random())) for one in found]
+            browser.reward(*told)
+            rows += [(one["bandit"] == one["index"], probability, r) for one, (_, r) in zip(found, told, strict=True)]
+            learner.step()
+        assert browser.send("GET", "/v1/raw/apprentice", "decider").status_code == 403
+        *parts, whole = browser.send("GET", "/v1/raw/apprentice", "owner").json()["apprentice"]
+    learner.close()
+    agreed, _, rewards = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    assert sum(part["rounds"] for part in parts) == whole["rounds"] == 180
+    assert whole["agreement"] == pytest.approx(agreed.mean())
+    assert 0.1 < whole["agreement"] < 0.6
+    assert whole["incumbent"] == pytest.approx(rewards.mean())
+    known = np.array([p for _, p, _ in rows if p is not None])
+    target = agreed[: len(known)]
+    for name, estimator in (("ips", ips), ("snips", snips)):
+        same = estimator(rewards[: len(known)], known, target)
+        assert whole["bandit"][name] == pytest.approx(same.value, rel=1e-9)
+        assert whole["bandit"][f"{name}_error"] == pytest.approx(same.std_error, rel=0.02)
+    assert whole["bandit"]["rounds"] == len(known)
+
+
+def test_a_ticket_is_learned_once_it_is_activated(service):
+    _, learner, browser = service
+    first, second, third = browser.decide(*[{"arms": ARMS}] * 3, activate=False)
+    assert {one["id"] for one in (first, second, third)} == {None}
+    assert not any(one["learned"] for one in (first, second, third))
+    learner.step()
+    assert learner.policy.decisions == 0  # nothing is known of it
+    (late,) = browser.activate(third["ticket"])
+    assert (late["status"], late["learned"]) == ("accepted", True)
+    same, new, twice = browser.activate(third["ticket"], first["ticket"], first["ticket"])
+    assert (same["status"], same["id"]) == ("duplicate", late["id"])
+    assert (new["status"], twice["status"]) == ("accepted", "duplicate")
+    assert new["id"] == twice["id"] != late["id"]
+    assert browser.reward((late["id"], 1.0)) == ["accepted"]
+    learner.step()
+    assert learner.policy.decisions == 2
+    assert learner.policy.open_decisions == [1]
+    assert browser.activate(third["ticket"])[0]["status"] == "duplicate"
+    np.testing.assert_array_equal(learner.policy._open[1].arm, np.eye(3)[first["index"]])
+    for wrong in (second["ticket"][:-8] + "AAAAAAAA", "x", "é", "A" * 400, second["ticket"].replace("A", "B")):
+        assert browser.activate(wrong) == [{"id": None, "status": "unknown", "learned": False}]
+
+
 def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_path):
     config = configured(tmp_path, unit="person")
     learner = Learner(config)
@@ -218,6 +278,7 @@ def test_roles(service):
     allowed = {
         ("POST", "/v1/decisions"): ({"decider"}, decision),
         ("POST", "/v1/rewards"): ({"learner"}, reward),
+        ("POST", "/v1/activations"): ({"decider"}, {"json": {"tickets": ["x"]}}),
         ("GET", "/v1/released"): ({"decider", "learner", "owner"}, {}),
         ("GET", "/v1/privacy"): ({"decider", "learner", "owner"}, {}),
         ("GET", "/v1/releases"): ({"decider", "learner", "owner"}, {}),
