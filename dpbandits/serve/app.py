@@ -22,6 +22,7 @@ from dpbandits.released import Released
 from dpbandits.serve.config import ROLES, Config, digest
 from dpbandits.serve.desk import Away, Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
+from dpbandits.serve.manual import manual
 from dpbandits.serve.store import Choice, Store
 from dpbandits.serve.tickets import punched, read
 from dpbandits.serve.wire import (
@@ -44,7 +45,17 @@ __all__ = ["create"]
 M = TypeVar("M", bound=BaseModel)
 
 _ROUTES = frozenset(
-    {"/", "/healthz", "/metrics", "/v1/activations", "/v1/decisions", "/v1/rewards", "/v1/released", "/v1/privacy"}
+    {
+        "/",
+        "/docs",
+        "/healthz",
+        "/metrics",
+        "/v1/activations",
+        "/v1/decisions",
+        "/v1/rewards",
+        "/v1/released",
+        "/v1/privacy",
+    }
     | {"/v1/releases"}
 )
 _ABOUT_REWARDS = frozenset({"/v1/rewards"})
@@ -90,7 +101,8 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         watching.cancel()
         desk.close()
 
-    app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS)
+    # the framework's own viewers of the schema load their scripts from elsewhere
+    app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS, docs_url=None, redoc_url=None)
     app.add_middleware(Guard, meter=meter, most=config.limits.body, routes=_ROUTES)
     _handle(app)
 
@@ -272,9 +284,11 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> Response:
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-        headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
+        return _html(_PAGE.read_text(encoding="utf-8"), "script-src 'unsafe-inline'; connect-src 'self'")
+
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs() -> Response:
+        return _html(manual(app.openapi()))
 
     _document_tokens(app)
     return app
@@ -324,6 +338,13 @@ async def _body(request: Request, model: type[M]) -> M:
 
 def _json(content: Any) -> Response:
     return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+
+
+def _html(text: str, *allowed: str) -> Response:
+    """A page that loads nothing from elsewhere."""
+    policy = "; ".join(["default-src 'none'", "style-src 'unsafe-inline'", *allowed])
+    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    return HTMLResponse(text, headers=headers)
 
 
 def _problem(status: int, error: str, where: list[str] | None = None, headers: Any = None) -> Response:

@@ -389,12 +389,16 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
     assert all(person.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_holds_no_data(unchanged):
+@pytest.mark.parametrize("path", ["/docs", "/"])
+def test_pages_load_nothing_from_elsewhere_and_hold_no_data(unchanged, path):
     _, _, browser = unchanged
-    answer = browser.send("GET", "/")
+    answer = browser.send("GET", path)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     addresses = re.findall(r"""(?:https?:)?//[^\s"'`<]+""", answer.text)
     assert {one for one in addresses if "w3.org/2000/svg" not in one and not one.startswith("// ")} == set()
+    if path == "/docs":
+        assert all(name in answer.text for name in browser.send("GET", "/openapi.json").json()["paths"])
+        return
     assert "<label" in answer.text
     assert "prefers-color-scheme: dark" in answer.text
 
