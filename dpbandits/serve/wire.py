@@ -17,6 +17,7 @@ __all__ = [
     "Asked",
     "Decided",
     "Problem",
+    "Refusal",
     "Reward",
     "Rewarded",
     "Rewards",
@@ -28,7 +29,8 @@ __all__ = [
 ]
 
 Number = Annotated[FiniteFloat, Field(strict=True)]
-Vector = Annotated[list[Number], Field(min_length=1)]
+# whether they are finite is seen in their norm, for less than half of what asking each of them costs
+Vector = Annotated[list[Annotated[float, Field(strict=True)]], Field(min_length=1)]
 
 
 class _Strict(BaseModel):
@@ -126,6 +128,18 @@ class Rewarded(_Strict):
     """What became of rewards, in the order in which they were sent."""
 
     rewards: list[Told]
+
+
+class Refusal(Exception):
+    """An answer in the four or five hundreds, in words that hold nothing of the request."""
+
+    def __init__(self, status: int, error: str, where: list[str] | None = None) -> None:
+        self.status, self.error, self.where = status, error, where or []
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with it."""
+        return {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(self.status, {})
 
 
 class Problem(BaseModel):
