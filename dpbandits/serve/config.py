@@ -29,7 +29,7 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import re
 import tomllib
@@ -231,6 +231,8 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     for name in ("database", "ledger", "checkpoint"):
         given = _get(storage, f"storage.{name}", str, f"service.{name}")
         paths[name] = given if is_url(given) else folder / given
+    if not all(isinstance(one, Path) for one in paths.values()) and importlib.util.find_spec("psycopg") is None:
+        raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
     if not isinstance(paths["checkpoint"], Path):
         raise ValueError("storage.checkpoint must be a file on the learner's own disk, got the address of a database")
     names = sorted(named(one, schema) for one, schema in zip(paths.values(), ("service", "ledger", ""), strict=True))

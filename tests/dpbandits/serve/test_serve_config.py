@@ -1,6 +1,7 @@
 """The service's file: every mistake is named with its key, its value and the way out."""
 
 import re
+from pathlib import Path
 
 import pytest
 from serving import TOKENS, configured, written
@@ -22,6 +23,30 @@ def test_what_a_file_says(tmp_path):
     assert (config.wait, config.default, config.apprentice, config.limits.batch) == (60.0, 0.5, True, 7)
     assert config.database == tmp_path / "service.database"
     assert config.generator() is None  # the secure source
+
+
+@pytest.mark.parametrize("name", ["run.toml", "run.postgres.toml"])
+def test_the_examples_are_read(name):
+    config = Config.read(Path(__file__).resolve().parents[3] / "examples" / "serve" / name)
+    assert config.tokens["owner"] == {digest("owner")}
+    assert config.together == ("postgres" in name)
+
+
+@pytest.mark.parametrize(
+    ("storage", "message"),
+    [
+        (
+            'database = "postgresql://a:secret@h/d"\nledger = "postgresql://a:secret@h/d?schema=service"',
+            "different places",
+        ),
+        ('checkpoint = "postgresql://a:secret@h/d"', "checkpoint must be a file on the learner's own disk"),
+        ('ledger = "service.database"', "different places"),
+    ],
+)
+def test_places_are_checked(tmp_path, storage, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        configured(tmp_path, storage=storage)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
