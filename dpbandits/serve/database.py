@@ -34,6 +34,8 @@ __all__ = ["Database", "Unavailable", "opened"]
 
 # seconds between two times that PostgreSQL is asked to clear away erased rows
 _CLEARED = 30.0
+# values in one statement: old SQLites take 999
+_VALUES = 900
 
 
 class Unavailable(OSError):
@@ -52,9 +54,21 @@ class Database(ABC):
     def execute(self, statement: str, *values: Any) -> Any:
         """A statement; a cursor with its rows."""
 
-    @abstractmethod
-    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        """A statement for each of some rows."""
+    def insert(self, into: str, rows: Sequence[Sequence[Any]], more: str = "") -> None:
+        """Rows into a table; ``more`` ends the statement. Many in one, as each statement is a round trip elsewhere."""
+        each = max(1, _VALUES // len(rows[0])) if rows else 1
+        for start in range(0, len(rows), each):
+            some = rows[start : start + each]
+            groups = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            self.execute(f"INSERT INTO {into} VALUES {groups}{more}", *(value for row in some for value in row))
+
+    def among(self, statement: str, values: Sequence[Any]) -> Iterator[Any]:
+        """The rows of a statement that ends with IN, for all of some values."""
+        for start in range(0, len(values), _VALUES):
+            some = values[start : start + _VALUES]
+            found = self.execute(f"{statement} ({', '.join('?' * len(some))})", *some)
+            if found.description:
+                yield from found.fetchall()
 
     @abstractmethod
     def writing(self) -> Any:
@@ -96,10 +110,6 @@ class Sqlite(Database):
     def execute(self, statement: str, *values: Any) -> Any:
         with _named(sqlite3.Error):
             return self._db.execute(statement, values)
-
-    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        with _named(sqlite3.Error):
-            self._db.executemany(statement, rows)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -160,10 +170,6 @@ class Postgres(Database):
     def execute(self, statement: str, *values: Any) -> Any:
         with _named(self._error):
             return self._db.execute(statement.replace("?", "%s").encode(), values)
-
-    def many(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
-        with _named(self._error):
-            self._db.cursor().executemany(statement.replace("?", "%s").encode(), rows)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

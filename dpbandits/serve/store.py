@@ -64,7 +64,7 @@ CREATE TABLE IF NOT EXISTS releases (
   number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
   shown TEXT NOT NULL){end};
 CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {whole} NOT NULL, total {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS apprentice (
   part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
   known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
@@ -72,8 +72,6 @@ CREATE TABLE IF NOT EXISTS apprentice (
 CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
 """
-# values in one statement
-_TOGETHER = 500
 
 
 class LeaseLost(RuntimeError):
@@ -185,23 +183,17 @@ class Store:
             ids.append(f"{self._decisions}-{token}")
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
             rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
-        if rows:
-            self._db.many(
-                "INSERT INTO decisions (number, token, at, chosen, probability, bandit, arm, person) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                rows,
-            )
+        self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
     def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, bool]]:
         """Ids of decisions that were made before, by their tokens, and whether they are new here."""
         tokens = [one.token for one in choices]
-        known = dict(self._among("SELECT token, number FROM tickets WHERE token IN", tokens))
+        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", tokens))
         new = {one.token: one for one in choices if one.token not in known}
         ids = dict(zip(new, self.decide(list(new.values()), now, horizon), strict=True))
         rows = [(token, int(id.partition("-")[0])) for token, id in ids.items() if not id.startswith("0-")]
-        if rows:
-            self._db.many("INSERT INTO tickets VALUES (?, ?)", rows)
+        self._db.insert("tickets", rows)
         found = []
         for token in tokens:
             found.append((f"{known[token]}-{token}", False) if token in known else (ids[token], token in new))
@@ -212,7 +204,7 @@ class Store:
         """Write rewards down, the first one of each decision."""
         numbers = [_number(id, self._decisions) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self._among(query, sorted({n for n in numbers if n is not None}))}
+        known = {row[0]: row[1:] for row in self._db.among(query, sorted({n for n in numbers if n is not None}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
         for (id, value), number in zip(rewards, numbers, strict=True):
@@ -233,21 +225,14 @@ class Store:
         self._take(taken)
         return statuses
 
-    def _among(self, query: str, values: Sequence[Any]) -> Iterator[Any]:
-        """The rows of a query that ends with IN."""
-        for start in range(0, len(values), _TOGETHER):
-            some = values[start : start + _TOGETHER]
-            yield from self._db.execute(f"{query} ({', '.join('?' * len(some))})", *some)
-
     def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]]) -> None:
         """Close decisions, and let their rewards wait for the learner."""
         rows = []
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
-        if rows:
-            self._db.many("UPDATE decisions SET rewarded = 1 WHERE number = ?", [(number,) for number in taken])
-            self._db.many("INSERT INTO rewards VALUES (?, ?, ?, ?, ?, ?)", rows)
+        list(self._db.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        self._db.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------ what is public
 
@@ -276,7 +261,7 @@ class Store:
     def curve(self) -> list[dict[str, Any]]:
         """Raw: means of rewards in parts of the run."""
         rows = self._db.execute("SELECT part, rewards, total FROM curve ORDER BY part")
-        return [{"part": part, "rewards": n, "mean": total / n} for part, n, total in rows]
+        return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
 
     def apprentice(self) -> list[dict[str, Any]]:
         """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
@@ -350,15 +335,21 @@ class Store:
         self._db.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
         if part is None:
             return
-        self._db.many(
-            "INSERT INTO curve VALUES (?, 1, ?) ON CONFLICT (part) DO UPDATE SET rewards = curve.rewards + 1, "
-            "total = curve.total + excluded.total",
-            [((event.decision - 1) // part, event.reward) for event in events],
-        )
-        if rows := [((one.decision - 1) // part, *added) for one in events if (added := sums(one)) is not None]:
-            values = ", ".join("?" * (1 + len(SUMS)))
-            more = ", ".join(f"{name} = apprentice.{name} + excluded.{name}" for name in SUMS)
-            self._db.many(f"INSERT INTO apprentice VALUES ({values}) ON CONFLICT (part) DO UPDATE SET {more}", rows)
+        means: dict[int, Array] = {}
+        apprentice: dict[int, Array] = {}
+        for event in events:
+            number = (event.decision - 1) // part
+            means[number] = means.get(number, 0) + np.array([1.0, event.reward])
+            if (added := sums(event)) is not None:
+                apprentice[number] = apprentice.get(number, 0) + np.array(added)
+        self._add("curve", ("rewards", "total"), means)
+        self._add("apprentice", SUMS, apprentice)
+
+    def _add(self, table: str, names: Sequence[str], parts: Mapping[int, Array]) -> None:
+        """Add to the sums of parts of the run."""
+        more = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in names)
+        rows = [(number, *added.tolist()) for number, added in parts.items()]
+        self._db.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
 
     def publish(self, number: int, now: float, decisions: int, released: str, shown: str) -> None:
         """Let workers choose by a release.
