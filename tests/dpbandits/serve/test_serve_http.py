@@ -356,9 +356,9 @@ def test_a_learner_without_its_lease_writes_nothing(service):
     assert len(learner._store.rewards(9)) == 1
 
 
-def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path):
+def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path, request):
     """Planted arms, rewards and persons are found in no error, metric, log, output or page; the database is data."""
-    _, learner, browser = service
+    config, learner, browser = service
     caplog.set_level(logging.DEBUG)
     arm, reward, person = "0.123456789012", "0.98765432101", "planted-person"
     good = f'{{"decisions": [{{"arms": [[{arm}, 0, 0]], "person": "{person}"}}]}}'
@@ -378,6 +378,8 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
     assert [one.status_code for one in answers if one.status_code >= 500] == []
     assert sum(one.status_code == 200 for one in answers) == 2
     learner.step()
+    tickets = browser.send("POST", "/v1/activations", "decider", content=sent.replace("rewards", "tickets"))
+    answers += [tickets, browser.send("GET", "/openapi.json"), browser.send("GET", "/docs")]
     paths = ("/metrics", "/healthz", "/v1/privacy", "/v1/releases", "/v1/released", f"/{person}?x={arm}")
     answers += [browser.send("GET", path, "owner") for path in paths]
     written = "".join(one.text + str(one.headers) for one in answers) + caplog.text.replace(f"/{person}?x={arm}", "")
@@ -387,6 +389,10 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
         assert planted not in written + shown.out + shown.err
     # persons are not protected here, so that they are in no file either
     assert all(person.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    if isinstance(config.database, str):
+        log = (request.getfixturevalue("postgres").folder / "log").read_text()
+        assert log
+        assert not any(planted in log for planted in (arm, reward[2:], person, "123456789", "98765432"))
 
 
 @pytest.mark.parametrize("path", ["/docs", "/"])
