@@ -15,8 +15,8 @@ import pytest
 from postgres import running
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, LedgerCorrupted, calibrate
-from accounting.ledger import ledger as ledger_module
 from accounting.ledger import server as ledger_server
+from accounting.ledger import state as ledger_state
 from accounting.postgres import place
 
 BUDGET = Budget(1.0, 1e-6)
@@ -43,7 +43,7 @@ def edited(url, *statements):
 
 
 def test_everything_comes_back(url, monkeypatch):
-    monkeypatch.setattr(ledger_module, "_ENTRIES_PER_SUMMARY", 10)
+    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 10)
     with Ledger.open(url, BUDGET) as ledger:
         ledger.set_quota("north", Budget(0.5, 1e-7))
         for i in range(25):
