@@ -227,7 +227,9 @@ def test_a_ticket_is_learned_once_it_is_activated(service):
     assert learner.policy.open_decisions == [1]
     assert browser.activate(third["ticket"])[0]["status"] == "duplicate"
     np.testing.assert_array_equal(learner.policy._open[1].arm, np.eye(3)[first["index"]])
-    for wrong in (second["ticket"][:-8] + "AAAAAAAA", "x", "é", "A" * 400, second["ticket"].replace("A", "B")):
+    ticket = second["ticket"]
+    changed = [ticket[:at] + ("B" if ticket[at] == "A" else "A") + ticket[at + 1 :] for at in (0, 10, 40, 80)]
+    for wrong in (*changed, "x", "é", "A" * 400, ticket[:-4]):
         assert browser.activate(wrong) == [{"id": None, "status": "unknown", "learned": False}]
 
 
