@@ -1,14 +1,16 @@
 """Decisions and rewards per second through HTTP, against an empty FastAPI handler on the same machine in the same run.
 
-    python benchmarks/serve.py [seconds]
+    python benchmarks/serve.py [--seconds 5] [--exploration inverse_gap] [--database postgresql://user@host/database]
 
-Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite with every commit written through. The load
+Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite (or a PostgreSQL database, of which the schemas
+``benchmark`` and ``benchmark_ledger`` must not exist yet) with every commit written through. The load
 generator runs beside them, and counts as much as they do where there are few cores. Phases take turns, so that what
 else the machine does weighs on all of them.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -29,6 +31,8 @@ from dpbandits.serve.demo import configuration
 from dpbandits.serve.supervise import Service
 
 _CONNECTIONS, _TURNS = 128, 3
+# requests per second at which times are measured where nobody is in a hurry
+_PACE = 200
 _EMPTY = """
 import socket, sys
 import fastapi, uvicorn
@@ -52,21 +56,29 @@ async def _send(reader: Any, writer: Any, head: bytes, body: bytes) -> bytes:
 
 
 async def _load(
-    port: int, path: str, token: str, bodies: list[bytes], seconds: float
+    port: int, path: str, token: str, bodies: list[bytes], seconds: float, rate: float
 ) -> tuple[list[float], list[bytes]]:
-    """Closed loop of some connections until the bodies or the time are used up: seconds of each, and the answers."""
+    """Until the bodies or the time are used up: seconds of each request, and the answers.
+
+    With a ``rate`` requests are due at so many per second, whatever became of those before, and count from then on;
+    without, every connection sends the next one when it has its answer.
+    """
     head = (
         f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nauthorization: Bearer {token}\r\n"
     ).encode()
     times: list[float] = []
     answers: list[bytes] = []
-    limit = time.perf_counter() + seconds
-    waiting = iter(bodies)
+    start = time.perf_counter()
+    limit = start + seconds
+    waiting = iter(enumerate(bodies))
 
     async def one() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        for body in waiting:
+        for number, body in waiting:
             begun = time.perf_counter()
+            if rate:
+                await asyncio.sleep(start + number / rate - begun)
+                begun = start + number / rate
             if begun > limit:
                 break
             answers.append(await _send(reader, writer, head, body))
@@ -77,8 +89,14 @@ async def _load(
     return times, answers
 
 
-def main(seconds: float) -> None:
+def main(seconds: float, exploration: str, database: str) -> None:
     """Print the table."""
+    policy = f'exploration = "{exploration}"' if exploration else ""
+    storage = ""
+    if database:
+        joint = "&" if "?" in database else "?"
+        schemas = {"database": "benchmark", "ledger": "benchmark_ledger"}
+        storage = "\n".join(f'{name} = "{database}{joint}schema={schema}"' for name, schema in schemas.items())
     tokens = {role: secrets.token_hex(8) for role in ("decider", "learner", "owner")}
     rng = np.random.default_rng(0)
     arms = rng.normal(size=(200, 20, 20))
@@ -90,7 +108,8 @@ def main(seconds: float) -> None:
     asks = [(json.dumps({"decisions": group})[:-1] + quiet).encode() for group in groups]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"
-        text = configuration(tokens, dim=20, horizon=10**6, epsilon=1.0, more="[service]\nport = 0\nworkers = 2")
+        more = "[service]\nport = 0\nworkers = 2"
+        text = configuration(tokens, dim=20, horizon=10**6, epsilon=1.0, policy=policy, storage=storage, more=more)
         path.write_text(text, encoding="utf-8")
         service = Service(path)
         port = int(service.url.rpartition(":")[2])
@@ -124,15 +143,17 @@ def _phases(
     rates: dict[str, list[float]] = {}
     slow: dict[str, list[float]] = {}
 
-    def run(name: str, each: int, *arguments: Any) -> list[bytes]:
+    def run(name: str, each: int, *arguments: Any, rate: float = 0.0) -> list[bytes]:
         begun = time.perf_counter()
-        times, answers = asyncio.run(_load(*arguments, seconds))
+        times, answers = asyncio.run(_load(*arguments, seconds, rate))
         rates.setdefault(name, []).append(each * len(times) / (time.perf_counter() - begun))
         slow.setdefault(name, []).extend(times)
         return answers
 
     for _ in range(_TURNS):
         run("empty handler", 1, other, "/", "", ask * (many // len(ask)))
+        run(f"empty handler, {_PACE}/s", 1, other, "/", "", ask * (many // len(ask)), rate=_PACE)
+        run(f"decisions, {_PACE}/s", 1, port, "/v1/decisions", tokens["decider"], ask * (many // len(ask)), rate=_PACE)
         run("decisions, with probabilities", 1, port, "/v1/decisions", tokens["decider"], tell * (many // len(tell)))
         made = run("decisions", 1, port, "/v1/decisions", tokens["decider"], ask * (many // len(ask)))
         ids = [one["id"] for answer in made for one in json.loads(answer)["decisions"]]
@@ -155,4 +176,9 @@ def _phases(
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 5.0)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each phase")
+    parser.add_argument("--exploration", default="", help="the policy's; by default, its own default")
+    parser.add_argument("--database", default="", help="a PostgreSQL address")
+    found = parser.parse_args()
+    main(found.seconds, found.exploration, found.database)

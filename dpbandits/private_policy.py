@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
@@ -258,14 +259,29 @@ class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
         self._check()
         with self._lock:
             self._check_open()
-            chooser = self._chooser()
-            config, kind = chooser._config(), kind_name(type(chooser))
-            link = None if is_named(config.get("link", "linear")) else chooser.link
-            shell = shell_of(kind, config, link)
-            shell.releases = chooser.releases
-            shell._take_choosing({name: plain(value) for name, value in chooser._choosing().items()})
-            price = str(self.privacy(self.budget.delta))
-            return Released(shell, config, link, policy=kind, number=self._number(), run=self._id, price=price)
+            return self._value()
+
+    def _value(self) -> Released:
+        chooser = self._chooser()
+        config, kind = chooser._config(), kind_name(type(chooser))
+        link = None if is_named(config.get("link", "linear")) else chooser.link
+        shell = shell_of(kind, config, link)
+        shell.releases = chooser.releases
+        shell._take_choosing({name: plain(value) for name, value in chooser._choosing().items()})
+        price = str(self.privacy(self.budget.delta))
+        return Released(shell, config, link, policy=kind, number=self._number(), run=self._id, price=price)
+
+    @contextmanager
+    def _upcoming(self) -> Iterator[Released]:
+        """In the middle of a release, what :meth:`released` will be; for whoever makes it durable, and nobody else."""
+        changed = [(one, one.public) for one in {self, self._chooser()} if one._unseen is not None]
+        try:
+            for one, _ in changed:
+                one.public = one._unseen
+            yield self._value()
+        finally:
+            for one, public in changed:
+                one.public = public
 
     def _number(self) -> int:
         return self._run.step

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from accounting.ledger.chain import START
 from accounting.ledger.entries import Entry, Opening, Row, Settlement, Spend, Summary
@@ -34,10 +34,20 @@ class Journal(Protocol):
 
     @property
     def path(self) -> Path | None: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    def exists(self) -> bool: ...
     def start(self) -> Start: ...
     def unread(self, position: Position, *, inside: bool = False) -> tuple[list[Entry], Position]: ...
-    def append(self, make: Callable[[Position], list[Entry] | None]) -> Position | None:
-        """Add what ``make`` gives for the position at which nothing can come between; None if it gives none."""
+    def append(
+        self, make: Callable[[Position], list[Entry] | None], also: Callable[[Any], None] | None = None
+    ) -> Position | None:
+        """Add what ``make`` gives for the position at which nothing can come between; None if it gives none.
+
+        ``also`` writes by the database's own connection, in the same transaction.
+        """
         ...
 
     def everything(self, upto: Position) -> Iterable[tuple[str, Entry]]:
@@ -51,8 +61,12 @@ class Journal(Protocol):
     def has_label(self, label: str) -> bool: ...
     def outcome(self, index: int) -> str | None: ...
     def row(self, index: int) -> Row: ...
-    def copy(self, path: Path) -> None:
-        """Copy one state of a file to where nothing is."""
+    def copy(self, target: Journal) -> None:
+        """Copy one state to where nothing is."""
+        ...
+
+    def fill(self, rows: Sequence[tuple[int, str, str]], head: tuple[int, str, int]) -> bool:
+        """Make it of these rows, in one step; False if there is one already."""
         ...
 
     def disconnect(self) -> None: ...
@@ -86,6 +100,7 @@ class MemoryJournal:
     """The entries of a ledger in memory."""
 
     path = None
+    name, address = "the ledger", ""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = dict(enumerate(entries))
@@ -102,7 +117,14 @@ class MemoryJournal:
         count = len(self._entries)
         return [self._entries[number] for number in range(position.entries, count)], Position(count)
 
-    def append(self, make: Callable[[Position], list[Entry] | None]) -> Position | None:
+    def exists(self) -> bool:
+        return True
+
+    def append(
+        self, make: Callable[[Position], list[Entry] | None], also: Callable[[Any], None] | None = None
+    ) -> Position | None:
+        if also is not None:
+            raise ValueError("only a ledger in a database can record more than its entries, and this one is in memory")
         while True:
             count = len(self._entries)
             made = make(Position(count))
@@ -134,10 +156,13 @@ class MemoryJournal:
             raise ValueError(f"row {index} is missing")
         return entry.row
 
-    def copy(self, path: Path) -> None:
+    def copy(self, target: Journal) -> None:
         raise ValueError(
-            "only an open ledger in a file can be backed up, and this one is in memory: keep its to_json()"
+            "only a ledger in a file or a database can be backed up, and this one is in memory: keep its to_json()"
         )
+
+    def fill(self, rows: Sequence[tuple[int, str, str]], head: tuple[int, str, int]) -> bool:
+        return False
 
     def disconnect(self) -> None:
         """Nothing is open."""

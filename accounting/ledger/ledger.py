@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
@@ -39,9 +39,13 @@ from accounting.ledger.scopes import inside
 from accounting.ledger.state import State
 from accounting.ledger.text import check_text
 from accounting.ledger.verification import verified
+from accounting.postgres import is_url, place
 from accounting.printed import as_html
 from accounting.releases import Release
 from accounting.totals import Bound, epsilon
+
+if TYPE_CHECKING:
+    from accounting.ledger.stored import Stored
 
 __all__ = ["Ledger"]
 
@@ -54,9 +58,9 @@ _SHOWN = 20
 class Ledger:
     """Record releases and refuse the one that would pass the budget.
 
-    ``Ledger(budget)`` lives in memory, :meth:`Ledger.open` in a file that several processes may share; both are
-    used alike. Reserve, release, commit: :meth:`spend` (or :meth:`reserve`) records a release before it happens,
-    and from then on it counts, also if the process dies before anything leaves.
+    ``Ledger(budget)`` lives in memory, :meth:`Ledger.open` in a file or in PostgreSQL, shared by several processes;
+    all are used alike. Reserve, release, commit: :meth:`spend` (or :meth:`reserve`) records a release before it
+    happens, and from then on it counts, also if the process dies before anything leaves.
 
     Parameters
     ----------
@@ -137,12 +141,15 @@ class Ledger:
         plan: Release | None = None,
         expected_head: str | None = None,
     ) -> Ledger:
-        """Open the ledger in a file, or make one; every entry is verified first.
+        """Open the ledger in a file or in PostgreSQL, or make one; every entry is verified first.
 
         Parameters
         ----------
-        path : path
-            An SQLite file on a local disk. While it is open, ``path-wal`` belongs to it.
+        path : path or address
+            An SQLite file on a local disk. While it is open, ``path-wal`` belongs to it. Or the address of a database,
+            ``"postgresql://user@host/database?schema=ledger"``, with the schema that the ledger has to itself
+            (``"ledger"`` if none is named); processes on any number of hosts may share it. It needs the extra
+            ``postgres``.
         budget, accountant, failure_delta, plan
             As for :class:`Ledger`. They are fixed when the file is made: afterwards they may be left out, and must
             not be others.
@@ -155,8 +162,10 @@ class Ledger:
         LedgerCorrupted
             If the file is not a ledger, its chain does not verify (the entry is named), or ``expected_head`` is
             not in it.
+        OSError
+            If the disk or the server cannot be used.
         ValueError
-            If it was made with another budget or other choices.
+            If it was made with another budget or other choices, or the server does not write through to its disk.
 
         Examples
         --------
@@ -170,31 +179,29 @@ class Ledger:
         ...     print(ledger.budget, ledger.rows()[0].outcome)
         Budget(epsilon=1.0, delta=1e-06, adjacency='replace', unit='row') released
         """
-        from accounting.ledger.file import LedgerFile
-
         asked = _opening(budget, accountant, failure_delta, plan)
-        file = LedgerFile(Path(path))
-        if expected_head is not None and not file.path.exists():
-            raise LedgerCorrupted(f"{file.path} is missing, and with it the expected head {expected_head}")
-        file.create(asked)
+        stored = _stored(path)
+        if expected_head is not None and not stored.exists():
+            raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
+        stored.create(asked)
         ledger = cls.__new__(cls)
-        ledger._start(file)
+        ledger._start(stored)
         try:
             with ledger._reading() as book:
                 opening = book.opening
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
-                wanted, stored = getattr(asked, name), getattr(opening, name)
-                if wanted is not None and wanted != stored:
-                    raise ValueError(f"{file.path} was made with {name}={stored!r}, got {name}={wanted!r}")
+                wanted, made = getattr(asked, name), getattr(opening, name)
+                if wanted is not None and wanted != made:
+                    raise ValueError(f"{stored.name} was made with {name}={made!r}, got {name}={wanted!r}")
         except BaseException:
-            file.disconnect()
+            stored.disconnect()
             raise
         return ledger
 
     def __repr__(self) -> str:
-        where = "in memory" if self.path is None else f"in {str(self.path)!r}"
+        where = "in memory" if isinstance(self._journal, MemoryJournal) else f"in {self._journal.name!r}"
         return f"<Ledger {where}, {'closed' if self.closed else self.budget or 'no budget'}>"
 
     def _repr_html_(self) -> str:
@@ -216,7 +223,7 @@ class Ledger:
 
     @property
     def path(self) -> Path | None:
-        """The file that holds the ledger, or None in memory."""
+        """The file that holds the ledger, or None in memory and in PostgreSQL."""
         return self._journal.path
 
     @property
@@ -357,7 +364,16 @@ class Ledger:
 
         self._record(decide)
 
-    def mark(self, run: str, step: int, digest: str, *, label: str = "", simulation: bool = False) -> Mark:
+    def mark(
+        self,
+        run: str,
+        step: int,
+        digest: str,
+        *,
+        label: str = "",
+        simulation: bool = False,
+        also: Callable[[Any], None] | None = None,
+    ) -> Mark:
         """Record, at no cost, that a run made its release number ``step`` and what state that left.
 
         Before anything of the release is exposed, and durably. Of several processes that continue the same run, only
@@ -375,6 +391,9 @@ class Ledger:
             For the reader of the ledger.
         simulation : bool
             The run draws its noise from a seeded generator.
+        also : callable, optional
+            Called with the ledger's own connection, in the transaction that records the mark: what it writes there
+            stands or falls with the mark. Only for a ledger in a database; it must neither commit nor roll back.
 
         Raises
         ------
@@ -400,7 +419,7 @@ class Ledger:
             book.check_mark(made)
             return made
 
-        return self._record(decide)
+        return self._record(decide, also)
 
     def newest_mark(self, run: str) -> Mark | None:
         """The last mark of a run, by whichever process; None if it has none."""
@@ -533,9 +552,10 @@ class Ledger:
             return head
 
     def backup(self, path: str | os.PathLike[str]) -> str:
-        """Copy a ledger in a file, as it is at one moment, also while others spend from it; the copy's head.
+        """Copy a ledger in a file or in PostgreSQL, as it is at one moment, also while others spend; the copy's head.
 
-        The copy is verified. Note its head elsewhere: restored with ``expected_head``, it is known to be this one.
+        To a file, or to the address of a database. The copy is verified. Note its head elsewhere: restored with
+        ``expected_head``, it is known to be this one.
 
         Raises
         ------
@@ -547,7 +567,9 @@ class Ledger:
         with self._lock:
             if self._closed:
                 raise ValueError("only an open ledger in a file can be backed up, and this one is closed")
-            self._journal.copy(Path(path).absolute())
+            if Path(path).is_symlink():
+                raise FileExistsError(f"{path} is a link, and a copy of a ledger replaces nothing")
+            self._journal.copy(_stored(path))
         with type(self).open(path) as copy:
             return copy.verify()
 
@@ -567,11 +589,11 @@ class Ledger:
         LedgerCorrupted
             If the backup does not verify, or does not contain ``expected_head``.
         """
-        if not Path(backup).is_file():
-            raise FileNotFoundError(f"there is no backup {backup}")
-        with cls.open(backup) as source:
-            source.verify(expected_head=expected_head)
-            source.backup(path)
+        if not (source := _stored(backup)).exists():
+            raise FileNotFoundError(f"there is no backup {source.name}")
+        with cls.open(backup) as ledger:
+            ledger.verify(expected_head=expected_head)
+            ledger.backup(path)
         return cls.open(path)
 
     def close(self) -> None:
@@ -628,10 +650,10 @@ class Ledger:
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[object, ...]]:
         with self._lock:
             position = self._position()
-            if self._journal.path is None:
+            if isinstance(self._journal, MemoryJournal):
                 entries = [entry for _, entry in self._journal.everything(position)]
                 return _from_entries, (type(self), entries, self._closed)
-            return _reopened, (type(self), str(self._journal.path), position.head, self._closed)
+            return _reopened, (type(self), self._journal.address, position.head, self._closed)
 
     # ------------------------------------------------------------------------- the books and the journal
 
@@ -658,7 +680,7 @@ class Ledger:
         (if an exception kept them from being given back) finds none, and reads the journal anew.
         """
         state: State | None = self.__dict__.pop("_state", None)  # in one step
-        name = str(self._journal.path or "the ledger")
+        name = self._journal.name
         if state is None:
             opening, opening_hash, summary, position = self._journal.start()
             try:
@@ -676,17 +698,17 @@ class Ledger:
         if self._closed:
             self._journal.disconnect()
 
-    def _record(self, decide: Callable[[Book, bool], _E]) -> _E:
+    def _record(self, decide: Callable[[Book, bool], _E], also: Callable[[Any], None] | None = None) -> _E:
         """Record the entry that ``decide`` makes of the books, held and up to date; durably, if in a file."""
         with self._lock:
             while True:
                 if self._closed:
                     raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
-                made = self._attempt(decide)
+                made = self._attempt(decide, also)
                 if made is not None:
                     return made
 
-    def _attempt(self, decide: Callable[[Book, bool], _E]) -> _E | None:
+    def _attempt(self, decide: Callable[[Book, bool], _E], also: Callable[[Any], None] | None) -> _E | None:
         """One try of :meth:`_record`; None if others recorded something in the meantime that takes long to price.
 
         What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
@@ -705,7 +727,7 @@ class Ledger:
                     if (others := self._quick(state, now)) is None:
                         return None
                     old, state = state, None
-                    state = old.extended(others, now, str(self._journal.path or "the ledger"))
+                    state = old.extended(others, now, self._journal.name)
                     try:
                         made = decide(state.book, True)
                     except Undecided:
@@ -720,7 +742,7 @@ class Ledger:
                     after = after._replace(summary=now.entries + 1)
                 return entries
 
-            position = self._journal.append(make)
+            position = self._journal.append(make, also)
             if position is None or after is None:
                 return None
             state = after._replace(position=position)
@@ -737,6 +759,17 @@ class Ledger:
             for entry in entries
         )
         return entries if known and position == now else None
+
+
+def _stored(path: str | os.PathLike[str]) -> Stored:
+    """What keeps a ledger, by its path or address."""
+    if isinstance(path, str) and is_url(path):
+        from accounting.ledger.server import LedgerServer
+
+        return LedgerServer(place(path, schema="ledger"))
+    from accounting.ledger.file import LedgerFile
+
+    return LedgerFile(Path(path))
 
 
 def _opening(

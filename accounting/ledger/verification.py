@@ -20,7 +20,7 @@ def verified(journal: Journal, position: Position, expected_head: str | None) ->
 
     Hashes, the entries by the rules that they were recorded by, and what every summary says of those before it.
     """
-    name = str(journal.path or "the ledger")
+    name = journal.name
     book: Book | None = None
     head, seen, opening = START, False, ""
     settled: set[int] = set()

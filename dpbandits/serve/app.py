@@ -1,40 +1,57 @@
 """A worker: it chooses by the newest release, writes down what it chose, and takes rewards in. It keeps no more."""
 
-import hmac
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from dpbandits.mathematics.choices import Law
-from dpbandits.policy import Array
-from dpbandits.released import Released
-from dpbandits.serve.config import Config, digest
+from dpbandits.serve.config import ROLES, Config
 from dpbandits.serve.desk import Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
-from dpbandits.serve.store import Choice, Store
-from dpbandits.serve.wire import Answer, Ask, Asked, Problem, Rewarded, Rewards, document, told, vectors
-from dpkit.randomness import secure
+from dpbandits.serve.manual import manual
+from dpbandits.serve.posts import Post, Posts
+from dpbandits.serve.store import Store
+from dpbandits.serve.wire import (
+    Problem,
+    Refusal,
+    document,
+    told,
+)
 
 __all__ = ["create"]
 
 M = TypeVar("M", bound=BaseModel)
 
 _ROUTES = frozenset(
-    {"/", "/healthz", "/metrics", "/v1/decisions", "/v1/rewards", "/v1/released", "/v1/privacy", "/v1/releases"}
+    {
+        "/",
+        "/docs",
+        "/healthz",
+        "/metrics",
+        "/v1/activations",
+        "/v1/decisions",
+        "/v1/rewards",
+        "/v1/released",
+        "/v1/privacy",
+    }
+    | {"/v1/releases"}
 )
 _ABOUT_REWARDS = frozenset({"/v1/rewards"})
 _PAGE = Path(__file__).with_name("page.html")
-_bearer = HTTPBearer(auto_error=False, description="a token of a decider, the learner of rewards, or the owner")
+_BEARER = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "a token of a decider, the learner of rewards, or the owner",
+}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem, "description": text}
     for code, text in {
@@ -48,155 +65,67 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Refusal(Exception):
-    """An answer in the four or five hundreds, in words that hold nothing of the request."""
-
-    def __init__(self, status: int, error: str, where: list[str] | None = None) -> None:
-        self.status, self.error, self.where = status, error, where or []
-
-
 def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI:
     """The application of one worker."""
     probe = config.probe()
     desk = Desk(config.database, horizon=probe.horizon, wait=config.wait, clock=clock)
     meter = Meter()
-    persons = probe._persons is not None or config.budget.unit == "person"
+    posts = Posts(config, probe, desk)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
         desk.start()
+        watching = asyncio.create_task(desk.watch())
         yield
+        watching.cancel()
         desk.close()
 
-    app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS)
-    app.add_middleware(Guard, meter=meter, most=config.limits.body, routes=_ROUTES)
+    # the framework's own viewers of the schema load their scripts from elsewhere
+    app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS, docs_url=None, redoc_url=None)
+    app.add_middleware(Guard, meter=meter, most=config.limits.body, routes=_ROUTES, posts=posts.table)
     _handle(app)
-
-    def role(*allowed: str) -> Any:
-        async def check(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> str:
-            found = _role(config, given)
-            if found is None:
-                raise Refusal(401, "a valid token is needed: Authorization: Bearer …")
-            if found not in allowed:
-                raise Refusal(403, f"this needs a token of: {', '.join(allowed)}")
-            return found
-
-        return Depends(check)
-
-    def newest() -> Released:
-        if desk.released is None:
-            raise Refusal(503, "nothing is released yet: is the learner running?")
-        return desk.released
-
-    def choose(ask: Ask, released: Released, at: str, *, tell: bool) -> tuple[Choice, int]:
-        """What is written down, and what the bandit would have chosen; ``tell`` with which probability."""
-        limits = config.limits
-        given, other = (ask.arms, ask.context) if probe.takes == "arms" else (ask.context, ask.arms)
-        if given is None or other is not None:
-            raise Refusal(422, f"this policy takes {probe.takes}, and nothing else", [at])
-        if ask.arms is not None and len(ask.arms) > limits.arms:
-            raise Refusal(422, f"at most {limits.arms} arms", [at])
-        if (ask.chosen is None) == config.apprentice or (ask.probability is not None and not config.apprentice):
-            needed = "needed, and probability may be given," if config.apprentice else "(or probability) taken"
-            raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
-        try:
-            X = probe._checked_arms(vectors(ask.arms) if ask.arms is not None else given)
-            bandit, chance = _chosen(released, X, tell=tell and not config.apprentice)
-        except (ValueError, OverflowError):
-            what = "arms must be rows" if probe.takes == "arms" else "context must be a list"
-            raise Refusal(422, f"{what} of {probe.dim} numbers, of norm at most 1", [at]) from None
-        index = bandit
-        if ask.chosen is not None:
-            index, chance = ask.chosen, ask.probability
-            if index >= released._shell._count(X):
-                raise Refusal(422, "chosen must be the index of an arm", [at])
-        arm = X if probe.takes == "context" else X[index]
-        return Choice(index, chance, arm, person(ask.person, at) if persons else None), bandit
-
-    def person(given: str | None, at: str) -> str:
-        if given is None or len(given) > config.limits.person:
-            raise Refusal(422, f"person is needed, of at most {config.limits.person} letters", [at])
-        try:
-            given.encode()
-        except UnicodeEncodeError:
-            raise Refusal(422, "person must be a text", [at]) from None
-        return given
-
-    @app.post(
-        "/v1/decisions", response_model=Answer, summary="Choose, and wait for rewards", openapi_extra=document(Asked)
-    )
-    async def decisions(request: Request, _: Annotated[str, role("decider")]) -> Response:
-        body = await _body(request, Asked)
-        if len(body.decisions) > config.limits.batch:
-            raise Refusal(422, f"at most {config.limits.batch} decisions in one request", ["decisions"])
-        released = newest()
-        found = [
-            choose(ask, released, f"decisions.{i}", tell=body.probabilities) for i, ask in enumerate(body.decisions)
-        ]
-        ids = await desk.decide([choice for choice, _ in found])
-        answers = []
-        for id, (choice, bandit) in zip(ids, found, strict=True):
-            answer = {
-                "id": id,
-                "index": choice.chosen,
-                "probability": choice.probability,
-                "release": released.number,
-                "learned": not id.startswith("0-"),
-            }
-            answers.append(answer | {"bandit": bandit} if config.apprentice else answer)
-        return _json({"decisions": answers})
-
-    @app.post(
-        "/v1/rewards",
-        response_model=Rewarded,
-        summary="Tell rewards; each counts once",
-        openapi_extra=document(Rewards),
-    )
-    async def rewards(request: Request, _: Annotated[str, role("learner")]) -> Response:
-        body = await _body(request, Rewards)
-        if len(body.rewards) > config.limits.batch:
-            raise Refusal(422, f"at most {config.limits.batch} rewards in one request", ["rewards"])
-        checked = []
-        for i, one in enumerate(body.rewards):
-            try:
-                checked.append((one.id, probe._checked_reward(one.reward)))
-            except ValueError:
-                raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
-        statuses = await desk.reward(checked)
-        told_back = [{"id": id, "status": status} for (id, _), status in zip(checked, statuses, strict=True)]
-        return _json({"rewards": told_back})
-
-    anyone = Annotated[str, role("decider", "learner", "owner")]
+    for path, post in posts.table.items():
+        _declare(app, path, post)
 
     @app.get("/v1/released", summary="The newest release, as Released.from_json reads it")
-    async def released(_: anyone) -> Response:
-        return Response(newest().to_json(), media_type="application/json")
+    async def released(request: Request) -> Response:
+        posts.check(authorization(request), *ROLES)
+        return Response(posts.newest().to_json(), media_type="application/json")
 
     @app.get("/v1/releases", summary="All releases so far, as the page shows them")
-    async def releases(_: anyone) -> Response:
+    async def releases(request: Request) -> Response:
+        posts.check(authorization(request), *ROLES)
         return _json({"releases": await desk.read(Store.history)})
 
     @app.get("/v1/privacy", summary="What the run costs, and what is left")
-    async def privacy(_: anyone) -> Response:
+    async def privacy(request: Request) -> Response:
+        posts.check(authorization(request), *ROLES)
         fact = await desk.read(lambda store: store.fact("privacy"))
         if fact is None:
             raise Refusal(503, "nothing is released yet: is the learner running?")
         return _json(fact | await desk.read(Store.counts))
 
     @app.get("/v1/raw/curve", summary="RAW DATA, for the owner: means of rewards in parts of the run")
-    async def curve(_: Annotated[str, role("owner")]) -> Response:
+    async def curve(request: Request) -> Response:
+        posts.check(authorization(request), "owner")
         if not config.curves:
             raise Refusal(403, "page.curves is not set: no raw means are kept")
         return _json({"raw": True, "curve": await desk.read(Store.curve)})
 
+    @app.get("/v1/raw/apprentice", summary="RAW DATA, for the owner: what the bandit would have got")
+    async def apprentice(request: Request) -> Response:
+        posts.check(authorization(request), "owner")
+        if not (config.curves and config.apprentice):
+            raise Refusal(403, "page.curves is not set, or the mode is not apprentice: nothing raw is kept")
+        return _json({"raw": True, "apprentice": await desk.read(Store.apprentice)})
+
     @app.get("/healthz", summary="Whether this worker can decide")
     async def health() -> Response:
-        await desk.read(Store.newest)
-        return _json({"release": newest().number})
+        return _json({"release": posts.newest().number, "database": "away" if desk.away else "there"})
 
     @app.get("/metrics", response_class=PlainTextResponse, summary="Counts and times; of rewards, for the owner alone")
-    async def metrics(given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Response:
-        owner = _role(config, given) == "owner"
+    async def metrics(request: Request) -> Response:
+        owner = posts.role(authorization(request)) == "owner"
         counts = await desk.read(Store.counts)
         lines = []
         for name, number in counts.items():
@@ -211,45 +140,51 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
 
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page() -> Response:
-        policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'"
-        headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-        return HTMLResponse(_PAGE.read_text(encoding="utf-8"), headers=headers)
+        return _html(_PAGE.read_text(encoding="utf-8"), "script-src 'unsafe-inline'; connect-src 'self'")
 
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs() -> Response:
+        return _html(manual(app.openapi()))
+
+    _document_tokens(app)
     return app
 
 
-def _role(config: Config, given: HTTPAuthorizationCredentials | None) -> str | None:
-    """Whose token it is; every one is compared, in a time that tells nothing."""
-    if given is None:
-        return None
-    wanted, found = digest(given.credentials), None
-    for role, digests in config.tokens.items():
-        for one in digests:
-            if hmac.compare_digest(one, wanted):
-                found = role
-    return found
+def _declare(app: FastAPI, path: str, post: Post) -> None:
+    """Say in the schema what is asked and told; such requests are answered before the framework sees them."""
+
+    async def answered(request: Request) -> Response:
+        content = await post.answer(authorization(request), await request.body())
+        return Response(content, media_type="application/json")
+
+    extra = document(post.asked)
+    app.post(path, response_model=post.told, summary=post.summary, openapi_extra=extra, name=path)(answered)
 
 
-def _chosen(released: Released, arms: Array, *, tell: bool) -> tuple[int, float | None]:
-    """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
-    if tell:
-        index, chance = released.choose(arms)
-        return index, chance if 0 < chance <= 1 else None
-    found = released._law(arms)
-    return int((found.draw(secure()) if isinstance(found, Law) else found).argmax()), None
+def authorization(request: Request) -> str:
+    """The header that holds the token."""
+    return request.headers.get("authorization", "")
 
 
-async def _body(request: Request, model: type[M]) -> M:
-    """The checked body; read from JSON at once, in a fifth of the time that two steps take."""
-    try:
-        return model.model_validate_json(await request.body())
-    except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        raise Refusal(422, "the request is not of the schema at /docs", told(found)) from None
+def _document_tokens(app: FastAPI) -> None:
+    """Say in the schema where tokens are needed."""
+    schema = app.openapi()
+    schema.setdefault("components", {})["securitySchemes"] = {"token": _BEARER}
+    for path, methods in schema["paths"].items():
+        if path.startswith("/v1/"):
+            for operation in methods.values():
+                operation["security"] = [{"token": []}]
 
 
 def _json(content: Any) -> Response:
     return Response(json.dumps(content, allow_nan=False), media_type="application/json")
+
+
+def _html(text: str, *allowed: str) -> Response:
+    """A page that loads nothing from elsewhere."""
+    policy = "; ".join(["default-src 'none'", "style-src 'unsafe-inline'", *allowed])
+    headers = {"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+    return HTMLResponse(text, headers=headers)
 
 
 def _problem(status: int, error: str, where: list[str] | None = None, headers: Any = None) -> Response:
@@ -261,8 +196,7 @@ def _handle(app: FastAPI) -> None:
 
     @app.exception_handler(Refusal)
     async def refused(_: Request, error: Refusal) -> Response:
-        headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(error.status)
-        return _problem(error.status, error.error, error.where, headers)
+        return _problem(error.status, error.error, error.where, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:

@@ -36,9 +36,19 @@ class Client:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         self._patience = patience
 
-    def decide(self, *asked: dict[str, Any]) -> list[dict[str, Any]]:
-        """Decisions for ``{"arms": [[…], …]}`` or ``{"context": […]}``, with ``"person"`` where needed."""
-        found: list[dict[str, Any]] = self.send("POST", "/v1/decisions", {"decisions": asked})["decisions"]
+    def decide(self, *asked: dict[str, Any], activate: bool = True) -> list[dict[str, Any]]:
+        """Decisions for ``{"arms": [[…], …]}`` or ``{"context": […]}``, with ``"person"`` where needed.
+
+        One with a ``"ticket"`` in place of an id is learned once it is activated: so if ``activate`` is false, and
+        where the service's database was away.
+        """
+        body = {"decisions": asked, "activate": activate}
+        found: list[dict[str, Any]] = self.send("POST", "/v1/decisions", body)["decisions"]
+        return found
+
+    def activate(self, tickets: Sequence[str]) -> list[dict[str, Any]]:
+        """Ids of decisions that were answered with tickets; each counts once, however often it is sent."""
+        found: list[dict[str, Any]] = self.send("POST", "/v1/activations", {"tickets": tickets})["activations"]
         return found
 
     def reward(self, rewards: Sequence[tuple[str, float]]) -> list[str]:

@@ -10,7 +10,7 @@
     delta = 1e-6
     unit = "round"
 
-    [storage]                   # beside this file, or absolute
+    [storage]                   # beside this file, or absolute; database and ledger may be in PostgreSQL
     database = "service.sqlite"
     ledger = "service.ledger"
     checkpoint = "service.checkpoint"
@@ -29,7 +29,7 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import math
 import re
 import tomllib
@@ -43,16 +43,17 @@ from typing import Any, get_args
 import numpy as np
 
 from accounting import Budget, Ledger
+from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.policy import Policy
 from dpbandits.private_policy import PrivatePolicy
 
-__all__ = ["Config", "Limits", "Mismatch", "digest"]
+__all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
 _OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
-_ROLES = ("decider", "learner", "owner")
+ROLES = ("decider", "learner", "owner")
 
 
 class Mismatch(ValueError):
@@ -80,7 +81,9 @@ class Config:
     arguments : dict
         Its parameters, besides budget, ledger, label, checkpoint and generator.
     budget : Budget
-    database, ledger, checkpoint : Path
+    database, ledger : Path or str
+        Files, or addresses of PostgreSQL databases.
+    checkpoint : Path
     tokens : mapping of role to digests
     label : str
         Names the run in the ledger.
@@ -101,8 +104,8 @@ class Config:
     kind: type[PrivatePolicy[Any]]
     arguments: Mapping[str, Any]
     budget: Budget
-    database: Path
-    ledger: Path
+    database: Path | str
+    ledger: Path | str
     checkpoint: Path
     tokens: Mapping[str, frozenset[str]]
     label: str = "service"
@@ -136,6 +139,13 @@ class Config:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{file}: {error}") from error
 
+    @property
+    def together(self) -> bool:
+        """Whether service and ledger are in one PostgreSQL database, where one transaction can write to both."""
+        if not (isinstance(self.database, str) and isinstance(self.ledger, str)):
+            return False
+        return place(self.database, schema="service").address == place(self.ledger, schema="ledger").address
+
     def probe(self) -> PrivatePolicy[Any]:
         """A policy of this kind with books of its own, which serves to check what comes in and is never released."""
         return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator())
@@ -161,9 +171,9 @@ class Config:
         if not self.checkpoint.exists():
             if any(row.label == self.label for row in ledger.rows()):
                 raise Mismatch(
-                    f"storage.checkpoint must be that of the run {self.label!r}, which the ledger {self.ledger} has "
-                    f"charged, got {self.checkpoint}, which is missing: put it back, or start a new run with another "
-                    f"service.label, a new database, and budget that is left"
+                    f"storage.checkpoint must be that of the run {self.label!r}, which the ledger "
+                    f"{named(self.ledger)} has charged, got {self.checkpoint}, which is missing: put it back, or start "
+                    f"a new run with another service.label, a new database, and budget that is left"
                 )
             return self.kind(
                 **self.arguments,
@@ -193,6 +203,11 @@ def assert_same(policy: Policy, probe: Policy) -> None:
             )
 
 
+def named(where: Path | str, schema: str = "service") -> str:
+    """A place for messages, without a password."""
+    return place(where, schema=schema).name if isinstance(where, str) else str(where)
+
+
 def digest(token: str) -> str:
     """What the file holds in place of a token."""
     return "sha256:" + sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
@@ -212,10 +227,17 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     if mode not in ("bandit", "apprentice"):
         raise ValueError(f"service.mode must be 'bandit' or 'apprentice', got mode={mode!r}")
     wait, default = _rewards(tables["rewards"])
-    names = ("database", "ledger", "checkpoint")
-    paths = {name: folder / _get(storage, f"storage.{name}", str, f"service.{name}") for name in names}
-    if len(set(paths.values())) < len(paths):
-        raise ValueError(f"storage must name three different files, got {sorted(map(str, paths.values()))}")
+    paths: dict[str, Any] = {}
+    for name in ("database", "ledger", "checkpoint"):
+        given = _get(storage, f"storage.{name}", str, f"service.{name}")
+        paths[name] = given if is_url(given) else folder / given
+    if not all(isinstance(one, Path) for one in paths.values()) and importlib.util.find_spec("psycopg") is None:
+        raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
+    if not isinstance(paths["checkpoint"], Path):
+        raise ValueError("storage.checkpoint must be a file on the learner's own disk, got the address of a database")
+    names = sorted(named(one, schema) for one, schema in zip(paths.values(), ("service", "ledger", ""), strict=True))
+    if len(set(names)) < len(names):
+        raise ValueError(f"storage must name three different places, got {names}")
     config = Config(
         kind,
         arguments,
@@ -308,9 +330,9 @@ def _rewards(table: Mapping[str, Any]) -> tuple[float | None, float]:
 
 
 def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    _only("tokens", table, set(_ROLES))
+    _only("tokens", table, set(ROLES))
     found = {}
-    for role in _ROLES:
+    for role in ROLES:
         digests = _get(table, f"tokens.{role}", list)
         if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
             # never the value: it may be a token that was pasted by mistake
@@ -319,8 +341,8 @@ def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
                 f"`dpbandits serve --token` makes a token and its digest"
             )
         found[role] = frozenset(digests)
-    for i, role in enumerate(_ROLES):
-        for other in _ROLES[i + 1 :]:
+    for i, role in enumerate(ROLES):
+        for other in ROLES[i + 1 :]:
             if found[role] & found[other]:
                 raise ValueError(f"tokens.{role} and tokens.{other} must have no token in common, got one")
     return found

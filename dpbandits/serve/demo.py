@@ -21,14 +21,24 @@ __all__ = ["configuration", "crowd", "demo"]
 _TOGETHER = 10  # people who come at once
 
 
-def configuration(tokens: dict[str, str], *, dim: int, horizon: int, epsilon: float, more: str = "") -> str:
+def configuration(
+    tokens: dict[str, str],
+    *,
+    dim: int,
+    horizon: int,
+    epsilon: float,
+    policy: str = "",
+    storage: str = "",
+    more: str = "",
+) -> str:
     """A service's file for rewards of 0 and 1."""
     lines = [f'{role} = ["{digest(token)}"]' for role, token in tokens.items()]
     reference = np.eye(dim)[: min(dim, 5)].tolist()
     return "\n".join(
         [
             f'[policy]\nclass = "OnePassPrivateGLM"\ndim = {dim}\nhorizon = {horizon}',
-            f'[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "round"\n[storage]\n[tokens]',
+            policy,
+            f'[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "round"\n[storage]\n{storage}\n[tokens]',
             *lines,
             f"[page]\ncurves = true\nreference = [{reference}]",
             more,

@@ -2,37 +2,50 @@
 
 A commit is written through to the disk, which costs as much for a hundred decisions as for one; so requests that come
 while one commit is on its way share the next. None is answered before its commit.
+
+Where the database is away, requests are turned away at once (:class:`Away`), and the thread goes on knocking. Decisions
+can then still be made by the newest release that is known here, and answered with tickets.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from dpbandits.released import Released
 from dpbandits.serve.store import Choice, Status, Store
 
-__all__ = ["Busy", "Desk"]
+__all__ = ["Away", "Busy", "Desk"]
+
+log = logging.getLogger("dpbandits.serve")
 
 T = TypeVar("T")
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
+# seconds: how long one commit may take before nobody waits for it any more, and between two knocks at the door
+_PATIENCE, _AGAIN = 3.0, 0.25
 
 
 class Busy(RuntimeError):
     """Nothing was written, or nobody knows: ask again."""
 
 
+class Away(Busy):
+    """The database does not answer."""
+
+
 @dataclass(slots=True)
 class _Job:
-    work: Callable[[Store], Any]
+    kind: Literal["decide", "activate", "reward", "read"]
+    load: Any
     done: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
@@ -42,7 +55,7 @@ class Desk:
 
     Parameters
     ----------
-    path : Path
+    where : Path or str
         The database.
     horizon : int or None
         After how many decisions nothing is learned any more.
@@ -50,16 +63,29 @@ class Desk:
         After how many seconds a reward is late.
     clock : callable
         Seconds since 1970; decides what is late, and nothing of what is released.
+
+    Attributes
+    ----------
+    released : Released or None
+        The newest one that is known.
+    key : str
+        Of tickets; empty until it is known.
+    away : bool
+        Whether the database does not answer.
     """
 
     def __init__(
-        self, path: Path, *, horizon: int | None, wait: float | None, clock: Callable[[], float] = time.time
+        self, where: Path | str, *, horizon: int | None, wait: float | None, clock: Callable[[], float] = time.time
     ) -> None:
-        self._path, self._horizon, self._wait, self._clock = path, horizon, wait, clock
+        self._where, self._horizon, self._wait, self._clock = where, horizon, wait, clock
         self._jobs: deque[_Job] = deque()
+        self._current: list[_Job] = []
+        self._begun: float | None = None
         self._wake = threading.Event()
         self._open = True
+        self.away = False
         self.released: Released | None = None
+        self.key = ""
         self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
 
     def start(self) -> None:
@@ -70,77 +96,145 @@ class Desk:
         """Write what waits, and end."""
         self._open = False
         self._wake.set()
-        self._thread.join()
+        self._thread.join(2 * _PATIENCE)
 
-    async def decide(self, choices: Sequence[Choice]) -> list[str]:
+    def decide(self, choices: Sequence[Choice]) -> asyncio.Future[list[str]]:
         """Ids of decisions that are durable.
 
         Raises
         ------
-        Busy
+        Busy, Away
         """
-        return await self._ask(lambda store: store.decide(choices, self._clock(), self._horizon))
+        return self._ask("decide", choices)
 
-    async def reward(self, rewards: Sequence[tuple[str, float]]) -> list[Status]:
+    def activate(self, choices: Sequence[Choice]) -> asyncio.Future[list[tuple[str, bool]]]:
+        """Ids of decisions from tickets, and whether each is new; they are durable.
+
+        Raises
+        ------
+        Busy, Away
+        """
+        return self._ask("activate", choices)
+
+    def reward(self, rewards: Sequence[tuple[str, float]]) -> asyncio.Future[list[Status]]:
         """What became of rewards; accepted ones are durable.
 
         Raises
         ------
-        Busy
+        Busy, Away
         """
-        return await self._ask(lambda store: store.reward(rewards, self._clock(), self._wait))
+        return self._ask("reward", rewards)
 
-    async def read(self, work: Callable[[Store], T]) -> T:
-        """The answer to a question, in a transaction."""
-        return await self._ask(work)
+    def read(self, work: Callable[[Store], T]) -> asyncio.Future[T]:
+        """The answer to a question, in a transaction.
 
-    def _ask(self, work: Callable[[Store], T]) -> asyncio.Future[T]:
+        Raises
+        ------
+        Busy, Away
+        """
+        return self._ask("read", work)
+
+    async def watch(self) -> None:
+        """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
+        while True:
+            await asyncio.sleep(_PATIENCE / 6)
+            begun = self._begun
+            if begun is not None and time.monotonic() > begun + _PATIENCE:
+                self.away = True
+                late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
+                _tell([(job.done, Away("the database does not answer")) for job in late])
+
+    def _ask(self, kind: Literal["decide", "activate", "reward", "read"], load: Any) -> asyncio.Future[Any]:
+        if self.away:
+            raise Away("the database does not answer")
         if len(self._jobs) >= _MOST_WAITING or not self._thread.is_alive():
             raise Busy("the database does not keep up")
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._jobs.append(_Job(work, done, loop))
+        done: asyncio.Future[Any] = loop.create_future()
+        self._jobs.append(_Job(kind, load, done, loop))
         self._wake.set()
         return done
 
+    # --------------------------------------------------------------------------------------------- the thread
+
     def _run(self) -> None:
-        store = Store(self._path)
-        try:
-            while self._open or self._jobs:
-                if not self._jobs:
-                    self._wake.wait(_PAUSE)
-                self._wake.clear()
-                try:
-                    self._refresh(store)
-                finally:
-                    self._serve(store)
-        finally:
+        store: Store | None = None
+        while self._open or self._jobs:
+            try:
+                self._begun = time.monotonic()
+                if store is None:
+                    store = self._knock()
+                self._serve(store)
+                self.away = False
+            except Exception as error:  # a full disk, a lock, a server that is gone: nobody is told that it was written
+                if not self.away:
+                    log.warning("the database does not answer (%s)", type(error).__name__)
+                self.away = True
+                self._turn_away(Away(f"the database could not be written ({type(error).__name__})"))
+                if store is not None:
+                    store.close()
+                    store = None
+            self._begun = None
+            if self.away and self._open:
+                time.sleep(_AGAIN)
+            elif not self._jobs:
+                self._wake.wait(_PAUSE)
+            self._wake.clear()
+        if store is not None:
             store.close()
 
-    def _refresh(self, store: Store) -> None:
+    def _knock(self) -> Store:
+        store = Store(self._where)
+        self.key = self.key or str(store.fact("key"))
+        return store
+
+    def _serve(self, store: Store) -> None:
+        self._current = jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MOST_TOGETHER))]
+        if not jobs:
+            self._refresh(store, store.newest())
+            return
+        now = self._clock()
+        with store.writing():
+            # requests that are open together have no order among them
+            answers = {
+                "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, self._horizon)),
+                "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, self._horizon)),
+                "reward": _dealt(jobs, "reward", lambda load: store.reward(load, now, self._wait)),
+                "read": iter([job.load(store) for job in jobs if job.kind == "read"]),
+            }
+            told = [(job, next(answers[job.kind])) for job in jobs]
+        self._answer(told)
+        self._current = []
+        self._refresh(store, store.last_release)
+
+    def _refresh(self, store: Store, newest: int) -> None:
         """Choose by the newest release from now on."""
-        newest = store.newest()
         if newest >= 0 and (self.released is None or newest != self.released.number):
             self.released = Released.from_json(store.released(newest))
 
-    def _serve(self, store: Store) -> None:
-        jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MOST_TOGETHER))]
-        if not jobs:
-            return
-        answers: list[Any] = []
-        try:
-            with store.writing():
-                answers.extend(job.work(store) for job in jobs)
-        except Exception as error:  # a full disk, a lock: nobody is told that it was written
-            answers = [Busy(f"the database could not be written ({type(error).__name__})")] * len(jobs)
+    def _turn_away(self, error: Exception) -> None:
+        jobs, self._current = [*self._current, *self._jobs], []
+        self._jobs.clear()
+        self._answer([(job, error) for job in jobs])
+
+    def _answer(self, told: Sequence[tuple[_Job, Any]]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for job, answer in zip(jobs, answers, strict=True):
+        for job, answer in told:
             by_loop.setdefault(job.loop, []).append((job.done, answer))
         for loop, pairs in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_tell, pairs)
             except RuntimeError:  # the loop is closed: nobody waits
                 continue
+
+
+def _dealt(jobs: Sequence[_Job], kind: str, work: Callable[[list[Any]], Sequence[Any]]) -> Iterator[Any]:
+    """The answers to the jobs of a kind, which are done as one."""
+    loads = [job.load for job in jobs if job.kind == kind]
+    if not loads:
+        return iter(())
+    answers = iter(work([one for load in loads for one in load]))
+    return iter([[next(answers) for _ in load] for load in loads])
 
 
 def _tell(pairs: Sequence[tuple[asyncio.Future[Any], Any]]) -> None:

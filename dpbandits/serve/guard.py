@@ -1,14 +1,23 @@
-"""Around every request: a bound on its size, a count, a time, and no word of its content in logs or errors."""
+"""Around every request: a bound on its size, a count, a time, and no word of its content in logs or errors.
+
+The requests that come many times a second are answered here, without a framework around them (see
+:mod:`dpbandits.serve.posts`).
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any
+
+from dpbandits.serve.desk import Busy
+from dpbandits.serve.posts import Post
+from dpbandits.serve.wire import Refusal
 
 __all__ = ["Guard", "Meter"]
 
@@ -74,10 +83,12 @@ class Guard:
         Bytes of a request's body.
     routes : frozenset of str
         Paths that are counted under their own names; all others together, as "other".
+    posts : mapping of path to Post
+        What is answered here, where the method is POST.
     """
 
-    def __init__(self, app: Any, *, meter: Meter, most: int, routes: frozenset[str]) -> None:
-        self._app, self._meter, self._most, self._routes = app, meter, most, routes
+    def __init__(self, app: Any, *, meter: Meter, most: int, routes: frozenset[str], posts: Mapping[str, Post]) -> None:
+        self._app, self._meter, self._most, self._routes, self._posts = app, meter, most, routes, posts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -110,8 +121,14 @@ class Guard:
             if _length(scope) > self._most:
                 status = 413
                 await _refuse(send, 413, "the request is too large")
+            elif (post := self._posts.get(scope["path"])) is not None and scope["method"] == "POST":
+                status = 200
+                await self._answer(post, scope, counted, send)
             else:
                 await self._app(scope, counted, noted)
+        except Refusal as error:
+            status = error.status
+            await _refuse(send, error.status, error.error, error.where, error.headers)
         except _TooLarge:
             status = 413
             await _refuse(send, 413, "the request is too large")
@@ -126,16 +143,41 @@ class Guard:
             route = scope["path"] if scope["path"] in self._routes else "other"
             self._meter.count(route, status or 499, time.perf_counter() - begun)
 
+    async def _answer(self, post: Post, scope: Scope, receive: Receive, send: Send) -> None:
+        parts, more = [], True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        try:
+            content = await post.answer(_header(scope, b"authorization"), b"".join(parts))
+        except Busy as error:
+            raise Refusal(503, str(error)) from None
+        await _send(send, 200, content, {})
+
+
+def _header(scope: Scope, wanted: bytes) -> str:
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return str(value, "latin-1")
+    return ""
+
 
 def _length(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            return int(value) if value.isdigit() and len(value) < 19 else 0
-    return 0
+    value = _header(scope, b"content-length")
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 0
 
 
-async def _refuse(send: Send, status: int, error: str) -> None:
-    body = f'{{"error":"{error}","where":[]}}'.encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse(
+    send: Send, status: int, error: str, where: Sequence[str] = (), headers: Mapping[str, str] | None = None
+) -> None:
+    await _send(send, status, json.dumps({"error": error, "where": list(where)}).encode(), headers or {})
+
+
+async def _send(send: Send, status: int, content: bytes, headers: Mapping[str, str]) -> None:
+    named = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    named += [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": named})
+    await send({"type": "http.response.body", "body": content})

@@ -8,6 +8,7 @@ it again goes on from the checkpoint.
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 import threading
 import time
@@ -18,10 +19,14 @@ from typing import Any
 import numpy as np
 
 from dpbandits.private_policy import PrivatePolicy
-from dpbandits.serve.config import Config, Mismatch
-from dpbandits.serve.store import Choice, Event, LeaseLost, Store
+from dpbandits.released import Released
+from dpbandits.serve.apprentice import Event
+from dpbandits.serve.config import Config, Mismatch, named
+from dpbandits.serve.store import Choice, LeaseLost, Store
 
 __all__ = ["Learner", "learn"]
+
+log = logging.getLogger("dpbandits.serve")
 
 # seconds that a lease holds without being prolonged, and that a learner pauses where little has come
 _LEASE, _PAUSE = 5.0, 0.05
@@ -55,10 +60,12 @@ class Learner:
                 raise LeaseLost("another learner has the lease")
             if not config.checkpoint.exists() and self._store.newest() >= 0:
                 raise Mismatch(
-                    f"storage.checkpoint must be that of {config.database}, which holds releases, got "
+                    f"storage.checkpoint must be that of {named(config.database)}, which holds releases, got "
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
+            if config.together:
+                self.policy._run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
@@ -70,12 +77,17 @@ class Learner:
 
     def close(self) -> None:
         """Let another one lead; also after an error."""
-        self._store.resign(self._name)
-        self._store.close()
+        try:
+            with suppress(OSError):  # the lease runs out by itself
+                self._store.resign(self._name)
+        finally:
+            self._store.close()
+            if "policy" in vars(self):
+                self.policy._run.release_hold()
 
-    def _leading(self) -> AbstractContextManager[None]:
+    def _leading(self, connection: Any = None) -> AbstractContextManager[None]:
         self._renewed = self._clock()
-        return self._store.leading(self._name, self._renewed, _LEASE)
+        return self._store.leading(self._name, self._renewed, _LEASE, connection)
 
     def step(self) -> int:
         """Take in what has come, and return how many decisions and rewards.
@@ -129,38 +141,61 @@ class Learner:
         else:  # only the chosen arm is kept, as the only one
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
         if policy._run.step != step:
-            with self._leading():
-                self._publish(before)
-                expire = policy.expire_after
-                self._store.forget(before, 0 if expire is None else policy.decisions - expire)
-            self._store.shrink()
+            if not self._config.together:
+                with self._leading():
+                    self._publish(before)
+                    self._forget(before)
+            self._store.clear()
 
     def _learn(self, event: Event) -> None:
         # rewards were checked when they came: one that is refused was learned before a crash, or its decision expired
         with suppress(ValueError):
             self.policy.update(event.decision - 1, event.reward)
 
+    def _released_together(self, number: int) -> Callable[[Any], None]:
+        """What is written in the transaction of the ledger's mark: the release, and that what it covers is erased."""
+        decisions = self.policy.decisions
+        with self.policy._upcoming() as released:
+            publish = self._publication(released, decisions)
+
+        def write(connection: Any) -> None:
+            with self._leading(connection):
+                publish()
+                self._forget(decisions)
+
+        return write
+
+    def _forget(self, decisions: int) -> None:
+        expire = self.policy.expire_after
+        self._store.forget(decisions, 0 if expire is None else self.policy.decisions - expire)
+
     def _publish(self, decisions: int) -> None:
+        self._publication(self.policy.released(), decisions)()
+
+    def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
+        """What publishes a release; all that takes long is done before."""
         policy = self.policy
-        released = policy.released()
         shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
-        self._store.publish(released.number, self._clock(), decisions, released.to_json(), shown)
         report = policy.privacy(policy.budget.delta)
-        self._store.note(
-            "privacy",
-            {
-                "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
-                "spent": {"epsilon": report.epsilon, "delta": report.delta},
-                "left": report.left,
-                "unit": report.unit,
-                "adjacency": report.adjacency,
-                "trust": report.trust,
-                "simulation": report.simulation,
-                "horizon": policy.horizon,
-                "policy": type(policy).__name__,
-                "statement": str(report),
-            },
-        )
+        text, now = released.to_json(), self._clock()
+        facts = {
+            "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
+            "spent": {"epsilon": report.epsilon, "delta": report.delta},
+            "left": report.left,
+            "unit": report.unit,
+            "adjacency": report.adjacency,
+            "trust": report.trust,
+            "simulation": report.simulation,
+            "horizon": policy.horizon,
+            "policy": type(policy).__name__,
+            "statement": str(report),
+        }
+
+        def publish() -> None:
+            self._store.publish(released.number, now, decisions, text, shown)
+            self._store.note("privacy", facts)
+
+        return publish
 
 
 def _shown(policy: PrivatePolicy[Any]) -> dict[str, Any]:
@@ -184,15 +219,36 @@ def _shares(released: Any, reference: Any) -> list[list[float]]:
 def learn(config: Config, stop: threading.Event) -> None:
     """Be the learner, as soon as nobody else is, until ``stop``."""
     learner: Learner | None = None
+    away = False
     try:
         while not stop.is_set():
             if learner is None:
                 try:
                     learner = Learner(config)
-                except (LeaseLost, BlockingIOError):
+                except OSError as error:  # another one leads or holds the checkpoint; or the database is away
+                    away = _waited(error, away)
                     stop.wait(0.5)
-            elif learner.step() < _MOST:  # else there is more; many at once cost one commit
+                except LeaseLost:
+                    stop.wait(0.5)
+                continue
+            try:
+                few = learner.step() < _MOST  # else there is more; many at once cost one commit
+            except OSError as error:
+                # whatever was being done, the next one goes on from the checkpoint
+                away = _waited(error, away)
+                learner.close()
+                learner = None
+                continue
+            away = False
+            if few:
                 stop.wait(_PAUSE)
     finally:
         if learner is not None:
             learner.close()
+
+
+def _waited(error: OSError, away: bool) -> bool:
+    """Say once that the database or the disk is away."""
+    if not isinstance(error, BlockingIOError) and not away:
+        log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
+    return away or not isinstance(error, BlockingIOError)

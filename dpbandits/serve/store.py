@@ -1,24 +1,28 @@
-"""The database between workers and learner: one SQLite file, and the argument why nothing is lost or counted twice.
+"""What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-Tables: ``decisions`` (numbered 1, 2, … without gaps), ``rewards`` that the learner has not taken in, ``releases``, the
-learner's ``lease``, and ``curve``, means of raw rewards where the owner asked for them.
+Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
+without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
+were activated, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked for them.
 
 Why a crash of anything at any time does no harm:
 
-* *Numbers have no gaps.* A number is given inside a write transaction, of which SQLite runs one at a time, and is taken
-  back if that does not commit. So decision n of this table is round n − 1 of the policy, and the policy's own count of
-  decisions says where the learner stands: no second record of it exists that could disagree.
+* *Numbers have no gaps.* A number is given inside a write transaction, of which one runs at a time
+  (:mod:`dpbandits.serve.database`), and is taken back if that does not commit. So decision n of this table is round
+  n − 1 of the policy, and the policy's own count of decisions says where the learner stands: no second record of it
+  exists that could disagree.
 * *A reward is acknowledged after its commit*, which also closes its decision: a second one finds it closed.
 * *The learner deletes rewards after the policy's journal, with them, was written through to the disk*. A crash in
   between lets it see a reward again; if the journal has it, the policy does not wait for that round any more, and it is
   skipped.
 * *A decision's arm and person are erased after a release that covers it*: before a release the policy's journal, which
   holds both, is written through.
-* *A release* is the policy's own transaction (checkpoint, ledger's mark, checkpoint in place); a crash after it and
-  before the row in ``releases`` is made good at the next start, which publishes what the checkpoint holds. A release of
-  a number that is here with other contents would be a second one, and is refused.
+* *A release* is the policy's own transaction (checkpoint, ledger's mark, checkpoint in place). Where ledger and service
+  are in one PostgreSQL database, the mark, the row in ``releases`` and the erasure are one transaction of that
+  database. Else a crash after the mark and before the row is made good at the next start, which publishes what the
+  checkpoint holds. A release of a number that is here with other contents would be a second one, and is refused.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
+* *A ticket is activated once*: its number is written down in the transaction that gives it.
 
 Rewards carry the number of the last decision before them, and the learner replays both in that order, so batches
 hold what they would hold had one process served everybody.
@@ -27,12 +31,9 @@ hold what they would hold had one process served everybody.
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import sqlite3
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -40,30 +41,36 @@ from typing import Any, Literal
 import numpy as np
 
 from dpbandits.policy import Array
-
-if sys.platform != "win32":
-    import fcntl
+from dpbandits.serve.apprentice import SUMS, Event, report, sums
+from dpbandits.serve.database import Postgres, opened
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
 Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
 
-_FORMAT = 1
+_FORMAT = 2
 _SCHEMA = """
+CREATE TABLE IF NOT EXISTS counts (
+  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
 CREATE TABLE IF NOT EXISTS decisions (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL, at REAL NOT NULL, chosen INTEGER NOT NULL,
-  probability REAL, arm BLOB, person TEXT, rewarded INTEGER NOT NULL DEFAULT 0) STRICT;
+  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
+  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
 CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0;
 CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
 CREATE TABLE IF NOT EXISTS rewards (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, decision INTEGER NOT NULL, after INTEGER NOT NULL, reward REAL NOT NULL
-) STRICT;
+  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
+  agreed {whole}, probability {real}){end};
 CREATE TABLE IF NOT EXISTS releases (
-  number INTEGER PRIMARY KEY, at REAL NOT NULL, decisions INTEGER NOT NULL, released TEXT NOT NULL, shown TEXT NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS lease (one INTEGER PRIMARY KEY, holder TEXT NOT NULL, until REAL NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS curve (part INTEGER PRIMARY KEY, rewards INTEGER NOT NULL, total REAL NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
+  shown TEXT NOT NULL){end};
+CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS apprentice (
+  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
+  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
+  wwrr {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
 """
 
 
@@ -73,140 +80,169 @@ class LeaseLost(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is."""
+    """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is.
+
+    ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket.
+    """
 
     chosen: int
     probability: float | None
     arm: Array
     person: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A reward that waits for the learner: of which decision, and after how many decisions it came."""
-
-    number: int
-    decision: int
-    after: int
-    reward: float
+    bandit: int | None = None
+    token: str | None = None
 
 
 class Store:
-    """The file, as one process sees it; used by one thread.
+    """The database, as one process sees it; used by one thread.
 
     Parameters
     ----------
-    path : Path
-        Made, readable by its owner alone, if it is not there.
+    where : Path or str
+        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
     timeout : float
         How many seconds to wait for other writers.
+
+    Raises
+    ------
+    dpbandits.serve.database.Unavailable
+        From everything, where the database does not answer.
     """
 
-    def __init__(self, path: Path, *, timeout: float = 10.0) -> None:
-        self.path = path
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
-        self._db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        self._db.execute("PRAGMA secure_delete = ON")
-        with self.writing():
-            for statement in _SCHEMA.split(";\n"):
-                self._db.execute(statement)
-            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (str(_FORMAT),))
-            found = self._one("SELECT value FROM facts WHERE name = 'format'")
-            if found != str(_FORMAT):
-                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found} in {path}")
+    def __init__(self, where: Path | str, *, timeout: float = 10.0) -> None:
+        self.where = where
+        self._db = opened(where, timeout)
+        # as they stand in the transaction of ``writing``
+        self._decisions = self._rewards = self._released = self._given = 0
+        try:
+            made = [one.format(**self._db.types) for one in _SCHEMA.split(";\n")]
+            first = "INSERT INTO facts VALUES ('{}', '{}') ON CONFLICT (name) DO NOTHING"
+            made += [first.format("format", _FORMAT), first.format("key", json.dumps(secrets.token_hex(32)))]
+            made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
+            if self._missing():
+                self._db.make(made)
+            if (found := self.fact("format")) != _FORMAT:
+                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _missing(self) -> bool:
+        """Whether tables have to be made: the last thing that is made is looked for."""
+        try:
+            return self._one("SELECT one FROM counts") is None
+        except OSError:
+            return True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the database."""
         self._db.close()
-        os.close(self._queue)
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """One write transaction: all of it is durable at its end, or nothing."""
-        with self._turn():
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+    def writing(self, connection: Any = None) -> Iterator[None]:
+        """One write transaction: all of it is durable at its end, or nothing.
 
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for other writers in a queue of the system: SQLite's own waiting sleeps, and looks again."""
-        if sys.platform == "win32":
+        Or a part of the transaction of ``connection``, to the same PostgreSQL database.
+        """
+        if connection is None:
+            context = self._db.writing()
+        else:
+            context = self._db.joined(connection) if isinstance(self._db, Postgres) else nullcontext()
+        with context:
+            found = self._db.execute(f"SELECT decisions, rewards, released FROM counts{self._db.lock}").fetchone()
+            self._decisions, self._rewards, self._released = found
             yield
-            return
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
+            if (self._decisions, self._rewards, self._released) != tuple(found):
+                self._db.execute(
+                    "UPDATE counts SET decisions = ?, rewards = ?, released = ?",
+                    self._decisions,
+                    self._rewards,
+                    self._released,
+                )
 
     def _one(self, query: str, *values: Any) -> Any:
-        found = self._db.execute(query, values).fetchone()
+        found = self._db.execute(query, *values).fetchone()
         return None if found is None else found[0]
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
-    def decided(self) -> int:
-        """How many decisions there have been."""
-        return int(self._one("SELECT seq FROM sqlite_sequence WHERE name = 'decisions'") or 0)
+    @property
+    def last_release(self) -> int:
+        """The number of the newest release, as the last write transaction found it."""
+        return self._released
 
     def decide(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[str]:
         """Write decisions down, and return their ids; beyond the horizon nothing is learned, and nothing is kept."""
-        first = self.decided() + 1
         ids, rows = [], []
-        for number, one in enumerate(choices, first):
-            token = secrets.token_hex(8)
-            if horizon is not None and number > horizon:
+        for one in choices:
+            token = one.token or secrets.token_hex(8)
+            if horizon is not None and self._decisions >= horizon:
                 ids.append(f"0-{token}")
                 continue
-            ids.append(f"{number}-{token}")
+            self._decisions += 1
+            ids.append(f"{self._decisions}-{token}")
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
-            rows.append((number, token, now, one.chosen, one.probability, arm, one.person))
-        self._db.executemany(
-            "INSERT INTO decisions (number, token, at, chosen, probability, arm, person) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            rows,
-        )
+            rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
+        self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
+
+    def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, bool]]:
+        """Ids of decisions that were made before, by their tokens, and whether they are new here."""
+        tokens = [one.token for one in choices]
+        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", tokens))
+        new = {one.token: one for one in choices if one.token not in known}
+        ids = dict(zip(new, self.decide(list(new.values()), now, horizon), strict=True))
+        rows = [(token, int(id.partition("-")[0])) for token, id in ids.items() if not id.startswith("0-")]
+        self._db.insert("tickets", rows)
+        found = []
+        for token in tokens:
+            found.append((f"{known[token]}-{token}", False) if token in known else (ids[token], token in new))
+            new.pop(token, None)
+        return found
 
     def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""
-        last = self.decided()
-        return [self._reward(id, value, now, wait, last) for id, value in rewards]
+        numbers = [_number(id, self._decisions) for id, _ in rewards]
+        query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
+        known = {row[0]: row[1:] for row in self._db.among(query, sorted({n for n in numbers if n is not None}))}
+        statuses: list[Status] = []
+        taken: dict[int, tuple[float, int | None, float | None]] = {}
+        for (id, value), number in zip(rewards, numbers, strict=True):
+            row = None if number is None else known.get(number)
+            if number is None or row is None:
+                statuses.append("unknown" if number is None else "closed")
+                continue
+            token, rewarded, at, chosen, bandit, probability = row
+            if not secrets.compare_digest(token.encode(), id.partition("-")[2].encode("utf-8", "surrogatepass")):
+                statuses.append("unknown")
+            elif rewarded or number in taken:
+                statuses.append("duplicate")
+            elif wait is not None and now >= at + wait:
+                statuses.append("late")
+            else:
+                taken[number] = value, None if bandit is None else int(bandit == chosen), probability
+                statuses.append("accepted")
+        self._take(taken)
+        return statuses
 
-    def _reward(self, id: str, value: float, now: float, wait: float | None, last: int) -> Status:
-        head, _, token = id.partition("-")
-        if not (head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last):
-            return "unknown"
-        number = int(head)
-        row = self._db.execute("SELECT token, rewarded, at FROM decisions WHERE number = ?", (number,)).fetchone()
-        if row is None:
-            return "closed"
-        if not secrets.compare_digest(row[0].encode(), token.encode("utf-8", "surrogatepass")):
-            return "unknown"
-        if row[1]:
-            return "duplicate"
-        if wait is not None and now >= row[2] + wait:
-            return "late"
-        self._take(number, value, last)
-        return "accepted"
-
-    def _take(self, number: int, value: float, last: int) -> None:
-        self._db.execute("UPDATE decisions SET rewarded = 1 WHERE number = ?", (number,))
-        self._db.execute("INSERT INTO rewards (decision, after, reward) VALUES (?, ?, ?)", (number, last, value))
+    def _take(self, taken: Mapping[int, tuple[float, int | None, float | None]]) -> None:
+        """Close decisions, and let their rewards wait for the learner."""
+        rows = []
+        for number, (value, agreed, probability) in taken.items():
+            self._rewards += 1
+            rows.append((self._rewards, number, self._decisions, value, agreed, probability))
+        list(self._db.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        self._db.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------ what is public
 
+    def decided(self) -> int:
+        """How many decisions there have been."""
+        return int(self._one("SELECT decisions FROM counts"))
+
     def newest(self) -> int:
         """The number of the newest release, or −1."""
-        found = self._one("SELECT max(number) FROM releases")
-        return -1 if found is None else int(found)
+        return int(self._one("SELECT released FROM counts"))
 
     def released(self, number: int) -> str:
         """A release as JSON."""
@@ -225,7 +261,14 @@ class Store:
     def curve(self) -> list[dict[str, Any]]:
         """Raw: means of rewards in parts of the run."""
         rows = self._db.execute("SELECT part, rewards, total FROM curve ORDER BY part")
-        return [{"part": part, "rewards": n, "mean": total / n} for part, n, total in rows]
+        return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
+
+    def apprentice(self) -> list[dict[str, Any]]:
+        """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
+        query = f"SELECT part, {', '.join(SUMS)} FROM apprentice ORDER BY part"
+        rows = self._db.execute(query).fetchall()
+        whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
+        return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
 
     # ------------------------------------------------------------------------------------------------ learner
 
@@ -236,61 +279,77 @@ class Store:
             # a lease far in the future is of a clock that was wrong
             if row is not None and row[0] != holder and now < row[1] < now + 100 * seconds:
                 return False
-            self._db.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?)", (holder, now + seconds))
+            self._db.execute(
+                "INSERT INTO lease VALUES (1, ?, ?) "
+                "ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until",
+                holder,
+                now + seconds,
+            )
             return True
 
     def resign(self, holder: str) -> None:
         """Let another one lead at once."""
         with self.writing():
-            self._db.execute("DELETE FROM lease WHERE holder = ?", (holder,))
+            self._db.execute("DELETE FROM lease WHERE holder = ?", holder)
 
     @contextmanager
-    def leading(self, holder: str, now: float, seconds: float) -> Iterator[None]:
-        """A write transaction of the learner, which prolongs its lease.
+    def leading(self, holder: str, now: float, seconds: float, connection: Any = None) -> Iterator[None]:
+        """A write transaction of the learner, as by :meth:`writing`, which prolongs its lease.
 
         Raises
         ------
         LeaseLost
             If it is the learner no more; nothing is written.
         """
-        with self.writing():
-            done = self._db.execute("UPDATE lease SET until = ? WHERE holder = ?", (now + seconds, holder))
+        with self.writing(connection):
+            done = self._db.execute("UPDATE lease SET until = ? WHERE holder = ?", now + seconds, holder)
             if done.rowcount != 1:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
 
     def default(self, before: float, value: float, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
-        query = "SELECT number FROM decisions WHERE rewarded = 0 AND at < ? ORDER BY at, number LIMIT ?"
-        found = self._db.execute(query, (before, most)).fetchall()
-        last = self.decided()
-        for (number,) in found:
-            self._take(number, value, last)
-        return len(found)
+        query = (
+            "SELECT number, chosen, bandit, probability FROM decisions WHERE rewarded = 0 AND at < ? "
+            "ORDER BY at, number LIMIT ?"
+        )
+        rows = self._db.execute(query, before, most).fetchall()
+        self._take({n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows})
+        return len(rows)
 
     def decisions(self, after: int, most: int) -> list[tuple[int, Choice]]:
         """The decisions that follow a number, in order."""
         query = (
             "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         )
-        rows = self._db.execute(query, (after, most))
+        rows = self._db.execute(query, after, most).fetchall()
         return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
-        query = "SELECT number, decision, after, reward FROM rewards ORDER BY number LIMIT ?"
-        return [Event(*row) for row in self._db.execute(query, (most,))]
+        query = "SELECT number, decision, after, reward, agreed, probability FROM rewards ORDER BY number LIMIT ?"
+        return [Event(*row) for row in self._db.execute(query, most).fetchall()]
 
     def taken(self, events: Sequence[Event], part: int | None) -> None:
-        """Delete rewards that the policy has; with ``part``, add them to the owner's curve, in parts of so many."""
-        self._db.execute("DELETE FROM rewards WHERE number <= ?", (events[-1].number,))
+        """Delete rewards that the policy has; with ``part``, add them to the owner's curves, in parts of so many."""
+        self._db.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
         if part is None:
             return
-        self._db.executemany(
-            "INSERT INTO curve VALUES (?, 1, ?) ON CONFLICT (part) DO UPDATE SET rewards = rewards + 1, "
-            "total = total + excluded.total",
-            [((event.decision - 1) // part, event.reward) for event in events],
-        )
+        means: dict[int, Array] = {}
+        apprentice: dict[int, Array] = {}
+        for event in events:
+            number = (event.decision - 1) // part
+            means[number] = means.get(number, 0) + np.array([1.0, event.reward])
+            if (added := sums(event)) is not None:
+                apprentice[number] = apprentice.get(number, 0) + np.array(added)
+        self._add("curve", ("rewards", "total"), means)
+        self._add("apprentice", SUMS, apprentice)
+
+    def _add(self, table: str, names: Sequence[str], parts: Mapping[int, Array]) -> None:
+        """Add to the sums of parts of the run."""
+        more = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in names)
+        rows = [(number, *added.tolist()) for number, added in parts.items()]
+        self._db.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
 
     def publish(self, number: int, now: float, decisions: int, released: str, shown: str) -> None:
         """Let workers choose by a release.
@@ -304,35 +363,49 @@ class Store:
         if known is not None and _drawn(known) != _drawn(released):
             raise ValueError(f"release {number} must be made once, got a second one: is the checkpoint of this run?")
         self._db.execute(
-            "INSERT OR IGNORE INTO releases VALUES (?, ?, ?, ?, ?)", (number, now, decisions, released, shown)
+            "INSERT INTO releases VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING",
+            number,
+            now,
+            decisions,
+            released,
+            shown,
         )
+        self._released = max(self._released, number)
 
     def note(self, name: str, value: Any) -> None:
         """Write down a public fact."""
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+        self._db.execute(
+            "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            name,
+            json.dumps(value),
+        )
 
     def forget(self, upto: int, expired: int) -> None:
         """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired."""
         first = int(self.fact("forgotten") or 0)
-        self._db.execute(
-            "UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", (first, upto)
-        )
-        self._db.execute("DELETE FROM decisions WHERE rewarded = 1 AND number <= ?", (upto,))
-        self._db.execute("DELETE FROM decisions WHERE number <= ?", (min(upto, expired),))
+        self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, upto)
+        self._db.execute("DELETE FROM decisions WHERE rewarded = 1 AND number <= ?", upto)
+        self._db.execute("DELETE FROM decisions WHERE number <= ?", min(upto, expired))
         self.note("forgotten", max(first, upto))
 
-    def shrink(self) -> None:
-        """Empty the write-ahead log, in which erased rows still stand; if readers are busy, the next time."""
-        with self._turn():
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def clear(self) -> None:
+        """Remove what erased rows have left, as far as the database can."""
+        self._db.clear()
 
     def counts(self) -> dict[str, int]:
         """For monitoring: decisions and releases so far."""
-        return {"decisions": self.decided(), "releases": max(self.newest(), 0)}
+        decisions, released = self._db.execute("SELECT decisions, released FROM counts").fetchone()
+        return {"decisions": decisions, "releases": max(released, 0)}
 
     def waiting(self) -> int:
         """How many rewards the learner has not taken in. Depends on rewards: for the owner alone."""
         return int(self._one("SELECT count(*) FROM rewards") or 0)
+
+
+def _number(id: str, last: int) -> int | None:
+    """The decision that an id names, 0 beyond the horizon; None for none that was made here."""
+    head = id.partition("-")[0]
+    return int(head) if head.isascii() and head.isdigit() and len(head) < 19 and int(head) <= last else None
 
 
 def _drawn(released: str) -> tuple[Any, ...]:

@@ -10,14 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
 from dpbandits.policy import Array
 
 __all__ = [
+    "Activated",
+    "Activations",
     "Answer",
     "Ask",
     "Asked",
     "Decided",
     "Problem",
+    "Refusal",
     "Reward",
     "Rewarded",
     "Rewards",
+    "Tickets",
     "Told",
     "document",
     "told",
@@ -25,7 +29,8 @@ __all__ = [
 ]
 
 Number = Annotated[FiniteFloat, Field(strict=True)]
-Vector = Annotated[list[Number], Field(min_length=1)]
+# whether they are finite is seen in their norm, for less than half of what asking each of them costs
+Vector = Annotated[list[Annotated[float, Field(strict=True)]], Field(min_length=1)]
 
 
 class _Strict(BaseModel):
@@ -49,27 +54,50 @@ class Asked(_Strict):
 
     decisions: list[Ask] = Field(min_length=1)
     probabilities: bool = Field(True, description="tell with which probability; milliseconds for some policies")
+    activate: bool = Field(True, description="false: give tickets, and learn from those that are activated later")
 
 
 class Decided(_Strict):
     """One decision.
 
     ``id`` names it when its reward comes. ``release`` is what it was chosen by. In apprentice mode ``index`` is the old
-    rule's and ``bandit`` what the bandit would have chosen. ``learned`` is false beyond the horizon.
+    rule's and ``bandit`` what the bandit would have chosen. ``learned`` is false beyond the horizon. A ``ticket`` is in
+    the place of an id where that was asked for, and where the database is away: it is learned once it is activated.
     """
 
-    id: str
+    id: str | None
     index: int
     probability: float | None
     release: int
     learned: bool
     bandit: int | None = None
+    ticket: str | None = None
 
 
 class Answer(_Strict):
     """Decisions, in the order in which they were asked for."""
 
     decisions: list[Decided]
+
+
+class Tickets(_Strict):
+    """Tickets of decisions that are to be learned from."""
+
+    tickets: list[Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(min_length=1)
+
+
+class Activated(_Strict):
+    """What became of a ticket: ``accepted`` and ``duplicate`` ones have an id; ``unknown`` is none of this service."""
+
+    id: str | None
+    status: Literal["accepted", "duplicate", "unknown"]
+    learned: bool
+
+
+class Activations(_Strict):
+    """What became of tickets, in the order in which they were sent."""
+
+    activations: list[Activated]
 
 
 class Reward(_Strict):
@@ -102,6 +130,18 @@ class Rewarded(_Strict):
     rewards: list[Told]
 
 
+class Refusal(Exception):
+    """An answer in the four or five hundreds, in words that hold nothing of the request."""
+
+    def __init__(self, status: int, error: str, where: list[str] | None = None) -> None:
+        self.status, self.error, self.where = status, error, where or []
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What goes with it."""
+        return {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(self.status, {})
+
+
 class Problem(BaseModel):
     """A refusal: what was wrong, where, and nothing of what was sent."""
 
@@ -109,7 +149,11 @@ class Problem(BaseModel):
     where: list[str] = []
 
 
-_NAMES = {name for model in (Ask, Asked, Reward, Rewards) for name in model.model_fields} | {"body", "header", "path"}
+_NAMES = {name for model in (Ask, Asked, Reward, Rewards, Tickets) for name in model.model_fields} | {
+    "body",
+    "header",
+    "path",
+}
 
 
 def told(errors: Any) -> list[str]:
@@ -146,6 +190,4 @@ def vectors(rows: list[list[float]]) -> Array:
     ValueError
         If they differ in length.
     """
-    if len({len(row) for row in rows}) != 1:
-        raise ValueError("rows differ in length")
     return np.array(rows, dtype=np.float64)

@@ -105,6 +105,9 @@ class Run:
         Why the object is closed, if it is; empty if it is in the middle of a release, or was stopped there.
     checkpoint : Path or None
         The file that holds the state after every release.
+    also : callable or None
+        Where the ledger is in a database: called before a mark, with the number of the release; what it returns writes
+        what must stand or fall with the mark. See :meth:`accounting.Ledger.mark`.
     """
 
     def __init__(
@@ -126,6 +129,7 @@ class Run:
         self._resumable = True
         self.process = os.getpid()
         self.checkpoint: Path | None = None
+        self.also: Callable[[int], Callable[[Any], None]] | None = None
         self._hold: files.Hold | None = None
 
     def keep_in(self, checkpoint: Path, hold: files.Hold | None = None) -> None:
@@ -138,6 +142,12 @@ class Run:
         """
         self._hold = files.hold(checkpoint) if hold is None else hold
         self.checkpoint = checkpoint
+
+    def release_hold(self) -> None:
+        """Let another object hold the checkpoint: this one does not go on."""
+        self.stop("has let go of its checkpoint")
+        if self._hold is not None:
+            self._hold.close()
 
     def check_process(self) -> None:
         """Refuse the child of a fork; before the lock is taken.
@@ -200,8 +210,9 @@ class Run:
                 described["anchor"] = secrets.token_hex(32)
             draft, digest = files.draft(self.checkpoint, {**state(), "run": described})
         if marks and self.ledger is not None:
+            also = None if self.also is None else self.also(self.step)
             try:
-                self.ledger.mark(self.id, self.step, digest, label=self.label, simulation=self.simulation)
+                self.ledger.mark(self.id, self.step, digest, label=self.label, simulation=self.simulation, also=also)
             except ValueError as error:  # surely not marked; after any other exception it may be
                 if draft is not None:
                     draft.unlink(missing_ok=True)

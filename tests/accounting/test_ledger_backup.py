@@ -12,6 +12,7 @@ import pytest
 from accounting import Budget, BudgetExceeded, Gaussian, Laplace, Ledger, LedgerCorrupted, PureDP
 from accounting.ledger import file as ledger_file
 from accounting.ledger import state as ledger_state
+from accounting.ledger import stored
 from accounting.ledger.chain import link
 from accounting.ledger.entries import Summary
 
@@ -49,8 +50,8 @@ def busy(path, rows=120):
 def test_a_file_with_summaries_says_the_same(path, often, monkeypatch):
     head, rows, total, remaining, used = busy(path)
     decoded = []
-    original = ledger_file.from_dict
-    monkeypatch.setattr(ledger_file, "from_dict", lambda values: decoded.append(values["entry"]) or original(values))
+    original = stored.from_dict
+    monkeypatch.setattr(stored, "from_dict", lambda values: decoded.append(values["entry"]) or original(values))
     ledger = Ledger.open(path)
     assert ledger.head == head
     assert len(decoded) < 40
@@ -115,7 +116,7 @@ def test_a_forged_summary_is_found_by_verifying(path, change):
             summary["simulation"] = True
     with Ledger.open(path) as ledger:
         opening, time_ = ledger._take().opening, ledger.rows()[0].time
-    body, forged = link(head, ledger_file.to_dict(Summary(opening, time_, summary)))
+    body, forged = link(head, stored.to_dict(Summary(opening, time_, summary)))
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO entries VALUES (7, ?, ?)", (body, forged))
         connection.execute("UPDATE head SET entries = 8, hash = ?, summary = 7", (forged,))
@@ -296,10 +297,10 @@ def test_what_others_recorded_meanwhile_is_counted(path):
     one, other = Ledger.open(path, BUDGET), Ledger.open(path)
     begin = one._journal.append
 
-    def slowly(make):
+    def slowly(make, also):
         one._journal.append = begin
         other.spend(Gaussian(6.0))
-        return begin(make)
+        return begin(make, also)
 
     one._journal.append = slowly
     with pytest.raises(BudgetExceeded):

@@ -6,15 +6,22 @@ import pytest
 from interrupts import interrupted
 
 from accounting import Budget, Gaussian, Ledger
-from accounting.ledger.file import LedgerFile
+from accounting.ledger.stored import Stored
 
 BUDGET = Budget(1.0, 1e-6)
 
 
-@pytest.mark.parametrize(("kind", "stride"), [("memory", 1), ("file", 3)])
-def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stride, tmp_path):
-    path = tmp_path / "spends.ledger"
-    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.open(path, BUDGET)
+def placed(kind, request, tmp_path):
+    return str(tmp_path / "spends.ledger") if kind == "file" else request.getfixturevalue("postgres").url()
+
+
+def opened(kind, request, tmp_path):
+    return Ledger(BUDGET) if kind == "memory" else Ledger.open(placed(kind, request, tmp_path), BUDGET)
+
+
+@pytest.mark.parametrize(("kind", "stride"), [("memory", 1), ("file", 3), ("server", 5)])
+def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stride, request, tmp_path):
+    ledger = opened(kind, request, tmp_path)
     ledger.spend(Gaussian(1000.0))
     known, hit = 1, 0
     for line in range(1, 4000, stride):
@@ -32,13 +39,13 @@ def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stri
         pytest.fail("the action did not end")
     assert hit > 60
     assert ledger.verify() == ledger.head
-    fresh = Ledger.from_json(ledger.to_json()) if kind == "memory" else Ledger.open(path)
+    fresh = Ledger.from_json(ledger.to_json()) if kind == "memory" else Ledger.open(ledger._journal.address)
     assert fresh.rows() == ledger.rows()
     assert fresh.remaining() == pytest.approx(ledger.remaining(), rel=1e-12)
 
 
-def test_an_interrupted_reader_leaves_no_transaction_behind(tmp_path):
-    ledger, other = Ledger.open(tmp_path / "spends.ledger"), Ledger.open(tmp_path / "spends.ledger")
+def test_an_interrupted_reader_leaves_no_transaction_behind(new):
+    ledger, other = Ledger.open(new()), Ledger.open(new())
     for line in range(1, 400, 5):
         other.spend(Gaussian(1.0))
         if not interrupted(ledger.rows, line, "accounting/ledger"):
@@ -47,9 +54,9 @@ def test_an_interrupted_reader_leaves_no_transaction_behind(tmp_path):
     assert len(ledger.rows()) == len(other.rows())
 
 
-@pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_path):
-    ledger = Ledger(BUDGET) if kind == "memory" else Ledger.open(tmp_path / "spends.ledger", BUDGET)
+@pytest.mark.parametrize("kind", ["memory", "file", "server"])
+def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, request, tmp_path):
+    ledger = opened(kind, request, tmp_path)
     accepted = refused = 0
 
     def handler(*_):
@@ -79,11 +86,11 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, tmp_pat
     assert ledger.verify() == ledger.head
 
 
-def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(tmp_path, monkeypatch):
-    ledger = Ledger.open(tmp_path / "spends.ledger", BUDGET)
+def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, monkeypatch):
+    ledger = Ledger.open(new(), BUDGET)
     ledger.spend(Gaussian(4000.0))
-    Ledger.open(tmp_path / "spends.ledger").spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read
-    read, calls = LedgerFile._read_head, []
+    Ledger.open(new()).spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read
+    read, calls = Stored._read_head, []
 
     def interrupted(self, connection):
         found = read(self, connection)
@@ -92,7 +99,7 @@ def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(tmp_p
             ledger.spend(Gaussian(5000.0), label="in the handler")
         return found
 
-    monkeypatch.setattr(LedgerFile, "_read_head", interrupted)
+    monkeypatch.setattr(Stored, "_read_head", interrupted)
     ledger.spend(Gaussian(4000.0), label="outside")
     monkeypatch.undo()
     assert len(calls) > 2

@@ -17,6 +17,7 @@ from private_policies import BUDGET, EPOCHS, SMALL, offered, play, small
 from accounting import Budget, Ledger
 from dpbandits import Policy
 from dpbandits.mathematics.links import get_link
+from dpbandits.policies import OnePassPrivateGLM
 from dpkit.states import RunStopped, files
 
 
@@ -27,6 +28,19 @@ def one(**more):
 def loaded(path, **more) -> Policy:
     gc.collect()
     return Policy.load(path, **({} if "ledger" in more else {"unattended": True}), **more)
+
+
+def test_arms_of_length_one_come_back(tmp_path):
+    """Some of them are a unit in the last place too long, if their squares are added up in another order."""
+    arms = np.random.default_rng(0).normal(size=(2000, 20))
+    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+    policy = OnePassPrivateGLM(20, budget=BUDGET, horizon=10_000, first_batch=5000, checkpoint=tmp_path / "c")
+    for arm in arms:
+        policy.register(arm[None], 0)
+    lengths = np.array([float(policy._length(pending.arm)) for pending in policy._open.values()])
+    assert (lengths > 1.0).any()
+    del policy
+    assert len(loaded(tmp_path / "c").open_decisions) == 2000
 
 
 # ------------------------------------------------------------------------------------------------- places

@@ -7,12 +7,15 @@ from dpbandits.serve.config import Config, digest
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
 
 
-def written(folder, policy='class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300', unit="round", more="", epsilon=1.0):
+ONE_PASS = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300'
+
+
+def written(folder, policy=ONE_PASS, unit="round", more="", epsilon=1.0, storage=""):
     lines = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in TOKENS.items())
     path = folder / "run.toml"
     path.write_text(
         f'[policy]\n{policy}\n[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "{unit}"\n[storage]\n'
-        f"[tokens]\n{lines}\n{more}\n",
+        f"{storage}\n[tokens]\n{lines}\n{more}\n",
         encoding="utf-8",
     )
     return path
@@ -42,10 +45,15 @@ class Browser:
             headers["Authorization"] = f"Bearer {TOKENS[role]}"
         return self._client.request(method, path, headers=headers | arguments.pop("headers", {}), **arguments)
 
-    def decide(self, *asked):
-        answer = self.send("POST", "/v1/decisions", "decider", json={"decisions": list(asked)})
+    def decide(self, *asked, **more):
+        answer = self.send("POST", "/v1/decisions", "decider", json={"decisions": list(asked)} | more)
         assert answer.status_code == 200, answer.text
         return answer.json()["decisions"]
+
+    def activate(self, *tickets):
+        answer = self.send("POST", "/v1/activations", "decider", json={"tickets": list(tickets)})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["activations"]
 
     def reward(self, *pairs):
         rewards = [{"id": id, "reward": reward} for id, reward in pairs]

@@ -15,7 +15,7 @@ from dpkit.states import files
 
 ROUNDS = 60
 STEPS = [(Journal, "_append"), (Journal, "sync"), (files, "draft"), (files, "place"), (Ledger, "mark")]
-STEPS += [(Store, name) for name in ("publish", "taken", "forget", "shrink", "note")]
+STEPS += [(Store, name) for name in ("publish", "taken", "forget", "clear", "note")]
 
 
 class Killed(BaseException):
@@ -50,10 +50,10 @@ class Fuse:
                 raise Killed
 
 
-def filled(folder):
+def filled(folder, storage=""):
     """A service with decisions and rewards that no learner has seen."""
     policy = f'class = "counting:Counting"\ndim = 3\nhorizon = {ROUNDS}\nfirst_batch = 10'
-    config = configured(folder, policy=policy)
+    config = configured(folder, policy=policy, storage=storage)
     store = Store(config.database)
     rng = np.random.default_rng(0)
     for _ in range(ROUNDS // 5):
@@ -72,14 +72,14 @@ def die(learner):
     learner.policy._run._hold.close()
 
 
-def test_a_learner_may_die_anywhere(tmp_path, monkeypatch):
+def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
     fuse = Fuse(monkeypatch)
     luck = random.Random(0)
     total = None
-    for trial in range(12):
+    for trial in range(8):
         folder = tmp_path / str(trial)
         folder.mkdir()
-        config, clock = filled(folder), Clock()
+        config, clock = filled(folder, storage()), Clock()
         fuse.passed = 0
         deaths = 0
         while True:

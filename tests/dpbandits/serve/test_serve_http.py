@@ -11,6 +11,7 @@ from serving import Clock, configured, refresh, worker
 
 from accounting import Ledger
 from dpbandits import Released
+from dpbandits.evaluate import ips, snips
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import LeaseLost
 
@@ -18,8 +19,8 @@ ARMS = np.eye(3).tolist()
 
 
 @contextmanager
-def served(folder):
-    config = configured(folder)
+def served(folder, storage=""):
+    config = configured(folder, storage=storage)
     learner = Learner(config)
     with worker(config) as browser:
         refresh(browser, 0)
@@ -28,8 +29,8 @@ def served(folder):
 
 
 @pytest.fixture
-def service(tmp_path):
-    with served(tmp_path) as found:
+def service(tmp_path, storage):
+    with served(tmp_path, storage()) as found:
         yield found
 
 
@@ -171,6 +172,67 @@ def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
     learner.close()
 
 
+def test_what_an_apprentice_would_have_got(tmp_path):
+    """The service's sums are those of the estimators on a log that is kept."""
+    more = "[service]\nmode = 'apprentice'\n[page]\ncurves = true"
+    config = configured(
+        tmp_path, policy='class = "DisjointPrivateGLM"\ndim = 2\narms = ["a", "b", "c"]\nhorizon = 200', more=more
+    )
+    learner = Learner(config)
+    rng = np.random.default_rng(0)
+    rows = []
+    with worker(config) as browser:
+        refresh(browser, 0)
+        for probability in (0.25, 0.5, None):
+            asked = [{"context": [0.5, -0.5], "chosen": int(rng.integers(3))} for _ in range(60)]
+            asked = [one if probability is None else one | {"probability": probability} for one in asked]
+            found = browser.decide(*asked)
+            told = [(one["id"], float(rng.random())) for one in found]
+            browser.reward(*told)
+            rows += [(one["bandit"] == one["index"], probability, r) for one, (_, r) in zip(found, told, strict=True)]
+            learner.step()
+        assert browser.send("GET", "/v1/raw/apprentice", "decider").status_code == 403
+        *parts, whole = browser.send("GET", "/v1/raw/apprentice", "owner").json()["apprentice"]
+    learner.close()
+    agreed, _, rewards = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    assert sum(part["rounds"] for part in parts) == whole["rounds"] == 180
+    assert whole["agreement"] == pytest.approx(agreed.mean())
+    assert 0.1 < whole["agreement"] < 0.6
+    assert whole["incumbent"] == pytest.approx(rewards.mean())
+    known = np.array([p for _, p, _ in rows if p is not None])
+    target = agreed[: len(known)]
+    for name, estimator in (("ips", ips), ("snips", snips)):
+        same = estimator(rewards[: len(known)], known, target)
+        assert whole["bandit"][name] == pytest.approx(same.value, rel=1e-9)
+        assert whole["bandit"][f"{name}_error"] == pytest.approx(same.std_error, rel=0.02)
+    assert whole["bandit"]["rounds"] == len(known)
+
+
+def test_a_ticket_is_learned_once_it_is_activated(service):
+    _, learner, browser = service
+    first, second, third = browser.decide(*[{"arms": ARMS}] * 3, activate=False)
+    assert {one["id"] for one in (first, second, third)} == {None}
+    assert not any(one["learned"] for one in (first, second, third))
+    learner.step()
+    assert learner.policy.decisions == 0  # nothing is known of it
+    (late,) = browser.activate(third["ticket"])
+    assert (late["status"], late["learned"]) == ("accepted", True)
+    same, new, twice = browser.activate(third["ticket"], first["ticket"], first["ticket"])
+    assert (same["status"], same["id"]) == ("duplicate", late["id"])
+    assert (new["status"], twice["status"]) == ("accepted", "duplicate")
+    assert new["id"] == twice["id"] != late["id"]
+    assert browser.reward((late["id"], 1.0)) == ["accepted"]
+    learner.step()
+    assert learner.policy.decisions == 2
+    assert learner.policy.open_decisions == [1]
+    assert browser.activate(third["ticket"])[0]["status"] == "duplicate"
+    np.testing.assert_array_equal(learner.policy._open[1].arm, np.eye(3)[first["index"]])
+    ticket = second["ticket"]
+    changed = [ticket[:at] + ("B" if ticket[at] == "A" else "A") + ticket[at + 1 :] for at in (0, 10, 40, 80)]
+    for wrong in (*changed, "x", "é", "A" * 400, ticket[:-4]):
+        assert browser.activate(wrong) == [{"id": None, "status": "unknown", "learned": False}]
+
+
 def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_path):
     config = configured(tmp_path, unit="person")
     learner = Learner(config)
@@ -218,6 +280,7 @@ def test_roles(service):
     allowed = {
         ("POST", "/v1/decisions"): ({"decider"}, decision),
         ("POST", "/v1/rewards"): ({"learner"}, reward),
+        ("POST", "/v1/activations"): ({"decider"}, {"json": {"tickets": ["x"]}}),
         ("GET", "/v1/released"): ({"decider", "learner", "owner"}, {}),
         ("GET", "/v1/privacy"): ({"decider", "learner", "owner"}, {}),
         ("GET", "/v1/releases"): ({"decider", "learner", "owner"}, {}),
@@ -295,9 +358,9 @@ def test_a_learner_without_its_lease_writes_nothing(service):
     assert len(learner._store.rewards(9)) == 1
 
 
-def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path):
+def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplog, capfd, tmp_path, request):
     """Planted arms, rewards and persons are found in no error, metric, log, output or page; the database is data."""
-    _, learner, browser = service
+    config, learner, browser = service
     caplog.set_level(logging.DEBUG)
     arm, reward, person = "0.123456789012", "0.98765432101", "planted-person"
     good = f'{{"decisions": [{{"arms": [[{arm}, 0, 0]], "person": "{person}"}}]}}'
@@ -317,6 +380,8 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
     assert [one.status_code for one in answers if one.status_code >= 500] == []
     assert sum(one.status_code == 200 for one in answers) == 2
     learner.step()
+    tickets = browser.send("POST", "/v1/activations", "decider", content=sent.replace("rewards", "tickets"))
+    answers += [tickets, browser.send("GET", "/openapi.json"), browser.send("GET", "/docs")]
     paths = ("/metrics", "/healthz", "/v1/privacy", "/v1/releases", "/v1/released", f"/{person}?x={arm}")
     answers += [browser.send("GET", path, "owner") for path in paths]
     written = "".join(one.text + str(one.headers) for one in answers) + caplog.text.replace(f"/{person}?x={arm}", "")
@@ -326,14 +391,22 @@ def test_nothing_of_a_request_is_written_anywhere_but_in_the_data(service, caplo
         assert planted not in written + shown.out + shown.err
     # persons are not protected here, so that they are in no file either
     assert all(person.encode() not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    if isinstance(config.database, str):
+        log = (request.getfixturevalue("postgres").folder / "log").read_text()
+        assert log
+        assert not any(planted in log for planted in (arm, reward[2:], person, "123456789", "98765432"))
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_holds_no_data(unchanged):
+@pytest.mark.parametrize("path", ["/docs", "/"])
+def test_pages_load_nothing_from_elsewhere_and_hold_no_data(unchanged, path):
     _, _, browser = unchanged
-    answer = browser.send("GET", "/")
+    answer = browser.send("GET", path)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
     addresses = re.findall(r"""(?:https?:)?//[^\s"'`<]+""", answer.text)
     assert {one for one in addresses if "w3.org/2000/svg" not in one and not one.startswith("// ")} == set()
+    if path == "/docs":
+        assert all(name in answer.text for name in browser.send("GET", "/openapi.json").json()["paths"])
+        return
     assert "<label" in answer.text
     assert "prefers-color-scheme: dark" in answer.text
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from postgres import on_server, running
 from serving import TOKENS, written
 
 from accounting import Ledger
@@ -18,6 +19,8 @@ from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import LeaseLost, Store
 from dpbandits.serve.supervise import Service
 
+# with the database among what is killed
+KILLS = int(os.environ.get("KILLS", "60"))
 COUNTING = 'class = "counting:Counting"\ndim = 3\nhorizon = {horizon}'
 
 
@@ -27,7 +30,13 @@ def played(url, rounds, seed, served, told, stop):
     decider, teller = (Client(url, TOKENS[role], patience=60.0) for role in ("decider", "learner"))
     waiting = []
     while len(served) < rounds and not stop.is_set():
-        found = decider.decide(*[{"arms": np.eye(3).tolist()}] * 4)
+        found = decider.decide(*[{"arms": np.eye(3).tolist()}] * 4, activate=rng.random() < 0.8)
+        # while the database was away, or because that was asked for
+        tickets = [one["ticket"] for one in found if one["id"] is None]
+        if tickets:
+            assert [one["status"] for one in decider.activate(tickets)] != ["unknown"] * len(tickets)
+            found += decider.activate(tickets)  # and once more
+        found = [one for one in found if one["id"] is not None]
         served.extend(one["id"] for one in found)
         waiting += [one["id"] for one in found if one["learned"]]
         rng.shuffle(waiting)
@@ -40,10 +49,11 @@ def played(url, rounds, seed, served, told, stop):
     return waiting
 
 
-def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0):
+def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0, server=None):
     support = Path(__file__).resolve().parents[2] / "support"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(support), os.environ.get("PYTHONPATH", "")]))
-    path = written(folder, policy=COUNTING.format(horizon=horizon), more="[service]\nport = 0")
+    storage = "" if server is None else on_server(server)
+    path = written(folder, policy=COUNTING.format(horizon=horizon), more="[service]\nport = 0", storage=storage)
     service = Service(path, learners=learners)
     running = threading.Thread(target=service.run)
     running.start()
@@ -60,8 +70,13 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0):
         done = 0
         while done < kills:
             time.sleep(luck.uniform(0.1, every))
-            alive = service.processes(luck.choice(["worker", "learner"]))
-            if alive:
+            role = luck.choice(["worker", "learner"] if server is None else ["worker", "learner", "database"])
+            if role == "database":
+                server.kill()
+                time.sleep(luck.uniform(0.0, 1.0))
+                server.start()
+                done += 1
+            elif alive := service.processes(role):
                 os.kill(luck.choice(alive), signal.SIGKILL)
                 done += 1
         time.sleep(2.0)
@@ -102,6 +117,14 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0):
 @pytest.mark.slow
 def test_kills_of_workers_and_learners(tmp_path, monkeypatch):
     told, _, releases = check_kills(tmp_path, monkeypatch, kills=60, horizon=100_000)
+    assert told > 50
+    assert releases > 3
+
+
+@pytest.mark.slow
+def test_kills_of_workers_learners_and_the_database(tmp_path, monkeypatch):
+    with running() as server:
+        told, _, releases = check_kills(tmp_path, monkeypatch, kills=KILLS, horizon=100_000, server=server, every=3.0)
     assert told > 50
     assert releases > 3
 
