@@ -21,7 +21,18 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from benchmarks.table import Figure, Row, document, line, measure, read, write
 
-AREAS = ("commands", "accounting", "ledger", "mechanisms", "queries", "continual", "optimizers", "shuffle", "policies")
+AREAS = (
+    "commands",
+    "accounting",
+    "ledger",
+    "mechanisms",
+    "queries",
+    "continual",
+    "optimizers",
+    "training",
+    "shuffle",
+    "policies",
+)
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 MARK = "<!-- table: python -m benchmarks --write --docs -->"
 
