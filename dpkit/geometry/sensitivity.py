@@ -125,7 +125,7 @@ def pair_sensitivity(
     >>> round(pair_sensitivity(1.0, 1.0, 0.5, 1.0, "replace") ** 2, 12)
     2.53125
     >>> round(pair_sensitivity(1.0, 1.0, 1.0, 1.0, "replace", least=0.5) ** 2, 12)
-    4.25
+    4.5
     """
     a, W = nonnegative("matrix_scale", matrix_scale), nonnegative("weight", weight)
     c, B = nonnegative("vector_scale", vector_scale), nonnegative("bound", bound)

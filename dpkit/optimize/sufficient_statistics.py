@@ -8,11 +8,11 @@ differentially private linear regression", arXiv:1803.02596 (SSP).
 with A₊ the nearest positive semidefinite matrix to A.
 
 Privacy. Unit: one row. Rows are shortened to ‖x‖₂ ≤ R and labels cut to |y| ≤ B, so the pair (xxᵀ/R², c·yx/(RB))
-moves by at most :func:`dpkit.geometry.pair_sensitivity`; both parts get Gaussian noise of z times that, and cost one
-Gaussian(z). Everything after it is post-processing. No number of rows is used. The sums are exact: x/R and y/B are
-held as whole multiples of 2⁻¹⁸, the former cut off towards 0, and the sums of their products are rounded once, to
-multiples of q = 2⁻²⁷. That moves an entry by at most q/2, and D entries of two neighbours apart by at most q√D, which
-is added to the sensitivity.
+moves by at most :func:`dpkit.geometry.pair_sensitivity` with ``least=1``, as ‖yx‖/B ≤ ‖x‖ and ‖xxᵀ‖ = ‖x‖²; both parts
+get Gaussian noise of z times that, and cost one Gaussian(z). Everything after it is post-processing. No number of rows
+is used. The sums are exact: x/R and y/B are held as whole multiples of 2⁻¹⁸, the former cut off towards 0, and the sums
+of their products are rounded once, to multiples of q = 2⁻²⁷. That moves an entry by at most q/2, and D entries of two
+neighbours apart by at most q√D, which is added to the sensitivity.
 
 People. With ``groups`` the unit is a person, who contributes the mean of such pairs over any number of rows. It lies in
 the convex hull of single pairs, and no two points of a hull are farther apart than two that span it: the sensitivity is
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["sufficient_statistics"]
 
 # c: near the minimum of Δ(c)²(1 + 1/c²), the noise in A times a parameter of length B/R plus that in b
-_BALANCE = 0.8
+_BALANCE = 0.9
 _ITERATIONS = 2000
 
 
@@ -123,7 +123,7 @@ def sufficient_statistics(
     z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
     cost = Gaussian(z, adjacency=budget.adjacency)
     split = d * (d + 1) // 2
-    sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency) * (1.0 + 2.0**-40)
+    sensitivity = pair_sensitivity(1.0, 1.0, _BALANCE, 1.0, budget.adjacency, least=1.0) * (1.0 + 2.0**-40)
     sensitivity += LAST_DIGIT * math.sqrt(split + d)
     noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
     weight = z * sensitivity * R**2 if ridge is None else nonnegative("ridge", ridge)

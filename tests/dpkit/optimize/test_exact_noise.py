@@ -111,7 +111,7 @@ def test_sufficient_statistics_are_exact_sums():
     rng = np.random.default_rng(0)
     U, c = np.trunc(rng.normal(size=(40, 5)) * 2.0**15), np.rint(rng.normal(size=40) * 2.0**15)
     pair = module._exact_pair(U, c)
-    expected = np.concatenate([svec(U.T @ U), 0.8 * (U.T @ c)]) / 2.0**36
+    expected = np.concatenate([svec(U.T @ U), 0.9 * (U.T @ c)]) / 2.0**36
     assert np.abs(pair - expected).max() <= 0.5 * 2.0**-27 * (1 + 1e-6)
     assert not np.remainder(pair, 2.0**-27).any()
     np.testing.assert_allclose(smat(pair[:15]), U.T @ U / 2.0**36, atol=2.0**-27)
