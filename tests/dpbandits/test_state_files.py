@@ -260,6 +260,9 @@ def test_counts_that_cannot_be(key, value, tmp_path):
     reader.take(files.encode(tree))
 
 
+STANDING = ["DisjointPrivateGLM", "DisjointThompson", "DisjointLinUCB", "DisjointShuffleGLM"]
+
+
 @pytest.mark.parametrize(
     ("name", "entry", "value", "message"),
     [
@@ -269,6 +272,9 @@ def test_counts_that_cannot_be(key, value, tmp_path):
         ("Doubling", "notes", np.zeros((2, 0), np.int64), "open.notes must be finite, int64 and of shape"),
         ("DPLinUCB", "arms", np.full((2, 2), 0.8), "open arm must be finite, of 2 entries and length at most 1"),
         ("DPLinUCB", "ids", [1, 0], "open.ids must increase"),
+        *((name, "indices", [0, 2], "index must be that of an arm, got index=2") for name in STANDING),
+        # only where decisions count from the start, and not rewards, is an arm dropped before its reward comes
+        *((name, "closed", [True, False], "open arm must be finite, of 2 entries") for name in (*STANDING[:2], "OFUL")),
     ],
 )
 def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, message, tmp_path):
