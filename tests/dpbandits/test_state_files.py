@@ -287,6 +287,16 @@ def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, m
         Policy.load(tmp_path / "state", unattended=True)
 
 
+def test_open_decisions_of_an_epochs_standing_arms_are_checked_too(tmp_path):
+    parameters = {"arms": 2, "first_batch": 4}
+    honest_policy("Doubling", algorithm="DisjointPrivateGLM", parameters=parameters).save(tmp_path / "state")
+    tree, _ = files.read(tmp_path / "state")
+    tree["open"]["indices"][-1] = 2
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match="index must be that of an arm, got index=2"):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
 @pytest.mark.parametrize(("name", "place", "value"), [("DPHDB", 2, 2), ("JointDPGLM", 4, []), ("DPLinUCB", 2, -1)])
 def test_a_journal_with_decisions_that_cannot_be_is_refused_at_once(name, place, value, tmp_path):
     policy = honest_policy(name, checkpoint=tmp_path / "c")
