@@ -32,9 +32,6 @@ class Checkpointed(Loadable):
 
     # the attributes of the secret half, like ``_learned``
     _secret: ClassVar[tuple[str, ...]] = ()
-    # whether a person's m are counted as decisions are made, not as rewards come: where it must be public whose record
-    # is in which part of the data
-    _counts_decisions: bool = False
     # whether rewards are written through to the disk together, by whoever sets this
     _many: bool = False
 

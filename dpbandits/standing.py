@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from accounting.checks import integer
 from dpbandits.mathematics.choices import Shares
 from dpbandits.per_arm import PerArm
-from dpbandits.policy import Array
+from dpbandits.policy import Array, Pending
 from dpkit.states.entries import conform, short
 
 __all__ = ["Catalogue", "StandingArms"]
@@ -155,6 +155,11 @@ class StandingArms(PerArm):
 
     def _count(self, arms: Array) -> int:
         return len(self._catalogue)
+
+    def _checked_pending(self, pending: Pending) -> Pending:
+        if pending.index >= len(self._catalogue):
+            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+        return super()._checked_pending(pending)
 
     def add_arm(self, name: str) -> None:
         """Let a new arm stand, from the next decision on, of which nothing is known.

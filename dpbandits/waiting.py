@@ -24,6 +24,9 @@ class Waiting(ABC):
     dim: int
     # how many arms there are, where that is the same in all rounds
     n_arms: int | None = None
+    # whether it is fixed as decisions are made, and not as rewards come, which of them count (and of whom, in which
+    # part of the data): then the arm of one that counts no more is dropped
+    _counts_decisions: bool = False
     # how many numbers ``_note`` gives
     _notes: int = 0
 
@@ -164,7 +167,8 @@ class Waiting(ABC):
         arm = pending.arm
         # what came in was added up in another order, perhaps: two orders of d terms differ by less than d·2⁻⁵² of them
         longest = 1.0 + self.dim * 2.0**-52
-        if len(arm) and not (len(arm) == self.dim and float(self._length(arm)) <= longest):  # also for NaN
+        dropped = self._counts_decisions and not len(arm)
+        if not dropped and not (len(arm) == self.dim and float(self._length(arm)) <= longest):  # also for NaN
             raise ValueError(f"an open arm must be finite, of {self.dim} entries and length at most 1, got others")
         if not 0 <= pending.index < (self.n_arms or math.inf):
             raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")

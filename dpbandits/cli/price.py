@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from accounting.checks import nonnegative
 from dpbandits.cli.options import Jobs, Out, Seeds, processes
 
 __all__ = ["Lists", "price"]
@@ -171,10 +172,12 @@ def _delays(delay: str, path: Path) -> Any:
     from dpbandits.tables import Table
 
     try:
-        return float(delay)
+        mean = float(delay)
     except ValueError:
         if not path.is_file():
             raise ValueError(f"--delay must be a number, or a column of a log, got {delay!r} for no log") from None
+    else:
+        return nonnegative("--delay", mean)
     table = Table(path)
     table.require([delay])
     found = table.delays(delay)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from accounting.checks import fraction, integer, positive
 from dpbandits.checks import real_array
@@ -15,7 +15,7 @@ from dpbandits.environments.base import Environment, Round, Wrapper
 
 __all__ = ["Delayed"]
 
-Delay = int | Literal["geometric"] | Callable[[np.random.Generator], int | None] | NDArray[np.float64] | list[float]
+Delay = int | Literal["geometric"] | Callable[[np.random.Generator], int | None] | ArrayLike
 
 
 class Delayed(Wrapper):
@@ -61,7 +61,7 @@ class Delayed(Wrapper):
             title = f"delays around {mean:g}"
         elif callable(delay):
             title = "delays"
-        elif isinstance(delay, (list, tuple, np.ndarray)):
+        elif hasattr(delay, "__len__"):
             delay = _observed(delay)
             title = f"{len(delay):,} observed delays around {delay[delay >= 0].mean() if (delay >= 0).any() else 0:.3g}"
         else:

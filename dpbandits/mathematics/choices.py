@@ -173,12 +173,14 @@ class Independent(Law):
     def chance(self, index: int) -> tuple[float, float]:
         from scipy.special import ndtr
 
-        c, s = float(self.center[index]), float(self.scale[index])
+        # what is less than the last digit of a score does not move it
+        scale = np.where(self.center + 8.5 * self.scale == self.center, 0.0, self.scale)
+        c, s = float(self.center[index]), float(scale[index])
         if c == -math.inf:
             return 0.0, 0.0
         others = np.isfinite(self.center) & (np.arange(len(self)) != index)
         first = np.flatnonzero(others) < index
-        C, S = self.center[others], self.scale[others]
+        C, S = self.center[others], scale[others]
         fixed = S == 0.0
         # those that do not move are a floor, which must be passed, or reached by the first of them
         floor = float(C[fixed].max(initial=-math.inf))

@@ -156,6 +156,8 @@ def no_prior(prior: Any, policy: str, reason: str) -> None:
 
 
 def _numbers(name: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"prior's {name} must not be masked: fill it, got a masked array")
     try:
         found = np.array(value)
     except ValueError as error:

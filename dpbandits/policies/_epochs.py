@@ -73,7 +73,8 @@ class Epochs(PrivatePolicy[None]):
         self.reward_range, self.base_rate = self.policy.reward_range, self.policy.base_rate
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
-        self.n_arms, self._notes = self.policy.n_arms, 2 + self.policy._notes
+        self.n_arms = self.policy._count(np.empty(0)) if self.takes == "context" else None
+        self._notes = 2 + self.policy._notes
         self.public = None
         self._open_run(self.policy.ledger.total, self._scope(0))
 

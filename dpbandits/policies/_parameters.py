@@ -7,10 +7,26 @@ from typing import Literal
 
 from accounting.checks import choice, nonnegative, positive
 
-__all__ = ["Exploration", "Parameters", "checked_exploration", "checked_parameters", "noise_level"]
+__all__ = ["Exploration", "Parameters", "batch_discount", "checked_exploration", "checked_parameters", "noise_level"]
 
 Parameters = Literal["practical", "theory"]
 Exploration = float | Literal["inverse_gap"]
+
+# what a sum must keep from one batch to the next, for dpkit.continual.Discounted
+_LEAST_LEFT = 1e-12
+
+
+def batch_discount(discount: float | None, batch: int) -> float | None:
+    """What is left of a sum after a batch of so many rounds; None where nothing is forgotten."""
+    if discount is None:
+        return None
+    if discount >= _LEAST_LEFT > discount**batch:
+        most = math.floor(math.log(_LEAST_LEFT) / math.log(discount))
+        raise ValueError(
+            f"first_batch must be at most {most} rounds for discount={discount:g}, as nothing of a batch would be left "
+            f"in the next one, got first_batch={batch}"
+        )
+    return discount**batch
 
 
 def checked_parameters(parameters: Parameters) -> Parameters:

@@ -67,7 +67,7 @@ from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
 from dpbandits.policies._blocks import BlockSums, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
-from dpbandits.policies._parameters import Exploration
+from dpbandits.policies._parameters import Exploration, batch_discount
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 
@@ -96,7 +96,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, in which all arms are played equally often. By default six times K times the
         noise in an entry, at least K and at most T/50. Of discounted sums every batch has that length, by default
-        1/(20(1 − discount)), at least K.
+        1/(20(1 − discount)), at most T/20 and at least K.
     discount : float, optional
         γ in (0, 1): a round of k rounds ago counts γ^k of what the newest one does (up to a batch's length), so that
         about 1/(1 − γ) rounds are remembered, which all arms share. For people whose tastes drift; by default nothing
@@ -173,7 +173,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         # so long that uniform choices add about as much to an arm's sums as the noise
         enough = max(K, min(round(6.0 * K * z * record_sensitivity(budget.adjacency)), -(-T // 50)))
         if self.discount is not None:
-            enough = max(K, round(0.05 / (1.0 - self.discount)))
+            enough = max(K, min(round(0.05 / (1.0 - self.discount)), -(-T // 20)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         # sums that lose the same factor at every release need batches of one length
         self.schedule = Schedule.batches(T, self.first_batch, growth if self.discount is None else 1.0)
@@ -190,7 +190,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
             releases=len(self.schedule.ends),
             horizon=T,
             rng=self.rng,
-            discount=None if self.discount is None else self.discount**self.first_batch,
+            discount=batch_discount(self.discount, self.first_batch),
         )
         self.public = self._play.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k

@@ -61,7 +61,7 @@ from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
-from dpbandits.policies._parameters import Exploration, checked_exploration
+from dpbandits.policies._parameters import Exploration, batch_discount, checked_exploration
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._sums import PairSums
@@ -73,6 +73,17 @@ __all__ = ["OnePassPrivateGLM"]
 # eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
 # whose directions pass it together and soon, hardly pay for it
 _KNOWN = 6.0
+
+
+def _listed(groups: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
+    """Sets of features as lists of whole numbers."""
+    if groups is None:
+        return None
+    try:
+        sets = [list(one) for one in groups]
+    except TypeError:
+        raise TypeError(f"groups must be a list of lists of features, [[0, 1], [2]] say, got {groups!r}") from None
+    return [[integer("groups", i, at_least=0) for i in one] for one in sets]
 
 
 def _structure(groups: list[list[int]] | None, dim: int) -> tuple[Array, Array]:
@@ -132,7 +143,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         Length of a batch over the length of the one before, at least 1; without a meaning for discounted sums.
     first_batch : int, optional
         Rounds before the first release, which play the best arm in a random direction. By default 4d, at most T/20.
-        Of discounted sums every batch has that length, by default 1/(20(1 − discount)).
+        Of discounted sums every batch has that length, by default 1/(20(1 − discount)), at most T/20.
     longest_batch : int, optional
         Batches grow no further than to so many rounds. By default without limit.
     discount : float, optional
@@ -212,9 +223,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.discount = None if discount is None else fraction("discount", discount)
         self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
-        typical = 4 * dim
-        if self.discount is not None and first_batch is None:
-            first_batch = max(1, round(0.05 / (1 - self.discount)))
+        typical = 4 * dim if self.discount is None else max(1, round(0.05 / (1 - self.discount)))
         # sums that lose the same factor at every release need batches of one length
         pace = growth if self.discount is None else 1.0
         T = self._batches(first_batch, typical, pace, release, longest=self.longest_batch)
@@ -229,7 +238,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
-        self.groups = None if groups is None else [[integer("groups", i, at_least=0) for i in one] for one in groups]
+        self.groups = _listed(groups)
         self._outside, self._grouped = _structure(self.groups, self.dim)
 
         self._sums = PairSums(
@@ -242,7 +251,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             horizon=T,
             rng=self.rng,
             records=self.rounds_per_person,
-            discount=None if self.discount is None else self.discount**batch,
+            discount=batch_discount(self.discount, batch),
             least=self._record.least,
         )
         zero, square = np.zeros(dim), np.zeros((dim, dim))

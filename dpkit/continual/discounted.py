@@ -64,6 +64,8 @@ Vector = NDArray[np.float64]
 
 # 35 years at a thousand inputs per second
 _LONGEST = 2**40
+# less than that of an input is not seen beside the next one
+_LEAST = 1e-12
 # rows that are added up at once
 _ROWS = 64
 
@@ -74,7 +76,7 @@ class Discounted(ContinualSum):
     Parameters
     ----------
     discount : float
-        γ in (0, 1), at most 1 − 10⁻¹².
+        γ, from 10⁻¹² to 1 − 10⁻¹².
     horizon : int, optional
         T, the largest number of inputs. By default 2⁴⁰, that is, without an end: more than about 1/(1 − γ) inputs
         cost no more noise.
@@ -118,6 +120,8 @@ class Discounted(ContinualSum):
         self.discount = fraction("discount", discount)
         if self.discount > 1 - 1e-12:
             raise ValueError(f"discount must be at most 1 - 1e-12 (use Unbounded), got discount={discount!r}")
+        if self.discount < _LEAST:
+            raise ValueError(f"discount must be at least {_LEAST:g} (less leaves nothing), got discount={discount!r}")
         horizon = checked_horizon(_LONGEST if horizon is None else horizon)
         self._c, scales = _factors(self.discount, horizon)
         super().__init__(

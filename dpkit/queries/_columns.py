@@ -18,6 +18,8 @@ from dpkit.clipping import real_array
 
 __all__ = ["check_bounds", "coded_by", "codes", "grouped_by", "labels", "mask", "name_of", "numbers", "size"]
 
+# Between bounds that are nearer, the step of a lattice of 2⁵⁰ points would lose its digits, or be 0.
+_NARROWEST = 1e-280
 Column = Any  # an array or Series, or the name of a column of the data
 
 
@@ -178,5 +180,9 @@ def check_bounds(bounds: tuple[float, float] | None) -> tuple[float, float]:
         raise TypeError(f"bounds must be two numbers (low, high), got bounds={bounds!r}") from None
     if not (np.isfinite([low, high]).all() and low < high):
         raise ValueError(f"bounds must be finite with low < high, got bounds={bounds!r}")
-    positive("the width of bounds", high - low)
+    if positive("the width of bounds", high - low) < _NARROWEST:
+        raise ValueError(
+            f"bounds must be at least {_NARROWEST:g} apart, for a lattice between them to be one of normal floats, got "
+            f"bounds={bounds!r}: count in a smaller unit"
+        )
     return low, high

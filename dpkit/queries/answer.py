@@ -95,8 +95,9 @@ class Answer:
     def rows_off(self, confidence: float = 0.95) -> Any:
         """By how many rows a choice is off at most, with probability ``confidence`` whatever the data are.
 
-        For quantiles: |#{rows below the value} − q·n|, where rows that are equal to it may count or not; for all levels
-        together. For :func:`~dpkit.queries.top_k`: how many rows fewer a winner has than any candidate that it left
+        For quantiles: |#{rows below the value} − q·n|, where rows that are equal to it, up to n·2⁻⁵⁰ of the width of
+        the bounds, may count or not; for all levels together; among ``candidates`` how much more that is than for the
+        best of them. For :func:`~dpkit.queries.top_k`: how many rows fewer a winner has than any candidate that it left
         out; for all winners together. For :func:`~dpkit.queries.private_bounds`: see there.
 
         Raises

@@ -64,7 +64,7 @@ def private_bounds(
     Answer
         ``value`` is (low, high), each ± ``smallest`` times a power of two. With ``rows_off`` = α, together: at least
         q·n − α rows are on the inner side of each bound, and at most q·n + α would be if it were half as large (where
-        it is larger than ``smallest``).
+        it is larger than ``smallest``). The search ends at 2¹⁰⁰⁰, whatever lies beyond.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def private_bounds(
 
     def rows_bound(level: float) -> float:
         # two scans, each with its threshold and its steps, of which at most so many are asked
-        steps = math.ceil(math.log2(_LARGEST / start)) + 1
+        steps = max(0, math.ceil(math.log2(_LARGEST) - math.log2(start))) + 1
         each = (1 - level) / 2
         return error_bound(sensitivity, half.epsilon, steps, each)
 

@@ -16,7 +16,8 @@ on either side stand for the bounds themselves.
 
 One of listed candidates. Where the values that the answer may take are few and known (whole years), one of them is
 chosen by permute-and-flip (McKenna & Sheldon 2020) with the same exponents: ε-DP, and never worse than the exponential
-mechanism on the same candidates.
+mechanism on the same candidates. A candidate that is s rows farther off than the best is chosen only if its own coin,
+of probability exp(−c·s), says so; so with M of them, P(s rows or more) ≤ M·exp(−c·s).
 
 Many. Recursive bisection (Kaplan, Schnapp & Stemmer 2022): the middle one first; then each half of the rest on the rows
 on its side, within the half of the bounds that is left, at the rank that it has among them. ⌊log₂ m⌋ + 1 rounds for m
@@ -38,6 +39,7 @@ Cost: sorting the rows once, and O(1/c) for each quantile.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Literal
@@ -66,6 +68,10 @@ _BEYOND = 1 << 40
 _NO_INTERVAL = (
     "its error depends on how dense the data are, and the number of rows, by which ranks around it could be placed, is "
     "private here; rows_off(0.95) bounds its error in rows"
+)
+
+_NO_INTERVAL_AMONG = (
+    "none of the candidates may be near; rows_off(0.95) bounds by how many rows the answer is farther off than the best"
 )
 
 
@@ -158,8 +164,13 @@ def quantile(
     kept = kept_rows(owner, None, share, rows, source)
     if grid is not None:
         used = np.sort(values if kept is None else values[kept])
-        chosen = _among(used, grid, Fraction(float(levels[0])), first_rate(epsilon, levels[0], share), source)
-        return Answer(chosen, cost, f"{query}, q = {levels[0]:g}", budget, why_none=_NO_INTERVAL)
+        rate = first_rate(epsilon, levels[0], share)
+        chosen = _among(used, grid, Fraction(float(levels[0])), rate, source)
+        return Answer(
+            chosen, cost, f"{query}, q = {levels[0]:g}", budget,
+            rows_bound=lambda level: (math.log(grid.size) - math.log1p(-level)) / float(rate),
+            why_none=_NO_INTERVAL_AMONG,
+        )  # fmt: skip
     step = (high - low) / _POINTS
     cells = _cells(values if kept is None else values[kept], low, high, step)
     found, sizes = _draw(cells, steps, source)

@@ -1,8 +1,9 @@
 """The mean of several columns at once: of vectors that are cut to a ball.
 
 Rows x are cut to the ball of radius R around a public centre, and v = (x − centre)/R, ‖v‖₂ ≤ 1, is rounded towards 0 to
-a lattice, which makes it no longer. Where the number of rows is private, each of them counts 1 in a cell of its own.
-Gaussian noise of one scale is added to the d sums (and to the count).
+a lattice, which makes it no longer; lengths are rounded up (``dpkit.clipping``), for radii from 1e-150 to 1e150. Where
+the number of rows is private, each of them counts 1 in a cell of its own. Gaussian noise of one scale is added to the d
+sums (and to the count).
 
 Sensitivity in L2, with at most m rows of one unit. Where n is public: 2 for a swap, 1 for a null contribution, at the
 centre. Where it is private: a unit with j ≤ m rows adds a vector of norm at most j to the sums and j to the count, so
@@ -29,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, NoisyMax, Release, calibrate
 from accounting.checks import fraction, positive
 from dpkit import randomness
-from dpkit.clipping import real_array
+from dpkit.clipping import lengths, real_array
 from dpkit.queries._columns import mask, numbers
 from dpkit.queries._moment import fieller
 from dpkit.queries._noise import Noise, range_per_round, spend, with_noise
@@ -44,6 +45,8 @@ Array = NDArray[np.float64]
 # of ε, for a radius
 _SHARE_OF_RADIUS = 0.1
 _BITS = 30
+# Between them squares and products of lengths neither over- nor underflow.
+_LEAST, _MOST = 1e-150, 1e150
 _BLOCK = 1 << 14
 
 
@@ -68,7 +71,7 @@ def mean_vector(
     ----------
     data : array of shape (n, d), or table
     columns : sequence of str, optional
-        Must be given with a table.
+        Must be given with a table. Entries farther than 1e150 from the centre's are cut to that.
     radius : float, optional
         R: rows farther from the centre are cut to it. It must not come from the data. By default it is found privately.
     largest : float, optional
@@ -108,8 +111,8 @@ def mean_vector(
             "mean_vector needs radius=, a bound on rows that is known without the data, or largest=, within which one "
             f"is found privately, and not both, got radius={radius!r}, largest={largest!r}"
         )
-    R = 1.0 if radius is None else positive("radius", radius)
-    top = None if largest is None else positive("largest", largest)
+    R = 1.0 if radius is None else _size("radius", radius)
+    top = None if largest is None else _size("largest", largest)
     fraction("inside", inside)
     share = checked_share(
         budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
@@ -129,18 +132,19 @@ def mean_vector(
     query = f"means of {len(names)} columns"
     cost = spend(law, query, source, ledger, also)
 
-    X = X - middle
-    lengths = np.sqrt(np.einsum("ij,ij->i", X, X))
+    with np.errstate(over="ignore"):
+        X = np.clip(X - middle, -_MOST, _MOST)
+    sizes = lengths(X)
     if top is not None:
         found = quantile(
-            lengths, q=inside, bounds=(0.0, top), where=rows, person=owner, max_contributions=max_contributions,
+            sizes, q=inside, bounds=(0.0, top), where=rows, person=owner, max_contributions=max_contributions,
             budget=asked, rng=source,
         )  # fmt: skip
         R = max(float(found.value), top * 2.0**-40)
     kept = kept_rows(owner, None, share, rows, source)
     if kept is not None:
-        X, lengths = X[kept], lengths[kept]
-    cells = _sums(X, lengths, R, 1 / law.step)
+        X, sizes = X[kept], sizes[kept]
+    cells = _sums(X, sizes, R, 1 / law.step)
     noisy = with_noise(cells[:-1] if public else cells, law, source) * law.step
     n = np.full(len(names), float(len(X)) if public else noisy[-1])
     # (1 + mean of v)/2 lies in [0, 1]; its numerator is the mean of both
@@ -174,10 +178,18 @@ def _rows(data: Any, columns: Sequence[str] | None) -> tuple[Array, list[str]]:
             raise TypeError(f"columns must be a list of at least one column, got columns={columns!r}")
         names = [str(name) for name in columns]
         return np.column_stack([numbers(data, name).astype(np.float64) for name in names]), names
-    X = np.asarray(data) if hasattr(data, "__array__") or isinstance(data, Sequence) else None
+    X = np.asanyarray(data) if hasattr(data, "__array__") or isinstance(data, Sequence) else None
     if X is None or X.ndim != 2 or not X.shape[1] or hasattr(data, "columns"):
         raise TypeError("columns must list the columns to average where the data is no array of shape (n, d)")
     return real_array("data", X).astype(np.float64), [str(j) for j in range(X.shape[1])]
+
+
+def _size(name: str, value: float) -> float:
+    """A radius whose square is neither 0 nor infinite."""
+    size = positive(name, value)
+    if not _LEAST <= size <= _MOST:
+        raise ValueError(f"{name} must lie in [{_LEAST:g}, {_MOST:g}], got {name}={value!r}: scale the columns")
+    return size
 
 
 def _law(share: Share, budget: Budget, public: bool, asked: Budget | None) -> tuple[Noise, Release | None]:
@@ -187,7 +199,13 @@ def _law(share: Share, budget: Budget, public: bool, asked: Budget | None) -> tu
     also = None if asked is None else NoisyMax(range_per_round(1, asked), "gumbel", adjacency=budget.adjacency)
 
     z = _beside(also, budget)
-    step = 2.0 ** -min(_BITS, 38 - max(0, math.ceil(math.log2(z * l2))))
+    bits = min(_BITS, 38 - max(0, math.ceil(math.log2(z * l2))))
+    if bits < 4:
+        raise ValueError(
+            f"the noise of {m} rows of a {budget.unit} does not fit into 64 bits, got {budget!r}: choose a larger "
+            "epsilon, or smaller max_contributions"
+        )
+    step = 2.0**-bits
     return Noise("gaussian", z, z * l2 * (1 + 2.0**-50), step, False, Gaussian(z, adjacency=budget.adjacency)), also
 
 
@@ -202,10 +220,10 @@ def _beside(also: Release | None, budget: Budget) -> float:
     return calibrate(both, budget)
 
 
-def _sums(X: Array, lengths: Array, radius: float, steps: float) -> NDArray[np.int64]:
-    """The sums of v on the lattice of so many steps, and how many there are."""
+def _sums(X: Array, sizes: Array, radius: float, steps: float) -> NDArray[np.int64]:
+    """The sums of v on the lattice of so many steps, and how many there are; ``sizes`` are the lengths, rounded up."""
     # a hair shorter than 1, for the rounding of the division
-    factor = steps * (1 - 2.0**-40) / np.maximum(lengths, radius)
+    factor = steps * (1 - 2.0**-40) / np.maximum(sizes, radius)
     cells = np.zeros(X.shape[1] + 1, np.int64)
     for start in range(0, len(X), _BLOCK):
         part = X[start : start + _BLOCK] * factor[start : start + _BLOCK, None]

@@ -93,6 +93,14 @@ def test_two_arms_are_exact(seed):
     np.testing.assert_allclose(Independent(center, scale).chances(), [exact, 1 - exact], rtol=1e-9)
 
 
+def test_scores_that_move_by_less_than_their_last_digit_do_not_move():
+    """As they are drawn; the integral over a piece of length 0 gave the arm that always wins no chance."""
+    for center in ([0.7, 0.2, 0.1], [1e149, -1e149, 0.0]):
+        law = Independent(np.array(center), np.full(3, 1e-18))
+        assert law.draw(seeded(0)).argmax() == 0
+        assert law.chances().tolist() == [1.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_independent_arms_are_a_case_of_perturbed_ones(seed):
     """The integral on the line, and the measure of the cone within five of its standard errors."""

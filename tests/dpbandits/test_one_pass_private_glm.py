@@ -248,9 +248,9 @@ def test_an_arm_outside_of_every_group_is_refused_and_changes_nothing():
     assert policy.decisions == 0
 
 
-@pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]]])
+@pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]], [0, 1, 2, 3, 4], 5, "01234", [["a"]]])
 def test_groups_that_are_no_sets_of_all_features_are_refused(groups):
-    with pytest.raises(ValueError, match="groups must"):
+    with pytest.raises((ValueError, TypeError), match="groups must"):
         policy_with(dim=5, groups=groups)
 
 

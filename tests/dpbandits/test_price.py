@@ -269,6 +269,9 @@ def test_json_and_a_world(call):
         (("sphere", "--epsilons", -1, *QUICK), "epsilon must be"),
         (("sphere", "--epsilons", 1, 1, *QUICK), "budgets must be different"),
         (("sphere", "--rounds", 0), "rounds must be"),
+        (("sphere", "--delay", "nan"), "--delay must be a number, got --delay=nan"),
+        (("sphere", "--delay", "inf"), "--delay must be nonnegative and finite, got --delay=inf"),
+        (("sphere", "--delay=-5"), "--delay must be nonnegative and finite, got --delay=-5.0"),
         (("sphere", "--delay", "late"), "--delay must be a number, or a column of a log, got 'late' for no log"),
     ],
 )

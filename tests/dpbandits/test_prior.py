@@ -143,6 +143,11 @@ BAD = {
     "an indefinite one": (([0, 0, 0], np.diag([1.0, 1.0, -1.0])), "must be positive semidefinite and not 0, got .* -1"),
     "a matrix of zeros": (([0, 0, 0], np.zeros((3, 3))), "positive semidefinite and not 0"),
     "a ragged one": (([0, 0, 0], [[1.0], [1.0, 2.0]]), "rows of several lengths"),
+    "a masked mean": ((np.ma.masked_array([0.0, 0, 0], [1, 0, 0]), 1.0), "prior's mean must not be masked"),
+    "a masked precision": (
+        ([0, 0, 0], np.ma.masked_array(np.eye(3), np.eye(3))),
+        "prior's precision must not be masked",
+    ),
     "what overflows": (([0, 0, 0], 1e200), "must hold numbers below 1e154"),
 }
 
@@ -151,7 +156,7 @@ BAD = {
 @pytest.mark.parametrize("name", ["OnePassPrivateGLM", "OFUL"])
 def test_wrong_priors_say_what_is_wrong(name, case):
     prior, message = BAD[case]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         made(name, prior=prior)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from regret import ball
 from accounting import Budget, Ledger
 from dpbandits import Policy, simulate
 from dpbandits.environments import Drifting
-from dpbandits.policies import OnePassPrivateGLM, Restarting
+from dpbandits.policies import DisjointPrivateGLM, OnePassPrivateGLM, Restarting
 
 BUDGET = Budget(4.0, 1e-4)
 PERSON = Budget(4.0, 1e-4, unit="person")
@@ -191,6 +192,17 @@ def test_a_discounted_policy_continues_bit_for_bit(tmp_path):
 def test_discounts_outside_of_the_open_interval_are_refused(discount):
     with pytest.raises(ValueError, match="discount must"):
         OnePassPrivateGLM(3, budget=BUDGET, horizon=400, discount=discount)
+
+
+@pytest.mark.parametrize("kind", [partial(OnePassPrivateGLM, 3), partial(DisjointPrivateGLM, 3, 2)])
+def test_batches_fit_into_the_horizon_and_the_memory(kind):
+    """A default batch longer than the run would never end, and one of which nothing is left would divide by 0."""
+    for discount in (0.9, 0.9999, 1 - 1e-10):
+        policy = kind(budget=BUDGET, horizon=400, discount=discount)
+        assert 19 <= len(policy.schedule.ends) <= 400
+    with pytest.raises(ValueError, match=r"first_batch must be at most 39 rounds .*=0.5, .*got first_batch=60"):
+        kind(budget=BUDGET, horizon=400, discount=0.5, first_batch=60)
+    assert kind(budget=BUDGET, horizon=400, discount=0.5, first_batch=39).first_batch == 39
 
 
 # ---------------------------------------------------------------------------------------------------- regret

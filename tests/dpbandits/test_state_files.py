@@ -260,6 +260,9 @@ def test_counts_that_cannot_be(key, value, tmp_path):
     reader.take(files.encode(tree))
 
 
+STANDING = ["DisjointPrivateGLM", "DisjointThompson", "DisjointLinUCB", "DisjointShuffleGLM"]
+
+
 @pytest.mark.parametrize(
     ("name", "entry", "value", "message"),
     [
@@ -269,6 +272,9 @@ def test_counts_that_cannot_be(key, value, tmp_path):
         ("Doubling", "notes", np.zeros((2, 0), np.int64), "open.notes must be finite, int64 and of shape"),
         ("DPLinUCB", "arms", np.full((2, 2), 0.8), "open arm must be finite, of 2 entries and length at most 1"),
         ("DPLinUCB", "ids", [1, 0], "open.ids must increase"),
+        *((name, "indices", [0, 2], "index must be that of an arm, got index=2") for name in STANDING),
+        # only where decisions count from the start, and not rewards, is an arm dropped before its reward comes
+        *((name, "closed", [True, False], "open arm must be finite, of 2 entries") for name in (*STANDING[:2], "OFUL")),
     ],
 )
 def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, message, tmp_path):
@@ -278,6 +284,16 @@ def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, m
     tree["open"][entry] = np.asarray(value, dtype=tree["open"][entry].dtype)
     (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match=message):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
+def test_open_decisions_of_an_epochs_standing_arms_are_checked_too(tmp_path):
+    parameters = {"arms": 2, "first_batch": 4}
+    honest_policy("Doubling", algorithm="DisjointPrivateGLM", parameters=parameters).save(tmp_path / "state")
+    tree, _ = files.read(tmp_path / "state")
+    tree["open"]["indices"][-1] = 2
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match="index must be that of an arm, got index=2"):
         Policy.load(tmp_path / "state", unattended=True)
 
 

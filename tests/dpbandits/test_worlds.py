@@ -269,6 +269,8 @@ def test_a_delay_may_be_a_number_or_a_function():
     drawn = [now.delay for now in play(Delayed(GLM(2), delay=lambda rng: rng.choice([2, 5])), 0, 60)]
     assert set(drawn) == {2, 5}
     assert {now.delay for now in play(Delayed(GLM(2), delay=lambda rng: None), 0, 20)} == {None}
+    # whatever is like an array, a Series say
+    assert {now.delay for now in play(Delayed(GLM(2), delay=range(3, 5)), 0, 60)} == {3, 4}
 
 
 def test_a_wrapper_has_what_it_wraps():

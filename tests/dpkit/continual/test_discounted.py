@@ -153,7 +153,7 @@ def test_a_stream_costs_one_gaussian_and_forgets():
     assert [round(float(quiet.add(x)), 6) for x in (8.0, 0.0, 0.0, 1.0)] == [8.0, 4.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("discount", [0.0, 1.0, -0.5, 1.5, math.nan, 1 - 1e-13])
+@pytest.mark.parametrize("discount", [0.0, 1.0, -0.5, 1.5, math.nan, 1 - 1e-13, 1e-13, 1e-300])
 def test_discounts_outside_of_the_open_interval_are_refused(discount):
     with pytest.raises(ValueError, match="discount must"):
         make(discount)

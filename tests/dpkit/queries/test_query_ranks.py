@@ -162,6 +162,35 @@ def test_private_bounds_leave_as_many_rows_as_they_say():
     assert 100 < off < 300
 
 
+@pytest.mark.parametrize("smallest", [5e-324, 1e-300, 1e-8, 2.0**1001, 1e308])
+def test_private_bounds_have_an_error_for_every_smallest_bound(smallest):
+    answer = queries.private_bounds([1.0, 2.0], smallest=smallest, budget=SWAP)
+    assert 10 < answer.rows_off(0.95) < 200
+
+
+def test_ties_are_counted_up_to_the_cells_that_they_are_moved_by():
+    """All rows are equal, so those that are equal to the answer, nearly, count or not: its error is 0."""
+    x, width = np.full(1000, 40.0), 150.0
+    value = queries.quantile(x, bounds=(0, width), budget=Budget(50.0, 0.0), rng=np.random.default_rng(0)).value
+    near = x.size * width * 2.0**-50
+    assert np.sum(x < value - near) == 0
+    assert np.sum(x <= value + near) == 1000
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+def test_a_choice_among_candidates_is_rarely_much_worse_than_the_best(epsilon):
+    x, grid = np.repeat(np.arange(5.0), [10, 20, 5, 30, 9]), np.arange(-3.0, 9.0)
+    off = np.abs(np.searchsorted(x, grid) - 0.5 * x.size)
+    rng, missed = np.random.default_rng(0), 0
+    for _ in range(300):
+        answer = queries.quantile(x, candidates=grid, budget=Budget(epsilon, 0.0), rng=rng)
+        missed += off[grid == answer.value][0] - off.min() > answer.rows_off(0.8)
+    assert answer.rows_off(0.8) == pytest.approx(math.log(12 / 0.2) / (epsilon / 2))
+    assert missed < 300 * 0.2 + 6.2 * math.sqrt(300 * 0.16)  # 1e-9 under reseeding
+    with pytest.raises(ValueError, match=r"no interval.*rows_off\(0.95\) bounds by how many rows the answer"):
+        answer.interval()
+
+
 def test_counts_say_that_they_choose_nothing():
     with pytest.raises(ValueError, match=r"chooses nothing by rank or count: ask for interval\(0.95\)"):
         queries.count([1, 2], budget=ADD).rows_off()

@@ -92,6 +92,16 @@ WRONG = {
         TypeError,
         "give an array, or a table",
     ),
+    "bounds without a lattice between them": (
+        lambda **m: queries.mean([0.0, 1.0], bounds=(0, 1e-310), budget=ROW, **m),
+        ValueError,
+        r"bounds must be at least 1e-280 apart.*got bounds=\(0, 1e-310\): count in a smaller unit",
+    ),
+    "quantiles between such bounds": (
+        lambda **m: queries.quantile([0.0, 1.0], bounds=(0, 1e-300), budget=ROW, **m),
+        ValueError,
+        "bounds must be at least 1e-280 apart",
+    ),
     "missing values": (
         lambda **m: queries.mean([1.0, math.nan], bounds=(0, 1), budget=ROW, **m),
         ValueError,
@@ -198,7 +208,7 @@ WRONG = {
         "leave one of them out",
     ),
     "an infinitesimal ε": (
-        lambda **m: queries.sum(TABLE, "x", bounds=(0, 1e-300), budget=Budget(1e-13, 0.0, adjacency="add_remove"), **m),
+        lambda **m: queries.sum(TABLE, "x", bounds=(0, 1e-279), budget=Budget(1e-13, 0.0, adjacency="add_remove"), **m),
         ValueError,
         "larger epsilon|must lie in",
     ),

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from accounting import Budget, Ledger, epsilon
 from dpkit import queries
+from dpkit.clipping import lengths
+from dpkit.queries import vectors
 from dpkit.queries._units import Share
 from dpkit.queries.vectors import _law, _sums
 
@@ -17,7 +19,7 @@ ADD = Budget(1.0, 1e-6, adjacency="add_remove")
 
 
 def cells(X: np.ndarray, radius: float, steps: float) -> np.ndarray:
-    return _sums(X, np.linalg.norm(X, axis=1), radius, steps)
+    return _sums(X, lengths(X), radius, steps)
 
 
 def longest(d: int, rng: np.random.Generator) -> np.ndarray:
@@ -54,6 +56,34 @@ def test_the_bounds_are_reached():
         moved = (cells(one, 5.0, steps) - cells(other, 5.0, steps)) / steps
         assert np.linalg.norm(moved[:2] if l2 == 2.0 else moved) == pytest.approx(l2, rel=1e-6)
     assert cells(1e6 * x, 5.0, steps)[:2] / steps == pytest.approx([0.6, 0.8])
+
+
+TINY, HUGE = 1e-150, 1e150
+
+
+@pytest.mark.parametrize("radius", [TINY, 1e-100, 1.0, HUGE])
+@pytest.mark.parametrize("far", [5e-324, 1e-165, 1e-150, 1e-5, 1.0, 1e5, 1e150, 1e155, 1e300, 1.7e308])
+def test_no_row_is_longer_than_the_radius_however_large_or_small(far, radius):
+    """Squares of its entries would underflow to 0 or overflow, which made rows 1e5 times too long, or NaN."""
+    for row in ([far, far], [far, 0.0], [-far] * 5000, [0.0] * 3):
+        for centre in (0.0, -far):
+            seen: list[np.ndarray] = []
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(vectors, "with_noise", lambda cells, law, rng, seen=seen: seen.append(cells) or cells)
+                answer = queries.mean_vector([row], radius=radius, center=[centre] * len(row), budget=SWAP)
+            steps = 1 / _law(Share(1, 1, "replace", alone=True), SWAP, True, None)[0].step
+            assert sum(int(c) ** 2 for c in seen[0]) <= steps**2  # exact
+            assert np.isfinite(answer.value).all()
+            if far >= 100 * radius and centre == 0:  # cut, and not to the centre
+                assert np.linalg.norm(answer.value / radius) == pytest.approx(float(any(row)), abs=1e-4)
+
+
+def test_rows_far_beyond_a_private_radius_are_cut_and_not_refused():
+    """The ledger is charged before a length is looked at, so none may stop the query."""
+    X = np.tile([1e200, 0.0], (500, 1))
+    assert queries.mean_vector(X, largest=1.0, budget=Budget(50.0, 1e-6)).value == pytest.approx([1, 0], abs=0.1)
+    beyond = queries.mean_vector(1.7e108 * X, largest=1.0, center=[-1.7e308, 0], budget=Budget(50.0, 1e-6))
+    assert beyond.value == pytest.approx([-1.7e308, 0.0], abs=0.1)
 
 
 @pytest.mark.parametrize("budget", [SWAP, ADD, Budget(1.0, 1e-6, adjacency="zero_out")], ids=lambda b: b.adjacency)
@@ -117,6 +147,22 @@ WRONG = {
     "another centre": (
         lambda: queries.mean_vector(X, radius=1, center=[0.0], budget=SWAP),
         r"center must be finite",
+    ),
+    "a radius too small for squares": (
+        lambda: queries.mean_vector(X, radius=1e-170, budget=SWAP),
+        r"radius must lie in \[1e-150, 1e\+150\], got radius=1e-170: scale",
+    ),
+    "a bound too large for squares": (
+        lambda: queries.mean_vector(X, largest=1e200, budget=SWAP),
+        r"largest must lie in",
+    ),
+    "masked": (
+        lambda: queries.mean_vector(np.ma.masked_array(X, mask=X > 0), radius=1, budget=SWAP),
+        r"data must not be masked",
+    ),
+    "too many rows each": (
+        lambda: queries.mean_vector(X, radius=1, max_contributions=10**9, budget=Budget(1e-3, 1e-9, unit="person")),
+        r"the noise of 1000000000 rows of a person does not fit into 64 bits",
     ),
     "nobody": (lambda: queries.mean_vector(X[:0], radius=1, budget=SWAP), r"data must have at least one row"),
 }
