@@ -24,14 +24,15 @@ Sums, their noise and the bound on g_t are exact; what follows them is public.
 Regret. Let σ² be the largest variance of a coordinate of S̃_t, and R the largest ‖θ − θ_1‖ in C. Against any θ of C,
 in expectation over the noise,
 
-    Σ_t f_t(θ_t) − f_t(θ) ≤ (L² + 2(L + λR)√d·σ)(2 + ln T)/(2λ).
+    Σ_t f_t(θ_t) − f_t(θ) ≤ (L²(3 + ln T) + 2(L + λR)√d·σ(1 + ln T))/(2λ).
 
 For write r = (λ/2)‖· − θ_1‖², and θ̄_t for the leader of exact sums. The terms of "follow the regularized leader" with
-the regularizers of θ̄_t, (t − 1)r, are at most L²/(2λ(t − 1)) − r(θ̄_{t+1}), the first L²/(2λ), and with the r(θ̄_t) of
-the losses they telescope. θ_t is ‖noise‖/(λ(t − 1)) away from θ̄_t, at most √d·σ/(λ(t − 1)) in the mean, where f_t is
+the regularizers of θ̄_t, (t − 1)r, are at most L²/(2λ(t − 1)) − r(θ̄_{t+1}), the first L²/(2λ). With the r(θ̄_t) of the
+losses they telescope, but for r(θ̄_2) ≤ L²/(2λ), which the first term has used up; and two steps of opposite gradients
+do lose 3L²/(2λ). θ_t is ‖noise‖/(λ(t − 1)) away from θ̄_t, at most √d·σ/(λ(t − 1)) in the mean, where f_t is
 off by L + λR times that. So strongly convex losses (``ridge`` = λ > 0) have a regret of order ln T, but for the noise's
-logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of λTR²/2, and which need
-not be counted in what noise costs: with G² = L² + 2L√d·σ,
+logarithms. For losses without a ridge of their own λ is one that the learner adds, at a price of λTR²/2. The r(θ̄_t) do
+not count then, nor does λR in what noise costs: with G² = L² + 2L√d·σ,
 
     λ = G√((2 + ln T)/T)/R    and the regret is at most    R·G√(T(2 + ln T)).
 

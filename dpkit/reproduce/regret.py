@@ -223,7 +223,7 @@ def bound(losses: str, epsilon: float, learner: str, T: int) -> float:
     if isinstance(online, optimize.FollowTheApproximateLeader):
         noise, lam = largest_noise(online._sums) * math.sqrt(d), online.curvature
         if losses == "ridge":
-            return (L**2 + 2 * (L + lam * R) * noise) * (2 + log) / (2 * lam)
+            return (L**2 * (3 + log) + 2 * (L + lam * R) * noise * (1 + log)) / (2 * lam)
         return (L**2 + 2 * L * noise) * (2 + log) / (2 * lam) + lam * T * R**2 / 2
     noise, lam = float(online.noise_multiplier) * 2 * L * math.sqrt(d), float(online.curvature)
     if online.steps_from == "hidden":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from scipy.optimize import minimize
 from typer.testing import CliRunner
 
+from accounting import Budget
 from dpkit.cli import app
-from dpkit.optimize import glm
+from dpkit.geometry import LpBall
+from dpkit.optimize import FollowTheApproximateLeader, glm
 from dpkit.reproduce import regret
 from dpkit.reproduce.regret import Row, from_csv, run, slope, to_csv, to_markdown
 
@@ -71,6 +74,23 @@ def test_regrets_are_within_what_is_proved(losses):
             (row,) = run(losses=(losses,), epsilons=(8.0,), learners=(learner,), horizons=(200,), seeds=10)
             assert row.regret < regret.bound(losses, 8.0, learner, 200)
     assert math.isnan(regret.bound("linear", 8.0, "Frank-Wolfe", 200))
+
+
+def test_the_leaders_bound_holds_for_the_worst_of_short_streams(monkeypatch):
+    # Gradients of ±1 on a line with a ridge of 1, and next to no noise: two opposite ones lose 1.5.
+    monkeypatch.setattr(regret, "RIDGE", 1.0)
+    objective, budget = glm("linear", clip=1.0), Budget(1e9, regret.DELTA)
+    for T, expected in ((1, 0.5), (2, 1.5), (3, 5 / 3), (4, 17 / 9)):
+        found = []
+        for signs in itertools.product((1.0, -1.0), repeat=T):
+            rng = np.random.default_rng(0)
+            learner = FollowTheApproximateLeader(objective, LpBall(2, 1), horizon=T, budget=budget, ridge=1.0, rng=rng)
+            thetas = np.array([learner.theta, *(learner.step([1.0], sign) for sign in signs)])[:-1, 0]
+            best = -sum(signs) / T
+            lost = (np.array(signs) @ thetas + thetas @ thetas / 2) - (sum(signs) * best + T * best**2 / 2)
+            found.append(lost)
+        assert max(found) == pytest.approx(expected, abs=1e-3)
+        assert max(found) <= regret.bound("ridge", 1e9, "leader", T) + 1e-3
 
 
 def test_the_command_writes_three_files(tmp_path, monkeypatch):
