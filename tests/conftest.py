@@ -1,8 +1,67 @@
 """Settings of the whole suite."""
 
+import gc
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
-from postgres import new, postgres, storage  # noqa: F401 (fixtures of all tests)
+
+from accounting import totals
 
 # how long an example takes says nothing on a busy machine; the suite's total is what is held
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Ten thousand tests and their modules are made, and none of it is garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _earlier_objects_are_no_garbage() -> None:
+    """A collection, which many tests ask for, looks through what they made, and not through all that was imported."""
+    gc.collect()
+    gc.freeze()
+
+
+def _fsync(file: int) -> None:
+    os.fstat(file)  # raises where it is not open
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_power_is_cut() -> Iterator[None]:
+    """A process that is killed loses nothing that it wrote, so no test has to wait for the disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        for wait in {"fsync", "fdatasync"} & set(dir(os)):
+            patch.setattr(os, wait, _fsync)
+        yield
+
+
+_computed = totals._bounds
+_remembered = lru_cache(maxsize=None)(_computed)
+
+
+def _bounds(release, *rest, **more):
+    try:
+        hash(release)
+    except TypeError:
+        return _computed(release, *rest, **more)
+    return dict(_remembered(release, *rest, **more))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _costs_are_found_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is calibrated a thousand times asks for the same costs; ``tests/accounting`` finds each one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.path.is_relative_to(Path(__file__).parent / "accounting"):
+            patch.setattr(totals, "_bounds", _bounds)
+        yield
