@@ -27,10 +27,10 @@ import importlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -189,7 +189,7 @@ class PriceTable:
 class _Made:
     """A function that makes a policy; picklable, for worker processes."""
 
-    algorithm: type[Policy]
+    algorithm: Callable[..., Policy]
     shape: tuple[int, ...]
     parameters: Mapping[str, Any]
 
@@ -394,7 +394,8 @@ def _shape(kind: type[Policy], environment: Environment) -> tuple[int, ...]:
             f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
             f"stand (a world such as disjoint does), got {kind.__name__}"
         )
-    return environment.context_dim, environment.n_arms
+    standing = cast("Any", environment)
+    return standing.context_dim, standing.n_arms
 
 
 def _accepted(kind: type[Policy], parameters: Mapping[str, Any]) -> dict[str, Any]:

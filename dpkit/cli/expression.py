@@ -114,7 +114,9 @@ class Expression:
                 try:
                     return self._names[name](*values, **named)
                 except (TypeError, AttributeError, OverflowError) as error:
-                    raise ValueError(f"{_shown(ast.unparse(node))}: {_strange(self._names[name], named) or error}") from None
+                    raise ValueError(
+                        f"{_shown(ast.unparse(node))}: {_strange(self._names[name], named) or error}"
+                    ) from None
         raise ValueError(f"{_shown(ast.unparse(node))} has no meaning in a description")
 
     def _number(self, node: ast.expr, z: float | None) -> Any:
