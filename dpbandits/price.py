@@ -27,10 +27,10 @@ import importlib
 import json
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -189,19 +189,19 @@ class PriceTable:
 class _Made:
     """A function that makes a policy; picklable, for worker processes."""
 
-    algorithm: type[Policy]
-    dim: int
+    algorithm: Callable[..., Policy]
+    shape: tuple[int, ...]
     parameters: Mapping[str, Any]
 
     def __call__(self, rng: np.random.Generator) -> Policy:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
-            return self.algorithm(self.dim, **self.parameters, rng=rng)
+            return self.algorithm(*self.shape, **self.parameters, rng=rng)
 
     def hopeless(self) -> bool:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            self.algorithm(self.dim, **self.parameters, rng=np.random.default_rng(0))
+            self.algorithm(*self.shape, **self.parameters, rng=np.random.default_rng(0))
         return any(str(one.message).startswith("the noise for ε") for one in said)
 
 
@@ -214,6 +214,7 @@ def price_of_privacy(
     rounds: int | None = None,
     seeds: int | Sequence[int] = 5,
     delta: float = 1e-5,
+    base_rate: float | None = None,
     jobs: int | None = None,
     progress: bool = True,
 ) -> PriceTable:
@@ -230,7 +231,8 @@ def price_of_privacy(
         Numbers are ε. Their unit is replaced by each of ``units``.
     policies : mapping, optional
         Private policies by unit, as classes or their names in ``dpbandits.policies``; by default
-        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``.
+        ``{"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}``. Policies for standing arms
+        (``DisjointPrivateGLM``) need an environment that shows contexts to them.
     units : sequence of {"round", "person"}, optional
         By default both, where rounds say whose they are; else rounds.
     rounds : int, optional
@@ -239,6 +241,9 @@ def price_of_privacy(
         ``n`` stands for 0, …, n − 1.
     delta : float
         δ of budgets that are given by ε.
+    base_rate : float, optional
+        What every policy, also the one that is not private, is told that an arm taken at random pays; by default
+        what the environment says, if it does. It must be public.
     jobs : int, optional
         Number of processes.
     progress : bool
@@ -262,13 +267,13 @@ def price_of_privacy(
         raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
     chosen = _units(environment, units)
     kinds = _kinds(policies, chosen)
-    rate = getattr(environment, "base_rate", None)
+    rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
 
     made = {
-        _FREE: _Made(_class("GLBOMD"), environment.dim, model),
-        _UNIFORM: _Made(_class("Uniform"), environment.dim, {}),
+        _FREE: _Made(_class("GLBOMD"), (environment.dim,), model),
+        _UNIFORM: _Made(_class("Uniform"), (environment.dim,), {}),
     }
     priced: dict[str, Budget] = {}
     for unit in chosen:
@@ -278,7 +283,8 @@ def price_of_privacy(
             if name in priced:
                 raise ValueError(f"budgets must be different, got ε = {own.epsilon:g} twice")
             priced[name] = own
-            made[name] = _Made(kinds[unit], environment.dim, _accepted(kinds[unit], private) | {"budget": own})
+            shape = _shape(kinds[unit], environment)
+            made[name] = _Made(kinds[unit], shape, _accepted(kinds[unit], private) | {"budget": own})
     hopeless = {name: made[name].hopeless() for name in priced}
     results = simulate(made, environment, rounds=count, seeds=seeds, jobs=jobs, points=1, progress=progress)
     if not results.complete:
@@ -379,12 +385,27 @@ def _class(name: str) -> Any:
     return getattr(importlib.import_module("dpbandits.policies"), name, None)
 
 
+def _shape(kind: type[Policy], environment: Environment) -> tuple[int, ...]:
+    """The dimension; for standing arms that of a context, and how many arms."""
+    if kind.takes == "arms":
+        return (environment.dim,)
+    if not hasattr(environment, "context_dim"):
+        raise ValueError(
+            f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
+            f"stand (a world such as disjoint does), got {kind.__name__}"
+        )
+    standing = cast("Any", environment)
+    return standing.context_dim, standing.n_arms
+
+
 def _accepted(kind: type[Policy], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a link, for a policy that is linear."""
+    """Without a link, for a policy that is linear; the bound on θ is that of all arms together, not of one."""
     from inspect import signature
 
-    linear = "link" not in signature(kind.__init__).parameters
-    return {name: value for name, value in parameters.items() if not (name == "link" and linear)}
+    dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
+    if kind.takes == "context":
+        dropped.add("theta_bound")
+    return {name: value for name, value in parameters.items() if name not in dropped}
 
 
 def _last(results: Results, name: str) -> Array:

@@ -59,6 +59,10 @@ def price(
         typer.Option("--units", help="round, person or both; by default both, where rounds say whose they are."),
     ] = None,
     delta: Annotated[float, typer.Option(help="δ of the budgets: well below 1 over the number of rounds.")] = 1e-5,
+    base_rate: Annotated[
+        float | None,
+        typer.Option(help="A public guess of the mean reward of an arm taken at random, such as 0.04 for rare clicks."),
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option("--rounds", "-t", help="T; by default that of the log, or of the gallery.")
     ] = None,
@@ -157,7 +161,7 @@ def price(
     out.mkdir(parents=True, exist_ok=True)
     table = price_of_privacy(
         environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
-        jobs=processes(jobs),
+        base_rate=base_rate, jobs=processes(jobs),
     )  # fmt: skip
     saved, plot = table.save(out / "price.json"), table.plot(out / "price.png")
     if as_json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.printing import accountant_name, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -109,7 +109,10 @@ def print_report(ledger: Ledger, report: Report) -> None:
     if report.largest_costs:
         print_table(
             [("row", "right"), ("largest costs", "left"), ("description", "left"), ("ε alone", "right")],
-            [(str(index), label, release, f"{alone:.6g}") for index, label, release, alone in report.largest_costs],
+            [
+                (str(index), label, brief(release), f"{alone:.6g}")
+                for index, label, release, alone in report.largest_costs
+            ],
         )
     for problem in report.problems:
         say(f"problem: {problem}", style="red")

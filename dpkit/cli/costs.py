@@ -15,9 +15,9 @@ __all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_comman
 
 # What a description may call, so that help is shown without loading the accountants (a test compares the two).
 NAMES = (
-    "ApproxDP", "DiscreteGaussian", "DiscreteLaplace", "FixedSizeSubsampled", "Gaussian", "GeneralizedGaussian",
-    "Laplace", "LocalShuffled", "NoisyMax", "PoissonSubsampled", "PureDP", "RandomizedResponse", "ShuffledBinomial",
-    "TreeAggregation", "ZCDP", "parallel",
+    "ApproxDP", "BestOfPoissonRuns", "BestOfRuns", "DiscreteGaussian", "DiscreteLaplace", "FixedSizeSubsampled",
+    "Gaussian", "GeneralizedGaussian", "Laplace", "LocalShuffled", "NoisyMax", "PoissonSubsampled", "PureDP",
+    "RandomizedResponse", "ShuffledBinomial", "TreeAggregation", "ZCDP", "parallel",
 )  # fmt: skip
 
 HOW = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import accounting
@@ -113,7 +114,9 @@ class Expression:
                 try:
                     return self._names[name](*values, **named)
                 except (TypeError, AttributeError, OverflowError) as error:
-                    raise ValueError(f"{_shown(ast.unparse(node))}: {error}") from None
+                    raise ValueError(
+                        f"{_shown(ast.unparse(node))}: {_strange(self._names[name], named) or error}"
+                    ) from None
         raise ValueError(f"{_shown(ast.unparse(node))} has no meaning in a description")
 
     def _number(self, node: ast.expr, z: float | None) -> Any:
@@ -133,6 +136,16 @@ class Expression:
             return operation(a, b)
         except (TypeError, OverflowError) as error:
             raise ValueError(f"{_shown(ast.unparse(node))}: {error}") from None
+
+
+def _strange(release: Callable[..., Release], named: dict[str, Any]) -> str:
+    """Which parameter a release does not have, and which it has."""
+    known = [p.name for p in signature(release).parameters.values() if p.kind is not p.VAR_POSITIONAL]
+    unknown = [name for name in named if name not in known]
+    if not (known and unknown):
+        return ""
+    noise = " (noise over the sensitivity; Laplace noise of a pure ε has 1/ε)" if "noise_multiplier" in known else ""
+    return f"{release.__name__} has no parameter {unknown[0]!r}, only {', '.join(known)}{noise}"
 
 
 def _shown(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dpkit.cli.printing import accountant_name, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Ledger
@@ -77,7 +77,7 @@ def list_command(
     print_table(
         [*columns, ("outcome", "left")],
         [
-            (str(r.index), f"{r.time:%Y-%m-%d %H:%M:%S}", r.label, r.scope or "", repr(r.release), r.outcome)
+            (str(r.index), f"{r.time:%Y-%m-%d %H:%M:%S}", r.label, r.scope or "", brief(repr(r.release)), r.outcome)
             for r in shown
         ],
     )

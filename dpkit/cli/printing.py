@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from accounting import Ledger, Release
 
-__all__ = ["accountant_name", "opened_ledger", "print_accountants", "print_table", "refusals", "say"]
+__all__ = ["accountant_name", "brief", "opened_ledger", "print_accountants", "print_table", "refusals", "say"]
 
 _NAMES = {
     "gdp": "Gaussian DP",
@@ -80,6 +81,15 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
     Console().print(table)
+
+
+def brief(description: str) -> str:
+    """A description with numbers to six digits, for a table; files and JSON have all of them.
+
+    >>> brief("Laplace(noise_multiplier=1.9999935739163788, adjacency='add_remove')")
+    "Laplace(noise_multiplier=1.99999, adjacency='add_remove')"
+    """
+    return re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
 
 
 def print_accountants(release: Release | None, found: dict[str, float], delta: float) -> None:

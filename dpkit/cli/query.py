@@ -122,7 +122,10 @@ def _answer(
     given = {option: value for option, value in options.items() if value is not None}
     if strange := [option for option in given if option not in taken]:
         flags = ", ".join({"q": "-q", "k": "-k", "keys": "--key"}.get(o, "--" + o.replace("_", "-")) for o in strange)
-        raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}")
+        way = ""
+        if "max_contributions" in strange and "max_groups" in taken:
+            way = ": it has a number for each bin, so give --max-groups and --max-per-group instead"
+        raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}{way}")
     names = [value for value in (column, given.get("groups"), given.get("person")) if value is not None]
     data = _read(file, names)
     if "keys" in given:

@@ -94,16 +94,19 @@ def name_of(data: Any, column: Column, fallback: str) -> str:
     return name if isinstance(name, str) else fallback
 
 
-def numbers(data: Any, column: Column) -> NDArray[Any]:
-    """Finite real numbers, one per row; integers stay integers."""
+def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Finite real numbers, one per row; integers stay integers. Those outside ``rows`` may be missing, and are 0."""
     array = _read(data, column, "column")
+    if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
+        array = np.where(rows, array, array.dtype.type(0))
     try:
         converted = real_array("column", array)
     except ValueError as error:
         if "NaN" not in str(error):
             raise
         raise ValueError(
-            f"{error}: fill missing values with a number that does not depend on the data, or drop them"
+            f"{error}: fill missing values with a number that does not depend on the data, or leave their rows "
+            "out by where="
         ) from None
     return array if array.dtype.kind in "biu" else converted
 
@@ -116,16 +119,23 @@ def mask(data: Any, where: Column) -> NDArray[np.bool_]:
     return array
 
 
-def labels(data: Any, column: Column, what: str) -> NDArray[Any]:
-    """Whose row it is, or in which group: whole numbers, texts or anything that can be compared for equality."""
+def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Whose row it is, or in which group: whole numbers, texts or anything that can be compared for equality.
+
+    None may be missing in ``rows``, by default all.
+    """
     array = _read(data, column, what)
     kind = array.dtype.kind
     # NaN is not equal to itself
-    missing = int(np.count_nonzero((array != array) | (array == None))) if kind in "fO" else 0  # noqa: E711
-    if missing:
-        raise ValueError(
-            f"{what} must be known for every row, got {missing} missing: give them an id of their own, or drop them"
-        )
+    if kind in "fO":
+        unknown = (array != array) | (array == None)  # noqa: E711
+        if rows is not None and rows.shape == unknown.shape:
+            unknown &= rows
+        if missing := int(np.count_nonzero(unknown)):
+            raise ValueError(
+                f"{what} must be known for every row that is asked about, got {missing} missing: give them an id of "
+                "their own, or leave these rows out by where="
+            )
     if kind == "c":
         raise TypeError(f"{what} must be whole numbers, texts or categories, got {what}.dtype={array.dtype}")
     return array
@@ -154,11 +164,13 @@ def coded_by(array: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([position.get(label, -1) for label in found] or [0], np.int64)[coded] if array.size else coded
 
 
-def grouped_by(data: Any, groups: Any, keys: Sequence[Any] | None) -> tuple[NDArray[np.int64] | None, list[Any]]:
-    """The group of each row, −1 for none, and the groups' names."""
+def grouped_by(
+    data: Any, groups: Any, keys: Sequence[Any] | None, rows: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.int64] | None, list[Any]]:
+    """The group of each row, −1 for none, and the groups' names; outside ``rows`` it need not be known."""
     if groups is None:
         return None, []
-    found = labels(data, groups, "groups")
+    found = labels(data, groups, "groups", rows)
     if keys is None:
         return codes(found)
     names = list(keys)

@@ -59,11 +59,11 @@ class Moment:
             max_groups=max_groups,
             max_per_group=max_per_group,
         )
-        self.values = numbers(data, column)
-        self.shares = _shares(data, weights, largest_weight)
         self.rows = None if where is None else mask(data, where)
-        self.owner = owners(data, person)
-        self.coded, self.names = grouped_by(data, groups, keys)
+        self.values = numbers(data, column, self.rows)
+        self.shares = _shares(data, weights, largest_weight)
+        self.owner = owners(data, person, self.rows)
+        self.coded, self.names = grouped_by(data, groups, keys, self.rows)
         if groups is not None and keys is None:
             raise TypeError(
                 f"keys must list the groups of a {what}; groups that are not public come from count(groups=...), whose "

@@ -125,9 +125,9 @@ def _missing(name: str, unit: str, no_person: bool) -> str:
     return f"{name} must be given where the budget counts a {unit}: {meaning}{whose}"
 
 
-def owners(data: Any, person: Any) -> NDArray[np.int64] | None:
-    """Whose row each row is, as numbers."""
-    return None if person is None else codes(labels(data, person, "person"))[0]
+def owners(data: Any, person: Any, rows: NDArray[np.bool_] | None = None) -> NDArray[np.int64] | None:
+    """Whose row each row is, as numbers; outside ``rows`` it need not be known."""
+    return None if person is None else codes(labels(data, person, "person", rows))[0]
 
 
 def kept_rows(

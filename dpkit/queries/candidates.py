@@ -91,9 +91,9 @@ def top_k(
     )
     # a person may be in every group, since each count is moved by at most max_per_group anyway
     share = Share(len(names), share.per_group, share.adjacency, share.alone)
-    coded = coded_by(labels(data, column, "column"), names)
     rows = None if where is None else mask(data, where)
-    owner = owners(data, person)
+    coded = coded_by(labels(data, column, "column", rows), names)
+    owner = owners(data, person, rows)
     epsilon = range_per_round(count, budget)
     cost = count * NoisyMax(epsilon, "gumbel", adjacency=budget.adjacency)
     source = randomness.resolve(rng)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget, Ledger
 from accounting.checks import integer
 from dpkit.clipping import real_array
-from dpkit.queries._columns import check_bounds, name_of, numbers
+from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.answer import Answer
 from dpkit.queries.totals import count
@@ -65,7 +65,11 @@ def histogram(
     >>> queries.histogram([1, 2, 3, 9], bins=2, bounds=(0, 10), budget=Budget(1e6, 0.0)).value.tolist()
     [3, 1]
     """
-    values = numbers(data, column)
+    rows = None if where is None else mask(data, where)
+    try:
+        values = numbers(data, column, rows)
+    except TypeError as error:
+        raise TypeError(f"{error}; texts and categories are counted by count(groups=, keys=)") from None
     if np.ndim(bins) == 0:
         low, high = check_bounds(bounds)
         edges = np.linspace(low, high, integer("bins", bins, at_least=1) + 1)

@@ -78,9 +78,9 @@ def private_bounds(
         budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
     )
     q, start = fraction("share", share), positive("smallest", smallest)
-    values = numbers(data, column)
     rows = None if where is None else mask(data, where)
-    owner = owners(data, person)
+    values = numbers(data, column, rows)
+    owner = owners(data, person, rows)
     source = randomness.resolve(rng)
     cost = PureDP(budget.epsilon, adjacency=budget.adjacency)
     query = f"bounds of {name_of(data, column, 'data')}"

@@ -133,9 +133,9 @@ def quantile(
         budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
     )
     levels = _levels(q)
-    values = numbers(data, column)
     rows = None if where is None else mask(data, where)
-    owner = owners(data, person)
+    values = numbers(data, column, rows)
+    owner = owners(data, person, rows)
     public, n = share.alone and share.swapped and rows is None, int(values.size)
     distinct = np.unique(levels)
     rounds = distinct.size.bit_length()

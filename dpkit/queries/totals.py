@@ -118,7 +118,7 @@ def count(
         return Answer(
             n, PureDP(0.0, adjacency="replace"), query, budget, noise_std=0.0, noise_interval=lambda _: (n, n)
         )
-    coded, names = grouped_by(data, groups, keys)
+    coded, names = grouped_by(data, groups, keys, rows)
     unlisted = grouped and keys is None
     if unlisted and budget.delta == 0:
         raise ValueError(
@@ -136,7 +136,7 @@ def count(
         whole=True,
         one_cell=share.groups == 1 and not (grouped and share.swapped),
     )
-    owner = owners(data, person)
+    owner = owners(data, person, rows)
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
     cost = spend(law, query, source, ledger, also)
     kept = kept_rows(owner, coded, share, rows, source)
@@ -220,9 +220,9 @@ def sum(
         max_groups=max_groups,
         max_per_group=max_per_group,
     )
-    values = numbers(data, column)
     rows = None if where is None else mask(data, where)
-    coded, names = grouped_by(data, groups, keys)
+    values = numbers(data, column, rows)
+    coded, names = grouped_by(data, groups, keys, rows)
     if groups is not None and keys is None:
         raise TypeError(
             "keys must list the groups of a sum; groups that are not public come from count(groups=...), whose answer "
@@ -242,7 +242,7 @@ def sum(
         l2 = math.sqrt(share.groups) * m * (max(span, math.sqrt(2) * top) if share.swapped else top)
     law = choose_noise(budget, noise, l1=l1, l2=l2, step=step, whole=step == 1.0, one_cell=coded is None)
     source = randomness.resolve(rng)
-    owner = owners(data, person)
+    owner = owners(data, person, rows)
     query = f"sum of {name_of(data, column, 'data')}"
     if groups is not None:
         query += f" by {name_of(data, groups, 'group')}"

@@ -122,7 +122,7 @@ def mean_vector(
     if middle.shape != (X.shape[1],) or not np.isfinite(middle).all():
         raise ValueError(f"center must be finite, of shape ({X.shape[1]},), got shape {middle.shape}")
     rows = None if where is None else mask(data, where)
-    owner = owners(data, person)
+    owner = owners(data, person, rows)
     public = share.alone and rows is None and budget.adjacency != "add_remove"
     if public and not len(X):
         raise ValueError("data must have at least one row where their number is public, got none")

@@ -17,6 +17,11 @@ processes share. Scores on held-out rows, and transformers that learn from data 
 by any of this.
 """
 
+try:
+    import sklearn as _  # noqa: F401 - whether it is there
+except ModuleNotFoundError as error:
+    raise ImportError('dpkit.sklearn needs scikit-learn: python -m pip install "dpkit[learn]"') from error
+
 from dpkit.sklearn._classifier import PrivateGLMClassifier
 from dpkit.sklearn._notices import EveryFitSpendsWarning, ShortenedRowsWarning
 from dpkit.sklearn._regressor import PrivateGLMRegressor

@@ -11,7 +11,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 
 from dpbandits import PriceTable, price_of_privacy  # noqa: E402
-from dpbandits.environments import GLM, ChosenLog, Delayed, LogReplay, People  # noqa: E402
+from dpbandits.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
 from dpbandits.evaluate import Log  # noqa: E402
 from dpbandits.price import PriceRow, _ratio  # noqa: E402
 
@@ -68,6 +68,19 @@ def test_prices_are_those_of_the_simulation():
     free, uniform, own = (row["regret"] for row in rows)
     assert table.rows[0].price == pytest.approx((own - free) / (uniform - free))
     assert (table.free, table.uniform, table.rows[0].reward) == tuple(row["reward"] for row in rows)
+
+
+def test_standing_arms_and_a_base_rate():
+    """A policy for standing arms is given contexts, and everybody the public base rate."""
+    world = People(Disjoint(dim=2, arms=3), persons=50, rounds=200)
+    asked = {"units": ["person"], "policies": {"person": "DisjointPrivateGLM"}, "seeds": 1, "progress": False}
+    told, untold = (price_of_privacy(world, [8.0], base_rate=rate, **asked) for rate in (0.05, None))
+    assert told.rows[0].policy == untold.rows[0].policy == "DisjointPrivateGLM"
+    assert told.rows[0].reward != untold.rows[0].reward
+    with pytest.raises(ValueError, match=r"no contexts to arms that stand.*got DisjointPrivateGLM"):
+        price_of_privacy(people(), [8.0], **asked)
+    with pytest.raises(ValueError, match="base_rate"):
+        price_of_privacy(world, [8.0], base_rate=1.0, **asked)
 
 
 def test_the_error_of_a_ratio_covers():

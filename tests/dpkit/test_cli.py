@@ -80,6 +80,8 @@ def test_descriptions_mean_what_they_mean_in_python():
         ("Gausian(1.0)", "did you mean 'Gaussian'"),
         ("Gaussian(1.0).noise_multiplier", "has no meaning"),
         ("Gaussian", "has no meaning"),
+        ("Laplace(epsilon=0.05)", "has no parameter 'epsilon', only noise_multiplier"),
+        ("parallel(x=1)", "parallel"),
         ("[Gaussian(1.0)]", "has no meaning"),
         ("(lambda: 1)()", "has no meaning"),
         ("9 ** 9 ** 9", "has no meaning"),

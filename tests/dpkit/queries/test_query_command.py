@@ -122,3 +122,8 @@ def test_the_help_says_how():
     told = run("--help")
     for word in ("--max-contributions", "--bounds", "Parquet", "survey.csv"):
         assert word in told
+
+
+def test_a_histogram_of_persons_says_how_they_are_bounded(file):
+    bounded = ("--histogram", "income", "--bounds", 0, 1000, "--person", "id", "--max-contributions", 1)
+    assert "give --max-groups and --max-per-group" in run(file, *bounded, "--epsilon", 1, status=2)

@@ -1,6 +1,7 @@
 """Wrong input to queries: what is said, and that nothing was drawn or spent. And audits that catch broken queries."""
 
 import math
+import sys
 
 import numpy as np
 import pandas as pd
@@ -105,10 +106,22 @@ WRONG = {
     "missing values": (
         lambda **m: queries.mean([1.0, math.nan], bounds=(0, 1), budget=ROW, **m),
         ValueError,
-        "1 entries that are NaN.*drop them",
+        "1 entries that are NaN.*by where=",
     ),
     "an infinite value": (lambda **m: queries.sum([math.inf], bounds=(0, 1), budget=ROW, **m), ValueError, "finite"),
     "complex values": (lambda **m: queries.mean([1j], bounds=(0, 1), budget=ROW, **m), TypeError, "real numbers"),
+    "a missing group among the rows that are asked about": (
+        lambda **m: queries.count(
+            np.ones(3), groups=["a", None, None], keys=["a"], where=np.array([True, True, False]), budget=ROW, **m
+        ),
+        ValueError,
+        "groups must be known for every row that is asked about, got 1 missing",
+    ),
+    "a histogram of texts": (
+        lambda **m: queries.histogram(TABLE, "g", bins=2, bounds=(0, 1), budget=ROW, **m),
+        TypeError,
+        r"counted by count\(groups=",
+    ),
     "texts as values": (
         lambda **m: queries.mean(TABLE, "g", bounds=(0, 1), budget=ROW, **m),
         TypeError,
@@ -140,7 +153,7 @@ WRONG = {
             np.ones(2), person=np.array([1.0, math.nan]), max_contributions=1, budget=PERSON, **m
         ),
         ValueError,
-        "person must be known for every row, got 1 missing",
+        "person must be known for every row that is asked about, got 1 missing.*by where=",
     ),
     "keys without groups": (
         lambda **m: queries.count(TABLE, keys=["a"], budget=ROW, **m),
@@ -362,6 +375,31 @@ def scored(ask, rows, person=None, runs=100_000):
         table["id"] = np.arange(runs * rows) if person == "apart" else np.repeat(np.arange(runs), rows)
         more = {"person": "id", "max_groups": 1, "max_per_group": 1}
     return ask(table, groups="g", keys=range(runs), **more).value.astype(float)
+
+
+@pytest.mark.parametrize("with_pandas", [True, False])
+def test_rows_that_where_leaves_out_may_lack_values_groups_and_persons(with_pandas, monkeypatch):
+    if not with_pandas:
+        monkeypatch.delitem(sys.modules, "pandas", raising=False)
+    known = np.array([True, True, False, True])
+    table = {
+        "x": np.array([1.0, 3.0, math.nan, 5.0]),
+        "g": np.array(["a", "b", None, "b"], object),
+        "p": np.array([1.0, 1.0, math.nan, 2.0]),
+    }
+    much = Budget(1e6, 0.0, adjacency="add_remove", unit="person")
+    who = {"where": known, "person": "p", "budget": much}
+    each = who | {"max_contributions": 2}
+    towns = who | {"groups": "g", "keys": ["a", "b"], "max_groups": 2, "max_per_group": 2}
+    assert queries.count(table, **towns).value.tolist() == [1, 2]
+    assert queries.sum(table, "x", bounds=(0, 10), **towns).value == pytest.approx([1, 8], abs=1e-3)
+    assert queries.mean(table, "x", bounds=(0, 10), **each).value == pytest.approx(3, abs=1e-3)
+    assert 3 <= queries.quantile(table, "x", q=0.6, bounds=(0, 10), **each).value <= 5
+    assert queries.histogram(table, "x", bins=[0, 2, 10], max_groups=2, max_per_group=2, **who).value.tolist() == [1, 2]
+    assert queries.top_k(table, "g", 1, keys=["a", "b"], max_per_group=2, **who).keys == ("b",)
+    low, high = queries.private_bounds(table, "x", share=0.9, **each).value
+    assert low <= 1
+    assert high >= 3
 
 
 def bound(ask, rows, neighbour, person=None):
