@@ -162,12 +162,12 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
             limit = zcdp_rho(epsilon, delta)
             yield _single("zcdp", zcdp, limit, lambda rho: zcdp_epsilon(rho, delta), epsilon, delta)
         case "rdp" if rule.order is not None and rule.limit is not None:
-            yield _one_order(rule.order, rule.limit, delta)
+            yield _one_order(rule.order, rule.limit, epsilon, delta)
         case "mixed" if rule.orders and rule.shares:
-            yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves, rule.tilt)
+            yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves, rule.left_out, rule.tilt)
             if rule.heavy:
                 share, left_out, *reserves = rule.heavy
-                yield _smoothed(epsilon, share * delta, tuple(reserves), left_out=left_out)
+                yield _smoothed(epsilon, share * delta, tuple(reserves), left_out)
             yield _mixture(np.array(rule.orders), np.array(rule.shares[1:]) * delta, epsilon)
         case "pure":
             yield _single(
@@ -177,10 +177,6 @@ def _measures(rule: Rule, epsilon: float, delta: float) -> Iterable[_Measure]:
         case other:
             raise ValueError(f"a filter cannot follow the accountant {other!r} with {rule!r}")
     yield _single("pure", pure, pure_parameter(epsilon, 0.0), lambda m: pure_epsilon(m, 0.0), epsilon, 0.0)
-
-
-# The share of the δ of Gaussian DP for what smoothing leaves out.
-_MISSED = 0.025
 
 
 @lru_cache(maxsize=256)
@@ -194,7 +190,7 @@ def _gdp(epsilon: float, delta: float) -> _Measure:
 
 
 def _smoothed(
-    epsilon: float, delta: float, reserves: tuple[float, ...], tilt: tuple[float, ...] = (), left_out: float = _MISSED
+    epsilon: float, delta: float, reserves: tuple[float, ...], left_out: float, tilt: tuple[float, ...] = ()
 ) -> _Measure:
     """Σ μ², or Σ c with a reserve, whichever holds; see :mod:`accounting.ledger.smoothing`."""
     missed = left_out * delta if reserves else 0.0
@@ -220,16 +216,20 @@ def _smoothed(
             return True
         return _within(float(total[0]), limit, slack)
 
+    def closed(most: float) -> float:
+        """ε at which D_m is what is left of δ; more than M leaves out more."""
+        left = delta - failing * max(0.0, most - limit)
+        return gdp_epsilon(math.sqrt(most), left) if left > 0 else math.inf
+
     def to_epsilon(total: Array) -> float:
         plain, tilted = np.split(total, 2)
         kept_now = np.where(plain > 0, kept, 0.0)
-        found = gdp_epsilon(math.sqrt(float(np.min(plain + kept_now))), delta)
+        found = min(gdp_epsilon(math.sqrt(float(plain[0])), delta), closed(float(np.min(plain + kept_now))))
         if weight == 0:
             return found
-        # the exponential term is λ at ε, and no more than that at an ε′ that is smaller by ρ(M − m)
+        # the exponential term is λ at ε, and no more than that at an ε′ that differs by ρ(m − M)
         with_term = float(np.min(tilted + kept_now))
-        left = epsilon - rate * max(0.0, limit - with_term)
-        return min(found, max(left, gdp_epsilon(math.sqrt(with_term), delta), 0.0))
+        return min(found, max(epsilon + rate * (with_term - limit), closed(with_term), 0.0))
 
     return _Measure(cost, within, to_epsilon, lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta)
 
@@ -250,13 +250,18 @@ def _single(
     )
 
 
-def _one_order(order: float, limit: float, delta: float) -> _Measure:
+def _one_order(order: float, limit: float, epsilon: float, delta: float) -> _Measure:
     def cost(release: Release) -> list[float]:
         return [float(rdp(release, np.array([order]))[0])]
 
     def to_epsilon(total: Array) -> float:
         closed = total[0] + math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
         return max(0.0, float(closed))
+
+    if not to_epsilon(np.array([limit])) <= epsilon * (1 + 1e-9):
+        raise ValueError(
+            f"a Rényi divergence of {limit!r} at the order {order!r} is more than ε={epsilon!r}, δ={delta!r}"
+        )
 
     return _Measure(
         cost,

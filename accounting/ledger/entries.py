@@ -313,7 +313,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     if rule.plan is not None:
         stored["plan"] = encode(rule.plan)
     if rule.orders:
-        stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS}
+        stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS} | {"left_out": rule.left_out}
     return stored
 
 
@@ -332,11 +332,15 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
         raise ValueError(f"a rule has one share more than orders, got {len(shares)} and {len(orders)}")
     if len(reserves) > _MOST_RESERVES or any(not 0 < reserve < 1 for reserve in reserves):
         raise ValueError(f"a rule has at most {_MOST_RESERVES} reserves between 0 and 1, got {reserves}")
+    # the first files do not state it
+    left_out = float(given.pop("left_out", 0.025 if reserves else 0.0))
+    if not 0 <= left_out < 0.1:
+        raise ValueError(f"a rule leaves out a share of δ between 0 and 0.1, got left_out={left_out!r}")
     if len(heavy) > _MOST_RESERVES or len(heavy) in (1, 2) or any(not 0 < number < 1 for number in heavy):
         raise ValueError(f"a rule for rare losses has two shares and some reserves between 0 and 1, got {heavy}")
     if tilt and not (
         len(tilt) == 3 and 0 < tilt[0] < 0.9 and 0 < tilt[1] < math.inf and (1 + tilt[1]) / 2 <= tilt[2] < math.inf
     ):
         raise ValueError(f"a rule's tilt is a share below 0.9, an order η > 0 and a rate ≥ (1 + η)/2, got {tilt}")
-    given |= {"plan": None if plan is None else decode(plan), **numbers}
+    given |= {"plan": None if plan is None else decode(plan), "left_out": left_out, **numbers}
     return Rule(**given)

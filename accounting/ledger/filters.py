@@ -108,6 +108,8 @@ _GAUSSIAN_SHARE = 0.8
 _FAILURE_SHARE = 1 / 32
 # What releases that are not Gaussian may leave of μ²: small for small releases, large for large or skewed ones.
 _RESERVES = (0.01, 0.03, 0.06, 0.1, 0.16)
+# The share of the δ of Gaussian DP for what smoothing leaves out.
+_LEFT_OUT = 0.025
 # The exponential term: its share of the δ of Gaussian DP, its order over the best one for Gaussian noise, and its rate
 # over the least one. The optimum is flat.
 _TILT_SHARE, _TILT_ORDER, _TILT_RATE = 0.12, 0.68, 1.07
@@ -167,6 +169,7 @@ def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
         orders=tuple(map(float, orders)),
         shares=(_GAUSSIAN_SHARE, *map(float, shares)),
         reserves=_RESERVES,
+        left_out=_LEFT_OUT,
         tilt=(_TILT_SHARE, eta, _TILT_RATE * (1 + eta) / 2),
         heavy=_HEAVY,
     )

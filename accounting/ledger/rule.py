@@ -32,6 +32,8 @@ class Rule:
     reserves : tuple of float
         What releases that are not Gaussian leave of μ² for smoothing, as shares of it; any of them may be left
         (``"mixed"`` only).
+    left_out : float
+        The share of the δ of Gaussian DP for what smoothing leaves out (``"mixed"`` only).
     tilt : tuple of float
         Of the exponential term of :mod:`accounting.ledger.smoothing`: its share of the δ of Gaussian DP, its order η
         and its rate ρ (``"mixed"`` only).
@@ -48,6 +50,7 @@ class Rule:
     orders: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
     reserves: tuple[float, ...] = ()
+    left_out: float = 0.0
     tilt: tuple[float, ...] = ()
     heavy: tuple[float, ...] = ()
 

@@ -44,14 +44,17 @@ Then Σ c_i + r ≤ M keeps the sequence (ε, D_M(ε) + λ + κM)-DP. *Proof.* A
 *Large and rare losses.* e^{ηL} may have no useful mean because of losses that hardly ever occur. A mechanism that a
 pair dominates is a post-processing of it (Blackwell), given the past, too. So let the outcomes of the pair itself be
 revealed, add the probability of L > x to the left side of (**), and take g over L ≤ x only: on what is left
-λe^{η…} is a supermartingale still, as sub-probabilities may be.
+λe^{η…} is a supermartingale still, as sub-probabilities may be. For e < 0 the pair loses e^{e−L}·(1 − D_r(L − e)) at
+most where L > x, so there the left side of the exchanged pair has Q(L > x) ≤ P(L > x) more: each direction counts what
+both leave out.
 
 *How c is found.* The law of L is moved to a grid of step h such that P and Q keep their masses in every cell (the
 chord of a convex function: never less). What lies above the grid counts to the left side in full. Both sides are
 then computed at multiples of h. Between them: both are convex in t = e^e, ∂²D_r/∂t² = 2·∂D_r/∂r / t² and ∂D_r/∂r =
 φ(e/√r − √r/2)/(2√r), so the chord of D_{r+c} is above it by at most (h²/4)·sup ∂D/∂r over the cell, which D_{r+c+h²/2}
-makes good while ∂D/∂r varies by less than 2 there: for h ≤ √r/20 it does, up to 10√r. Beyond that D_{r+c} is left out
-of the right side. The chord of t^{−η} is above it by at most η(η+1)(e^h − 1)²/8 of its value at the left end.
+makes good while ∂D/∂r varies by less than 2 there: for h ≤ √r/20 and h ≤ 1/10 it does, up to 10√r. Beyond that
+D_{r+c} is left out of the right side. The chord of t^{−η} is above it by at most η(η+1)(e^h − 1)²/8 of its value at the
+left end.
 """
 
 from __future__ import annotations
@@ -82,6 +85,7 @@ Array = NDArray[np.float64]
 _STEP = 1 / 12
 _MOST_CELLS = 6_000
 _MOST_POINTS = 20_000
+_MOST_STEP = 0.1
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
 _FAR = 10.0
@@ -169,6 +173,7 @@ def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential)
     """c without and with the exponential term; ``bound`` is one on g."""
     plain, tilted = 0.0, 0.0
     laws = [law for one in _directions(pair) if (law := _law(one, reserve, potential))]
+    left_out = sum(law.above for law in laws) * (2 if len(laws) == 1 else 1)
     if len(laws) < len(_directions(pair)):
         return math.inf, math.inf
     eta, growth = potential.order, potential.order * potential.rate
@@ -176,7 +181,7 @@ def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential)
     moment = min(bound, max(law.moment for law in laws)) if potential.weight > 0 else 0.0
     for law in laws:
         added = law.step**2 / 2 + _ROUNDING * reserve
-        side = _Side(law.left, law.points, reserve, potential.failing, potential.most)
+        side = _Side(law.left + left_out, law.points, reserve, potential.failing, potential.most)
         plain = max(plain, _least(side, 0.0) + added)
         if potential.weight == 0:
             continue
@@ -192,11 +197,12 @@ def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential)
 
 @dataclass(frozen=True)
 class _Law:
-    """The left side of (**) at the multiples of a step, and g."""
+    """The left side of (**) at the multiples of a step but for the losses above the grid, their probability, and g."""
 
     step: float
     points: Array
     left: Array
+    above: float
     moment: float
 
 
@@ -211,17 +217,17 @@ def _law(pair: LossPair, reserve: float, potential: Potential) -> _Law | None:
     top, bottom = pair.highest(math.log(missed)), -pair.lowest(math.log(missed))
     reach = max(top, 0.0) + max(_FAR * root, math.sqrt(-2 * math.log(missed) * reserve))
     step = max(scale * _STEP, reach / _MOST_POINTS, (top - bottom) / _MOST_CELLS)
-    step = min(step, root / 20)
+    step = min(step, root / 20, _MOST_STEP)
     first, last = math.floor(bottom / step) - 1, math.ceil(top / step) + 1
     count = math.ceil(reach / step)
     if last - first > 2 * _MOST_CELLS or count > 2 * _MOST_POINTS:
         return None
     p, above = _on_grid(pair, step, first, last)
     grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
-    left = np.convolve(p, _divergence(grid, reserve))[last - first : last - first + count + 1] + above
+    left = np.convolve(p, _divergence(grid, reserve))[last - first : last - first + count + 1]
     points = step * np.arange(count + 1, dtype=np.float64)
     moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), potential.order)
-    return _Law(step, points, left * (1 + 1e-12), moment)
+    return _Law(step, points, left * (1 + 1e-12), above, moment)
 
 
 @dataclass(frozen=True)
@@ -312,14 +318,34 @@ def _on_grid(pair: LossPair, step: float, first: int, last: int) -> tuple[Array,
 
 
 def _divergence(e: Array, r: float) -> Array:
-    """D_r(e) of either sign, to about twelve digits: φ(t₁)(M(t₁) − M(t₂)) with Mills' ratio M."""
-    from scipy.special import erfcx
-
+    """D_r(e) of either sign, to twelve digits: φ(t₁)(M(t₁) − M(t₂)) with Mills' ratio M."""
     root, far = math.sqrt(r), np.abs(e)
     t1, t2 = far / root - root / 2, far / root + root / 2
     with np.errstate(under="ignore"):
-        found = 0.5 * np.exp(-0.5 * t1 * t1) * (erfcx(t1 * math.sqrt(0.5)) - erfcx(t2 * math.sqrt(0.5)))
+        if root < 0.1:
+            # t₁ and t₂ are close: −M′ = 1 − xM is integrated instead, by four points
+            nodes, weights = np.polynomial.legendre.leggauss(4)
+            middle = (far / root)[:, None] + nodes * (root / 2)
+            apart = (1 - middle * _mills(middle)) @ weights * (root / 2)
+            found = np.exp(-0.5 * t1 * t1) * apart / math.sqrt(2 * math.pi)
+        else:
+            found = _normal_tail(t1) - np.exp(-0.5 * t1 * t1) * _mills(t2) / math.sqrt(2 * math.pi)
         return np.asarray(np.where(e >= 0, found, -np.expm1(-far) + np.exp(-far) * found))
+
+
+def _mills(x: Array) -> Array:
+    """The normal tail over its density."""
+    from scipy.special import erfcx
+
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x * math.sqrt(0.5)))
+
+
+def _normal_tail(x: Array) -> Array:
+    """Φ(−x), from Mills' ratio where e^(−x²/2) is common to both terms of a difference."""
+    from scipy.special import ndtr
+
+    right = np.maximum(x, 0.0)
+    return np.asarray(np.where(x > 0, np.exp(-0.5 * right * right) * _mills(right) / math.sqrt(2 * math.pi), ndtr(-x)))
 
 
 def _enough(side: _Side, low: float) -> float:

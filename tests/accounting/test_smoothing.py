@@ -3,6 +3,7 @@
 import math
 from functools import cache
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -12,6 +13,7 @@ from scipy.stats import norm
 
 from accounting import (
     ZCDP,
+    Budget,
     DiscreteGaussian,
     Gaussian,
     Laplace,
@@ -24,7 +26,11 @@ from accounting import (
     parallel,
 )
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger.smoothing import Potential, smoothed_costs
+from accounting.ledger.additive import AdditiveFilter, _largest_mu, _smoothed
+from accounting.ledger.entries import rule_from_dict, rule_to_dict
+from accounting.ledger.filters import mixed_rule
+from accounting.ledger.rule import Rule
+from accounting.ledger.smoothing import Potential, _divergence, smoothed_costs
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
@@ -252,3 +258,75 @@ def test_no_choice_among_skewed_losses_passes_the_limit():
     assert strategy(costs) <= allowed
     # the test could fail: with lower costs it would
     assert strategy({name: cost / 2 for name, cost in costs.items()}) > allowed
+
+
+def test_rare_losses_that_are_revealed_cost_enough_for_negative_e_too():
+    """A loss that is left out of the exponential term counts as a failure, whatever was lost before."""
+    eps, rate = 6.0, 1e-13
+    release = PoissonSubsampled(PureDP(eps), rate)
+    for share in (0.012, 0.3):
+        reserve = share * MOST
+        found = float(smoothed_costs(release, reserve, TILTED)[1])
+        low = 1 / (1 + math.exp(eps))
+        q = np.array([1 - low, low])
+        p = q + rate * (q[::-1] - q)
+        loss = np.log1p(rate * np.expm1([-eps, eps]))
+        e = np.concatenate([np.linspace(-5, 5, 801) * math.sqrt(reserve), np.geomspace(1e-9, 1e-2, 50) * -1])
+        for first, losses in ((p, loss), (q, -loss)):
+            worst = int(np.argmax(losses))
+            after = first[1 - worst] * potential(reserve, e - losses[1 - worst]) + first[worst]
+            assert np.all(
+                after <= (potential(reserve + found, e) + TILTED.failing * found) * (1 + 1e-12) + first[worst]
+            )
+
+
+@pytest.mark.parametrize("root", [1e-8, 1e-5, 1e-2, 0.09, 0.11, 2.0, 20.0, 90.0])
+def test_the_divergence_has_eleven_digits_for_every_reserve(root):
+    with mpmath.workdps(60):
+        for x in (0.0, 0.3, 2.0, 9.0, 15.0):
+            e, r = mpmath.mpf(x * root), mpmath.sqrt(mpmath.mpf(root * root))
+            exact = mpmath.ncdf(r / 2 - e / r) - mpmath.exp(e) * mpmath.ncdf(-e / r - r / 2)
+            found = float(_divergence(np.array([x * root]), root * root)[0])
+            assert abs(found / exact - 1) < 1e-11
+
+
+def test_budgets_beyond_use_are_priced_without_a_word():
+    huge = Potential(1e4, gdp_mu(1e4, 1e-6) ** 2, 1e-12)
+    with np.errstate(all="raise", under="ignore"):
+        found = smoothed_costs(PureDP(20.0), 0.6 * huge.most, huge)
+    assert np.all(found <= gdp(PureDP(20.0)) ** 2)
+
+
+@pytest.mark.parametrize("grown", [0.3, 1.0, 1.2, 3.0])
+def test_the_epsilon_of_a_sum_leaves_out_what_more_than_the_limit_does(grown):
+    share, order, rate = 0.12, 14.0, 8.0
+    measure = _smoothed(1.0, 1e-6, (0.06,), 0.025, (share, order, rate))
+    most = _largest_mu(1.0, (1 - 0.025 - share) * 1e-6 * (1 - 2**-50)) ** 2
+    total = grown * most
+    found = measure.epsilon(np.array([math.inf, math.inf, math.inf, total - 0.06 * most]))
+    spent = gdp_delta(math.sqrt(total), found) + 0.025e-6 * grown
+    spent += share * 1e-6 * math.exp(order * (1 - found) - order * rate * (most - total))
+    assert spent <= 1e-6 * (1 + 1e-6)
+    # and no more than it must
+    assert found < 1.0 if grown < 1 else found < 1.0001 + 2 * rate * (total - most)
+
+
+def test_a_stored_rule_says_what_it_leaves_out():
+    budget = Budget(1.0, 1e-6)
+    rule = mixed_rule(budget)
+    stored = rule_to_dict(rule)
+    assert stored["left_out"] == rule.left_out > 0
+    assert rule_from_dict(stored) == rule
+    # another library may choose otherwise: the file decides
+    other = rule_from_dict({**stored, "left_out": 0.05})
+    release = PoissonSubsampled(Gaussian(2.0), 0.002)
+    assert not np.array_equal(AdditiveFilter(budget, other).price(release), AdditiveFilter(budget, rule).price(release))
+    with pytest.raises(ValueError, match="between 0 and 0"):
+        rule_from_dict({**stored, "left_out": 0.7})
+
+
+def test_a_stored_order_may_not_promise_more_than_the_budget():
+    budget = Budget(1.0, 1e-6)
+    AdditiveFilter(budget, Rule("rdp", order=20.0, limit=0.1))
+    with pytest.raises(ValueError, match="at the order 20"):
+        AdditiveFilter(budget, Rule("rdp", order=20.0, limit=5.0))
