@@ -141,14 +141,17 @@ def lengths(X: Vector, norm: float = 2.0) -> Vector:
     >>> lengths(np.array([[3.0, 4.0], [3e-200, 4e-200]])).round(9)
     array([5., 0.])
     """
-    with np.errstate(over="ignore"):
+    # the powers of what is longer or shorter by as much lose their digits, or overflow
+    shortest = 1e-300 ** (1.0 / norm) if math.isfinite(norm) else 1e-300
+    with np.errstate(over="ignore", under="ignore"):
         found: Vector = np.empty(len(X))
         for part in _lots(len(X)):  # the squares of some rows stay in a cache
-            found[part] = np.linalg.norm(X[part], norm, axis=1)
-        doubtful = np.flatnonzero(~((found > 1e-150) & (found < 1e150)))
+            # row after row in memory: else a row is added up in another order where it stands alone in its part
+            found[part] = np.linalg.norm(np.ascontiguousarray(X[part]), norm, axis=1)
+        doubtful = np.flatnonzero(~((found > shortest) & (found < 1.0 / shortest)))
         if doubtful.size:
             # powers that underflow would make a row look shorter than it is, and its gradient pass the bound
-            largest, relative = _relative(X[doubtful])
+            largest, relative = _relative(np.ascontiguousarray(X[doubtful]))
             found[doubtful] = largest * np.linalg.norm(relative, norm, axis=1)
             # products of numbers as small as these have no relative error to speak of
             found[doubtful[largest > 0]] = np.maximum(found[doubtful[largest > 0]], 1e-300)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,9 +15,6 @@ from accounting import Budget, Ledger
 from dpkit.optimize import glm, softmax
 from dpkit.optimize.softmax import softmax_probabilities
 from dpkit.sklearn._estimator import PrivateGLM
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["PrivateGLMClassifier"]
 
@@ -147,8 +144,7 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         if self.loss not in ("logistic", "probit"):
             raise ValueError(f"loss must be 'logistic' or 'probit', got loss={self.loss!r}")
         rows, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        classes, position = self._checked_labels(labels)
+        classes, position = self.checked_labels(labels)
         if len(classes) == 2:
             objective: Any = glm(self.loss)
         elif self.loss == "logistic":
@@ -179,8 +175,9 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         mean = expit if self.loss == "logistic" else ndtr
         return np.column_stack([mean(-eta), mean(eta)])
 
-    def _checked_labels(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    def checked_labels(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
         """The classes, and which of them every label is."""
+        check_classification_targets(y)
         classes = self._public_classes(y)
         position = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         if not (classes[position] == y).all():

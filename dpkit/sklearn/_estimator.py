@@ -21,7 +21,7 @@ from dpkit.optimize.objectives import GLM
 from dpkit.optimize.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
 
-__all__ = ["PrivateGLM", "generator_of"]
+__all__ = ["KeepsLedger", "PrivateGLM", "checked_ledger", "generator_of"]
 
 Array = NDArray[np.float64]
 
@@ -31,7 +31,33 @@ _STEPS = 24
 _LEFT_BEHIND = "left behind when this copy was made: set_params(ledger=...) first"
 
 
-class PrivateGLM(BaseEstimator):  # type: ignore[misc]
+class KeepsLedger(BaseEstimator):  # type: ignore[misc]
+    """Clones spend from the same ledger, where scikit-learn would copy it, and its expenses with it."""
+
+    ledger: Ledger | None
+
+    def __sklearn_clone__(self) -> Self:
+        twin: Self = super().__sklearn_clone__()
+        twin.ledger = self.ledger
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        ledger = state.get("ledger")
+        if isinstance(ledger, Ledger) and (ledger.path is None or "cost_" in state):
+            # a copy of a ledger in memory would count by itself, and a model must not carry its makers' books
+            state = state | {"ledger": _LEFT_BEHIND}
+        return state
+
+
+def checked_ledger(ledger: object) -> Ledger | None:
+    """The ledger to spend from, or None for none."""
+    if not (ledger is None or isinstance(ledger, Ledger)):
+        raise TypeError(f"ledger must be a Ledger or None, got ledger={ledger!r}")
+    return ledger
+
+
+class PrivateGLM(KeepsLedger):
     """What the two estimators share: η = x·θ + offset over rows of length at most R."""
 
     budget: Budget | None
@@ -44,15 +70,13 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
     epochs: int
     step_scale: float
     public_rows: int | None
-    ledger: Ledger | None
     random_state: int | np.random.Generator | np.random.RandomState | None
 
     def _descend(self, objective: GLM | Softmax, X: Array, y: Array, groups: ArrayLike | None) -> tuple[Array, Array]:
         """θ and the offset, a row and an entry for each η."""
         if self.budget is None:
             raise ValueError("budget must be given, got budget=None")
-        if not (self.ledger is None or isinstance(self.ledger, Ledger)):
-            raise TypeError(f"ledger must be a Ledger or None, got ledger={self.ledger!r}")
+        ledger = checked_ledger(self.ledger)
         if self.solver not in ("preconditioned", "gradient_descent", "dp_ftrl"):
             raise ValueError(
                 f"solver must be 'preconditioned', 'gradient_descent' or 'dp_ftrl', got solver={self.solver!r}"
@@ -70,7 +94,7 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
             "step_scale": self.step_scale,
             "groups": groups,
             "rng": generator_of(self.random_state),
-            "ledger": self.ledger,
+            "ledger": ledger,
         }
         clipped: Any = replace(objective, clip=clip)
         steps: dict[str, Any] = {} if self.max_iter is None else {"max_iterations": self.max_iter}
@@ -117,20 +141,11 @@ class PrivateGLM(BaseEstimator):  # type: ignore[misc]
         return shortened(rows, self.row_norm)[0]
 
     def __sklearn_clone__(self) -> Self:
-        """An unfitted copy that spends from the same ledger."""
-        twin: Self = super().__sklearn_clone__()
-        twin.ledger = self.ledger
+        """An unfitted copy that spends from the same ledger, and is counted with this one."""
+        twin = super().__sklearn_clone__()
         twin._fits = self.__dict__.setdefault("_fits", Fits())
         twin._cloned = True
         return twin
-
-    def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        ledger = state.get("ledger")
-        if isinstance(ledger, Ledger) and (ledger.path is None or "cost_" in state):
-            # a copy of a ledger in memory would count by itself, and a model must not carry its makers' books
-            state = state | {"ledger": _LEFT_BEHIND}
-        return state
 
 
 def generator_of(random_state: object) -> np.random.Generator | None:

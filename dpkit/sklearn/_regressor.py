@@ -112,7 +112,7 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
             If the ledger refuses.
         """
         rows, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        middle, half = self._scale()
+        middle, half = self.scale()
         if self.loss == "squared":
             if self.threshold is not None:
                 raise ValueError(f"threshold is for the loss 'huber' only, got threshold={self.threshold!r}")
@@ -132,7 +132,7 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         rows = self._checked_rows(X)
         return np.asarray(rows @ self.coef_ + self.intercept_)
 
-    def _scale(self) -> tuple[float, float]:
+    def scale(self) -> tuple[float, float]:
         """The middle of the target range and half of its length."""
         if self.target_range is None:
             raise ValueError("target_range must be given, got target_range=None")

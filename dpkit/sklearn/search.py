@@ -8,8 +8,9 @@ errors within the target range, over the square of its length, with Gaussian noi
 Privacy. Unit: one row, replaced or blanked in its place. It is in one of the two parts, so a run costs the dearer one
 of two releases, Gaussian(z) for the fit and Gaussian(z) for the score (one row moves it by at most 1); the whole search
 costs BestOfRuns(Gaussian(z)), z calibrated to the budget. The fitted estimator of the best run is released with its
-setting and its noisy score. The grid, the parts and the law of the number of runs are public. Runs warn of nothing, for
-nobody may hear of those that lost; for the same reason the time that a search takes should stay with its maker.
+setting and its noisy score. The grid, the parts and the law of the number of runs are public. Runs warn of nothing and
+are not counted among an estimator's fits, for nobody may hear of those that lost; for the same reason the time that a
+search takes should stay with its maker.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.utils.validation import check_is_fitted, check_X_y
+from sklearn.base import MetaEstimatorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import BestOfRuns, Budget, Gaussian, Ledger, calibrate, epsilon
 from accounting.checks import fraction, positive
@@ -30,13 +31,16 @@ from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._rows import checked_budget
 from dpkit.selection import best_of
 from dpkit.sklearn._classifier import PrivateGLMClassifier
-from dpkit.sklearn._estimator import generator_of
+from dpkit.sklearn._estimator import KeepsLedger, checked_ledger, generator_of
 from dpkit.sklearn._regressor import PrivateGLMRegressor
 
 __all__ = ["PrivateSearch"]
 
+# what is not for a run to choose: what it spends and draws from, and what its score is measured in
+_SHARED = {"budget", "ledger", "random_state", "classes", "target_range"}
 
-class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+
+class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
     """Fit an estimator at settings from a grid, and release the best fit, all under one budget.
 
     Parameters
@@ -44,7 +48,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimator : PrivateGLMClassifier or PrivateGLMRegressor
         Its own ``budget`` and ``ledger`` are not used.
     parameters : mapping from names to sequences
-        The grid; a run draws one value of each, evenly.
+        The grid; a run draws one value of each, evenly. It cannot hold ``classes`` or ``target_range``.
     budget : Budget
         For all of it; counted by "replace" or "zero_out", with δ > 0.
     runs : float
@@ -54,7 +58,7 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     validation : float
         The share of rows to score on.
     ledger : Ledger, optional
-        Charged once, before the first run.
+        Charged once, before the first run. ``clone`` keeps it, and pickling leaves it behind, as for the estimators.
     random_state : int, Generator or RandomState, optional
         None draws from the secure source; anything else gives a simulation.
 
@@ -66,6 +70,8 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_score_ : float
         The noisy score over the number of rows that it counts: an accuracy, or minus an error.
     cost_ : BestOfRuns
+    n_features_in_ : int
+    feature_names_in_ : ndarray, where X had names
 
     Examples
     --------
@@ -113,25 +119,31 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         BudgetExceeded
             If the ledger refuses.
         """
+        estimator, ledger = self.estimator, checked_ledger(self.ledger)
+        if not isinstance(estimator, PrivateGLMClassifier | PrivateGLMRegressor):
+            raise TypeError(
+                f"estimator must be a PrivateGLMClassifier or a PrivateGLMRegressor, got estimator={estimator!r}"
+            )
         if self.budget is None:
             raise ValueError("budget must be given, got budget=None")
         budget = checked_budget(self.budget, allowed=("replace", "zero_out"))
         if budget.delta == 0:
             raise ValueError("budget must have delta > 0, got delta=0")
         grid = {name: list(values) for name, values in self.parameters.items()}
-        unknown = sorted(set(grid) - set(self.estimator.get_params()))
-        if unknown or not all(grid.values()):
+        if not all(grid.values()) or not set(grid) <= set(estimator.get_params()) - _SHARED:
             raise ValueError(
-                f"parameters must be lists of values of the estimator's parameters, got {self.parameters!r}"
+                "parameters must be lists of values of the estimator's parameters, "
+                f"without {sorted(_SHARED)}, got {self.parameters!r}"
             )
         share = fraction("validation", self.validation)
-        rows, labels = check_X_y(X, y, dtype=np.float64, y_numeric=isinstance(self.estimator, PrivateGLMRegressor))
-        fixed: dict[str, Any] = {}
-        if isinstance(self.estimator, PrivateGLMClassifier):
-            if "classes" in grid:
-                raise ValueError("parameters must not hold classes, which all runs share: give them to the estimator")
-            # of all rows, and before anything is spent: a part may lack a class
-            fixed["classes"] = self.estimator._checked_labels(labels)[0]
+        regression = isinstance(estimator, PrivateGLMRegressor)
+        rows, labels = validate_data(self, X, y, dtype=np.float64, y_numeric=regression)
+        # both before anything is spent; the classes of all rows, for a part may lack one
+        fixed: dict[str, Any] = estimator.get_params(deep=False) | {"ledger": None}
+        if isinstance(estimator, PrivateGLMRegressor):
+            estimator.scale()
+        else:
+            fixed["classes"] = estimator.checked_labels(labels)[0]
         order = np.random.default_rng(0).permutation(len(rows))
         count = round(share * len(rows))
         if not 0 < count < len(rows):
@@ -145,22 +157,26 @@ class PrivateSearch(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         one = Gaussian(z, adjacency=budget.adjacency)
         # a little less than that costs, for what rounding does to the way there and back
         each = Budget(epsilon(one, budget.delta) * (1.0 - 1e-9), budget.delta, adjacency=budget.adjacency)
+        fixed["budget"] = each
         source = randomness.resolve(generator_of(self.random_state))
 
         def run(rng: np.random.Generator) -> tuple[float, tuple[Any, dict[str, Any]]]:
             chosen = {name: values[int(rng.integers(len(values)))] for name, values in grid.items()}
-            model = clone(self.estimator).set_params(**fixed, **chosen, budget=each, ledger=None, random_state=rng)
+            # no clone, which would be counted with the estimator: its warnings would tell how many runs there were
+            model = type(estimator)(**fixed | chosen | {"random_state": rng})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.fit(rows[train], labels[train])
             noise = GaussianMechanism(noise_multiplier=z, sensitivity=1.0, adjacency=budget.adjacency, rng=rng)
             return float(noise.release(_score(model, rows[held], labels[held]))), (model, chosen)
 
-        best = best_of(run, cost(z), rng=source, ledger=self.ledger)
+        best = best_of(run, cost(z), rng=source, ledger=ledger)
         if best is None:
             raise RuntimeError("a number of runs that is at least 1 must give an output, got none")
         self.best_estimator_, self.best_params_ = best.output
         self.best_estimator_.set_params(random_state=None)
+        if hasattr(self, "feature_names_in_"):
+            self.best_estimator_.feature_names_in_ = self.feature_names_in_
         self.best_score_, self.cost_ = best.score / count, cost(z)
         return self
 
@@ -174,9 +190,10 @@ def _score(model: Any, X: NDArray[Any], y: NDArray[Any]) -> float:
     """A sum over rows of numbers in [0, 1], or in [−1, 0]."""
     found = model.predict(X)
     if isinstance(model, PrivateGLMRegressor):
-        ends: Any = model.target_range
-        low, high = ends
-        errors = (np.clip(y, low, high) - np.clip(found, low, high)) / (high - low)
-        # whole multiples of 2⁻³⁰, whose sum is exact
-        return -float(np.floor(np.square(errors) * 2.0**30).sum()) * 2.0**-30
+        middle, half = model.scale()
+        with np.errstate(all="ignore"):  # what overflows is cut
+            ends = [np.clip((values - middle) / half, -1.0, 1.0) for values in (y, found)]
+        errors = np.nan_to_num(0.5 * (ends[0] - ends[1]), nan=1.0)
+        # whole multiples of 2⁻²⁶, so that the sum over up to 2²⁶ rows is exact
+        return -float(np.floor(np.square(errors) * 2.0**26).sum()) * 2.0**-26
     return float(np.count_nonzero(found == y))

@@ -12,6 +12,7 @@ from scipy.special import expit, ndtr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
@@ -19,6 +20,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from accounting import BestOfRuns, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, epsilon
+from accounting.accountants.rdp import curve
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent
@@ -30,6 +32,7 @@ from dpkit.sklearn import (
     ShortenedRowsWarning,
     split_budget,
 )
+from dpkit.sklearn.search import _score
 
 BUDGET = Budget(1.0, 1e-5)
 RANGE = (-1.0, 1.0)
@@ -274,7 +277,12 @@ def test_a_private_search_is_one_cost_and_finds_the_better_setting():
         ({"budget": Budget(1.0, 0.0)}, "budget must have delta > 0"),
         ({"parameters": {"depth": [1]}}, "parameters must be lists of values"),
         ({"parameters": {"radius": []}}, "parameters must be lists of values"),
-        ({"parameters": {"classes": [(0, 1)]}}, "parameters must not hold classes"),
+        *(
+            ({"parameters": {name: [None]}}, "without .'budget'")
+            for name in ("budget", "ledger", "random_state", "classes")
+        ),
+        ({"estimator": regressor(), "parameters": {"target_range": [RANGE]}}, "without .'budget'"),
+        ({"estimator": regressor(target_range=None)}, "target_range must be given"),
         ({"estimator": classifier(classes=(0, 2))}, "y must hold labels of classes"),
         ({"runs": 1.0}, "mean must be greater than 1"),
         ({"validation": 0.0}, "validation must"),
@@ -288,6 +296,81 @@ def test_a_private_search_refuses(change, message):
             **({"estimator": classifier(), "parameters": {}, "budget": BUDGET, "ledger": ledger} | change)
         ).fit(*problem())
     assert not ledger.rows()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "y", "error"),
+    [
+        (LogisticRegression(), problem()[1], TypeError),
+        (Pipeline([("model", classifier())]), problem()[1], TypeError),
+        (classifier(classes=(0.5, 1.5)), problem()[1] + 0.5, ValueError),  # scikit-learn takes no fractions for labels
+    ],
+)
+def test_what_no_run_could_fit_is_refused_before_a_search_spends(estimator, y, error):
+    ledger = Ledger()
+    with pytest.raises(error):
+        PrivateSearch(estimator, {}, budget=BUDGET, ledger=ledger, random_state=0).fit(problem()[0], y)
+    assert not ledger.rows()
+
+
+def test_nothing_tells_how_many_runs_a_search_made():
+    """A count that is shared with clones would: by a warning that comes at the next fit, or does not."""
+    X, y = problem(50)
+    told = set()
+    for seed in range(6):  # about 1, 2, 1, ... runs
+        model = classifier()
+        search = PrivateSearch(model, {}, budget=BUDGET, runs=2.0, random_state=seed).fit(X, y)
+        for one in (model, search.best_estimator_):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                clone(one).set_params(budget=BUDGET).fit(X, y)
+            told.add(sum(issubclass(warning.category, EveryFitSpendsWarning) for warning in caught))
+    assert told == {0}
+
+
+def test_clones_of_a_search_share_its_ledger_and_pickles_leave_it(tmp_path):
+    X, y = problem(50)
+    ledger = Ledger()
+    search = PrivateSearch(classifier(), {}, budget=BUDGET, runs=1.5, ledger=ledger, random_state=0)
+    assert clone(search).ledger is ledger
+    cross_val_score(search, X, y, cv=2, scoring="accuracy")
+    assert len(ledger.rows()) == 2
+    with pytest.raises(TypeError, match="left behind"):
+        pickle.loads(pickle.dumps(search)).fit(X, y)
+    assert len(ledger.rows()) == 2
+
+
+@pytest.mark.parametrize("solver", ["preconditioned", "gradient_descent", "dp_ftrl"])
+def test_no_fit_of_a_search_costs_more_than_its_price_says_at_any_order(solver):
+    """The price of the best of several runs rests on a Rényi curve, and a budget of a run is one point of it only."""
+    X, y = problem(60)
+    search = PrivateSearch(classifier(solver=solver), {}, budget=BUDGET, runs=1.5, random_state=0).fit(X, y)
+    assert isinstance(search.cost_, BestOfRuns)
+    orders = np.geomspace(1.01, 1e4, 30)
+    assert (curve(search.best_estimator_.cost_, orders) <= curve(search.cost_.release, orders)).all()
+
+
+def test_a_search_keeps_the_names_of_features():
+    pandas = pytest.importorskip("pandas")
+    X, y = problem(50)
+    named = pandas.DataFrame(X, columns=["a", "b", "c"])
+    search = PrivateSearch(classifier(), {}, budget=BUDGET, runs=1.5, random_state=0).fit(named, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.array_equal(search.predict(named), search.best_estimator_.predict(named))
+    with pytest.raises(ValueError, match="feature names"):
+        search.predict(named[["c", "b", "a"]])
+
+
+def test_targets_of_any_size_have_a_score():
+    """A score that is no number would stop a search that has spent, for some targets and not for others."""
+    model = regressor(target_range=(-1.5e308, 1.5e308), budget=BUDGET).fit(*problem(50))
+    for theta in (0.0, 1e308, math.inf):
+        model.coef_ = np.full(3, theta)
+        X = np.array([[0.5, 0.5, 0.5], [-0.5, 0.0, 0.0]])
+        for y in ([1.5e308, -1.5e308], [-1.5e308, 1.5e308], [0.0, 0.0]):
+            with np.errstate(all="ignore"):
+                assert -2.0 <= _score(model, X, np.array(y)) <= 0.0
 
 
 def test_budgets_are_split_exactly():
