@@ -61,7 +61,7 @@ class Moment:
         )
         self.rows = None if where is None else mask(data, where)
         self.values = numbers(data, column, self.rows)
-        self.shares = _shares(data, weights, largest_weight)
+        self.shares = _shares(data, weights, largest_weight, self.rows)
         self.owner = owners(data, person, self.rows)
         self.coded, self.names = grouped_by(data, groups, keys, self.rows)
         if groups is not None and keys is None:
@@ -209,7 +209,7 @@ def fieller(
     return ends[0], ends[1]
 
 
-def _shares(data: Any, weights: Any, largest: float | None) -> Array | None:
+def _shares(data: Any, weights: Any, largest: float | None, rows: NDArray[np.bool_] | None = None) -> Array | None:
     """The weights of rows as shares of the largest, in [0, 1]."""
     if weights is None:
         if largest is not None:
@@ -217,7 +217,7 @@ def _shares(data: Any, weights: Any, largest: float | None) -> Array | None:
         return None
     if largest is None:
         raise TypeError("largest_weight must be given with weights: larger ones are cut to it, so it bounds a row")
-    found = numbers(data, weights).astype(np.float64)
+    found = numbers(data, weights, rows).astype(np.float64)
     if (found < 0).any():
         raise ValueError(f"weights must not be negative, got {found[found < 0][0]:g}")
     return np.minimum(found / positive("largest_weight", largest), 1.0)

@@ -64,7 +64,7 @@ def count(
     data : array, Series or table
         Only its rows matter. The names of columns below refer to it.
     where : column of bool, optional
-        Count these rows only.
+        Count these rows only; what is missing in the others does not matter.
     groups : column, optional
         Count each group for itself.
     keys : sequence, optional

@@ -117,11 +117,11 @@ def mean_vector(
     share = checked_share(
         budget, person=person, grouped=False, max_contributions=max_contributions, max_groups=None, max_per_group=None
     )
-    X, names = _rows(data, columns)
+    rows = None if where is None else mask(data, where)
+    X, names = _rows(data, columns, rows)
     middle = np.zeros(X.shape[1]) if center is None else real_array("center", center).astype(np.float64)
     if middle.shape != (X.shape[1],) or not np.isfinite(middle).all():
         raise ValueError(f"center must be finite, of shape ({X.shape[1]},), got shape {middle.shape}")
-    rows = None if where is None else mask(data, where)
     owner = owners(data, person, rows)
     public = share.alone and rows is None and budget.adjacency != "add_remove"
     if public and not len(X):
@@ -171,16 +171,18 @@ def mean_vector(
     )
 
 
-def _rows(data: Any, columns: Sequence[str] | None) -> tuple[Array, list[str]]:
-    """The rows, and what their columns are called."""
+def _rows(data: Any, columns: Sequence[str] | None, rows: Any = None) -> tuple[Array, list[str]]:
+    """The rows, and what their columns are called; outside ``rows`` values may be missing, and are 0."""
     if columns is not None:
         if isinstance(columns, str) or not len(columns):
             raise TypeError(f"columns must be a list of at least one column, got columns={columns!r}")
         names = [str(name) for name in columns]
-        return np.column_stack([numbers(data, name).astype(np.float64) for name in names]), names
+        return np.column_stack([numbers(data, name, rows).astype(np.float64) for name in names]), names
     X = np.asanyarray(data) if hasattr(data, "__array__") or isinstance(data, Sequence) else None
     if X is None or X.ndim != 2 or not X.shape[1] or hasattr(data, "columns"):
         raise TypeError("columns must list the columns to average where the data is no array of shape (n, d)")
+    if rows is not None and X.dtype.kind == "f" and len(rows) == len(X) and not isinstance(X, np.ma.MaskedArray):
+        X = np.where(rows[:, None], X, 0)
     return real_array("data", X).astype(np.float64), [str(j) for j in range(X.shape[1])]
 
 

@@ -397,6 +397,12 @@ def test_rows_that_where_leaves_out_may_lack_values_groups_and_persons(with_pand
     assert 3 <= queries.quantile(table, "x", q=0.6, bounds=(0, 10), **each).value <= 5
     assert queries.histogram(table, "x", bins=[0, 2, 10], max_groups=2, max_per_group=2, **who).value.tolist() == [1, 2]
     assert queries.top_k(table, "g", 1, keys=["a", "b"], max_per_group=2, **who).keys == ("b",)
+    weighted = queries.mean(table, "x", weights="x", largest_weight=5, bounds=(0, 10), **each)
+    assert weighted.value == pytest.approx((1 + 9 + 25) / 9, abs=1e-3)
+    some = each | {"person": table["p"], "budget": Budget(1e6, 1e-6, adjacency="add_remove", unit="person")}
+    for data, columns in ((table, ["x", "x"]), (np.column_stack([table["x"], table["x"]]), None)):
+        mean = queries.mean_vector(data, columns, radius=10.0, **some).value
+        assert mean == pytest.approx([3, 3], abs=0.3)
     low, high = queries.private_bounds(table, "x", share=0.9, **each).value
     assert low <= 1
     assert high >= 3
