@@ -257,7 +257,7 @@ def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
     tree, _ = files.read(tmp_path / "state")
     tree["config"]["budget"]["delta"] = 5e-324
     (tmp_path / "state").write_bytes(files.encode(tree))
-    with pytest.raises(ValueError, match="a state that fits together.*no noise multiplier"):
+    with pytest.raises(ValueError, match=r"a state that fits together.*no noise multiplier"):
         Policy.load(tmp_path / "state", unattended=True)
 
 
