@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Budget
+from accounting import Budget, BudgetExceeded
 from dpbandits.mathematics.choices import Law
 from dpbandits.policy import Array, Policy
 from dpkit import randomness
@@ -214,7 +214,7 @@ class Released:
                     raise ValueError(f"releases must be at most {most}, got releases={tree['releases']}")
                 shell.releases = tree["releases"]
                 shell._take_choosing(tree["public"])
-        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
+        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
             raise ValueError(f"a release must fit together, got one that does not: {error!r}") from error
         texts = {name: tree[name] for name in ("policy", "number", "run", "price")}
         return cls(shell, tree["config"], link, **texts)

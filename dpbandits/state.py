@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from accounting import Budget, Ledger
+from accounting import Budget, BudgetExceeded, Ledger
 from dpbandits.decision_log import DecisionLog, log_of
 from dpbandits.mathematics.links import Link
 from dpbandits.waiting import Waiting
@@ -155,7 +155,7 @@ class Loadable(Waiting):
         try:
             with np.errstate(all="ignore"):  # what overflows in a constructor or a check is not finite, and refused
                 policy = kind._revived(tree, digest, loader)
-        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError) as error:
+        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
             raise ValueError(f"path must hold a state that fits together, got {path}: {error!r}") from error
         if decision_log is not None:
             policy.decision_log = log_of(decision_log)

@@ -160,7 +160,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     exploration : float or "inverse_gap"
         β ≥ 0. Or arms are drawn by the gaps of their predicted rewards from the best (Foster & Rakhlin 2020): a has
         probability 1/(K + γ·gap_a), and the best the rest, with γ = ``gamma_scale``·√t after a release at round t: no
-        arm is ever without a chance, as the evaluation of other policies on the log needs it.
+        arm is ever without a chance, as the evaluation of other policies on the log needs it. (Before the first release
+        γ = 0, and all arms are alike, also where there is a prior.)
     gamma_scale : float
         By default that of Vowpal Wabbit.
     ridge : float

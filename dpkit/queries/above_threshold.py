@@ -28,7 +28,7 @@ from dpkit.queries._units import check_spending
 from dpkit.samplers import discrete_laplace
 from dpkit.samplers.lattice import default_granularity, lattice_step
 
-__all__ = ["AboveThreshold", "error_bound"]
+__all__ = ["AboveThreshold", "error_bound", "scales"]
 
 
 class AboveThreshold:
@@ -75,12 +75,10 @@ class AboveThreshold:
     ) -> None:
         self.budget = check_spending(budget, ledger)
         size = positive("sensitivity", sensitivity)
-        self._step, scale, self._query_scale = _scales(size, self.budget.epsilon, monotone)
+        self._step, scale, self._query_scale = scales(size, self.budget.epsilon, monotone)
         level = lattice_step(float(threshold), self._step)
         self.cost = PureDP(self.budget.epsilon, adjacency=self.budget.adjacency)
         self._rng = randomness.resolve(rng)
-        if not self._query_scale <= 2.0**40:
-            raise ValueError(f"budget.epsilon is too small for noise in 64 bits, got {self.budget!r}")
         charge(ledger, self.cost, "queries.AboveThreshold", self._rng)
         self._level = level + int(discrete_laplace(scale, rng=self._rng))
         self.done = False
@@ -101,15 +99,19 @@ def error_bound(sensitivity: float, epsilon: float, queries: int, probability: f
     scale s has P(|k| > j) = 2e^{−(j + 1)/s}/(1 + e^{−1/s}); the threshold has half of the probability, and the queries
     share the other half.
     """
-    step, of_threshold, of_query = _scales(sensitivity, epsilon, monotone=False)
+    step, of_threshold, of_query = scales(sensitivity, epsilon, monotone=False)
     reach = of_threshold * math.log(4 / probability), of_query * math.log(4 * queries / probability)
     # queries and threshold are rounded to the lattice
     return (math.ceil(reach[0]) + math.ceil(reach[1]) + 1) * step
 
 
-def _scales(sensitivity: float, epsilon: float, monotone: bool) -> tuple[float, float, float]:
-    """The lattice's step, and the scales of the noise of the threshold and of queries, in steps."""
+def scales(sensitivity: float, epsilon: float, monotone: bool) -> tuple[float, float, float]:
+    """The lattice's step, and the scales of the noise of the threshold and of queries, in steps; for exact samplers."""
     step = default_granularity(sensitivity, 1, norm=1)
     moved = math.floor(sensitivity / step) + 1
     scale = 2 * moved / epsilon * (1 + 2.0**-50)
-    return step, scale, scale if monotone else 2 * scale
+    of_query = scale if monotone else 2 * scale
+    if not (scale >= 2.0**-40 and of_query <= 2.0**40):
+        small = "small" if scale > 1 else "large"
+        raise ValueError(f"budget.epsilon is too {small} for noise in 64 bits, got epsilon={epsilon:g} for one run")
+    return step, scale, of_query

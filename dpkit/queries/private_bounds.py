@@ -24,7 +24,7 @@ from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._columns import mask, name_of, numbers
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
-from dpkit.queries.above_threshold import AboveThreshold, error_bound
+from dpkit.queries.above_threshold import AboveThreshold, error_bound, scales
 from dpkit.queries.answer import Answer
 
 __all__ = ["private_bounds"]
@@ -84,12 +84,13 @@ def private_bounds(
     source = randomness.resolve(rng)
     cost = PureDP(budget.epsilon, adjacency=budget.adjacency)
     query = f"bounds of {name_of(data, column, 'data')}"
+    half = Budget(budget.epsilon / 2, budget.delta, adjacency=budget.adjacency)
+    sensitivity = unit.per_group * (1.0 if unit.swapped else max(q, 1 - q))
+    scales(sensitivity, half.epsilon, monotone=False)  # refused, if at all, before it is paid
     charge(ledger, cost, f"queries.{query}", source)
 
     kept = kept_rows(owner, None, unit, rows, source)
     used = np.sort((values if kept is None else values[kept]).astype(np.float64))
-    half = Budget(budget.epsilon / 2, budget.delta, adjacency=budget.adjacency)
-    sensitivity = unit.per_group * (1.0 if unit.swapped else max(q, 1 - q))
 
     def scan(ordered: np.ndarray[Any, np.dtype[np.float64]]) -> float:
         run = AboveThreshold(0.0, sensitivity=sensitivity, budget=half, rng=source)

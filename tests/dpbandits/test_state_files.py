@@ -252,6 +252,15 @@ def test_files_that_ask_for_much(name, asked, tmp_path):
     reader.take(files.encode(tree))
 
 
+def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
+    honest_policy("DisjointShuffleGLM").save(tmp_path / "state")
+    tree, _ = files.read(tmp_path / "state")
+    tree["config"]["budget"]["delta"] = 5e-324
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match=r"a state that fits together.*no noise multiplier"):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
 @pytest.mark.parametrize(("key", "value"), [("epoch", 60), ("epoch", 61), ("decisions", 2**61), ("decisions", 2**63)])
 def test_counts_that_cannot_be(key, value, tmp_path):
     reader = Reader("Doubling", tmp_path)

@@ -225,6 +225,21 @@ WRONG = {
         ValueError,
         "larger epsilon|must lie in",
     ),
+    "bounds at an infinitesimal ε": (
+        lambda **m: queries.private_bounds(TABLE, "x", budget=Budget(1e-13, 0.0), **m),
+        ValueError,
+        "epsilon is too small for noise in 64 bits, got epsilon=5e-14",
+    ),
+    "bounds at an endless ε": (
+        lambda **m: queries.private_bounds(TABLE, "x", budget=Budget(1e300, 0.0), **m),
+        ValueError,
+        "epsilon is too large for noise in 64 bits",
+    ),
+    "a threshold at an endless ε": (
+        lambda **m: queries.AboveThreshold(0.0, sensitivity=1.0, budget=Budget(1e300, 0.0), **m),
+        ValueError,
+        "epsilon is too large for noise in 64 bits",
+    ),
     "a share beyond 1": (
         lambda **m: queries.private_bounds(TABLE, "x", share=1.5, budget=ROW, **m),
         ValueError,
