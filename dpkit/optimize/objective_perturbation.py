@@ -107,7 +107,7 @@ def objective_perturbation(
     Parameters
     ----------
     objective : GLM
-        With a ``clip`` (L, in ℓ₂) and a finite, positive ``curvature_bound``; its slope must not decrease in η, as that
+        With a ``clip`` (L, in ℓ₂) and a finite ``curvature_bound`` above 0; its slope must not decrease in η, as that
         of every convex loss; labels for "probit" are cut to [0, 1], where it is convex.
     X : (n, d) array_like
     y : (n,) array_like
@@ -166,7 +166,7 @@ def objective_perturbation(
     R, share = positive("row_norm", row_norm), fraction("curvature_share", curvature_share)
     if not 0 < objective.curvature_bound < math.inf:
         raise ValueError(
-            f"objective must have a finite, positive curvature_bound, by which the ridge is chosen, got the loss "
+            f"objective must have a finite curvature_bound above 0, by which the ridge is chosen, got the loss "
             f"{objective.name!r}"
         )
     if budget.delta == 0:
