@@ -121,9 +121,7 @@ def test_add_remove_does_not_depend_on_the_number_of_rows():
 
 def test_a_loss_without_curvature_is_refused():
     # its ridge would be 0
-    with pytest.raises(
-        ValueError, match="curvature_bound above 0, by which the ridge is chosen, got the loss 'linear'"
-    ):
+    with pytest.raises(ValueError, match=r"finite curvature_bound above 0, .* got the loss 'linear'"):
         objective_perturbation(
             glm("linear", clip=L), np.ones((4, 1)), np.ones(4), constraint=LpBall(2, 1), budget=Budget(1.0, 1e-5)
         )
