@@ -178,6 +178,10 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         # an interrupt may have left one more, which the next decision writes over
         if self._sums.rounds.count not in (self.decisions, self.decisions + 1):
             raise ValueError(f"rounds must be of {self.decisions} decisions, got {self._sums.rounds.count}")
+        # whoever is left out would pay once more from the start
+        paid = len(self._sums.rounds.people(self.schedule.start(self.releases)))
+        if self._sums.persons != paid:
+            raise ValueError(f"left must be of the {paid} persons who have paid, got {self._sums.persons}")
 
     @classmethod
     def _elements(cls, config: Mapping[str, Any]) -> int:

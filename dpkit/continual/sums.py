@@ -29,7 +29,7 @@ from dpkit.continual._layout import Layout
 from dpkit.continual._noise import Ahead, law
 from dpkit.continual.factorization import Factorization
 from dpkit.states import Run, Unrepeatable
-from dpkit.states.entries import check_kind, conform, entry, generator, generator_text, scalar
+from dpkit.states.entries import check_kind, conform, entry, generator, generator_text, scalar, short
 
 __all__ = ["ContinualSum"]
 
@@ -319,6 +319,8 @@ class ContinualSum(Unrepeatable):
         ValueError
             If an entry is missing, too many, or not of this stream's type, shape and size. Then nothing changes.
         """
+        if not isinstance(saved, Mapping):
+            raise ValueError(f"state of a continual sum must be a mapping, got {short(saved)}")
         steps = conform("steps", saved.get("steps"), like=0)
         if steps > self.horizon:
             raise ValueError(f"steps must be at most horizon={self.horizon}, got steps={steps}")

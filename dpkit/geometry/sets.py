@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.checks import positive
+from dpkit.clipping import real_array
 
 __all__ = ["ITERATIVE_ERROR", "ConvexSet", "PolyhedralSet", "checked_norm", "vector"]
 
@@ -76,16 +77,10 @@ class PolyhedralSet(ConvexSet, Protocol):
 
 def vector(name: str, value: ArrayLike, dimension: int) -> Vector:
     """``value`` as a finite float vector of that dimension."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must be an array of real numbers, got {name}.dtype={array.dtype}")
+    array = real_array(name, value)
     if array.shape != (dimension,):
         raise ValueError(f"{name} must have shape ({dimension},), got {name}.shape={array.shape}")
-    converted: Vector = array.astype(np.float64, copy=False)
-    if not np.isfinite(converted).all():
-        bad = int(np.count_nonzero(~np.isfinite(converted)))
-        raise ValueError(f"{name} must be finite, got {bad} entries that are NaN or infinite")
-    return converted
+    return array
 
 
 def checked_norm(name: str, value: SupportsFloat) -> float:

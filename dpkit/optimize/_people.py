@@ -80,7 +80,7 @@ def checked_people(budget: Budget, groups: ArrayLike | None, rows: int) -> Peopl
         return None
     if budget.unit != "person":
         raise ValueError(f"budget.unit must be 'person' where groups are given, got budget.unit={budget.unit!r}")
-    labels = np.asarray(groups)
+    labels = np.asarray(groups) if np.size(groups) else np.empty(0, np.int64)  # an empty list is one of floats
     if labels.dtype.kind not in "iuSU":
         raise TypeError(f"groups must be integers or strings, got groups.dtype={labels.dtype}")
     if labels.shape != (rows,):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Ledger, Release
 from accounting.checks import integer
 from dpkit import randomness
-from dpkit.clipping import UnitRows, clipped_slope, grown, lengths
+from dpkit.clipping import UnitRows, clipped_slope, grown, lengths, real_array
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
 from dpkit.optimize.objectives import GLM
@@ -35,18 +35,11 @@ Vector = NDArray[np.float64]
 
 def checked_data(X: ArrayLike, y: ArrayLike, dimension: int) -> tuple[Vector, Vector]:
     """Rows (n, d) and labels (n,), finite; n may be 0."""
-    rows = np.asarray(X)
+    rows = real_array("X", X)
     if rows.size == 0 and rows.ndim < 2:
         rows = np.empty((0, dimension))
-    if rows.dtype.kind not in "biuf":
-        raise TypeError(f"X must be an array of real numbers, got X.dtype={rows.dtype}")
     if rows.ndim != 2 or rows.shape[1] != dimension:
         raise ValueError(f"X must have shape (n, {dimension}), got X.shape={rows.shape}")
-    rows = rows.astype(np.float64, copy=False)
-    if not np.isfinite(rows).all():
-        raise ValueError(
-            f"X must be finite, got {np.count_nonzero(~np.isfinite(rows))} entries that are NaN or infinite"
-        )
     return rows, vector("y", y if np.size(y) else np.empty(0), len(rows))
 
 

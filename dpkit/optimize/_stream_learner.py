@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
-from accounting.checks import integer
+from accounting.checks import choice, integer, nonnegative
 from dpkit import randomness
 from dpkit.clipping import lengths
 from dpkit.continual import ContinualSum
@@ -30,10 +30,12 @@ from dpkit.states.entries import check_kind, conform, generator, generator_text,
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
-__all__ = ["StreamLearner", "largest_noise", "one_pass"]
+__all__ = ["StreamLearner", "checked_ridge", "largest_noise", "one_pass"]
 
 Vector = NDArray[np.float64]
 Set = TypeVar("Set", bound=ConvexSet)
+
+_SMALLEST_CLIP = 1e-100
 
 
 class StreamLearner(Unrepeatable, ABC, Generic[Set]):
@@ -80,6 +82,8 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
         """Check and keep the parameters that all learners have."""
         self.objective, self.constraint = objective, constraint
         self.clip = clip_of(objective)
+        if not _SMALLEST_CLIP <= self.clip <= 1.0 / _SMALLEST_CLIP:  # its square, and noise of it, have to be floats
+            raise ValueError(f"objective must have a clip from 1e-100 to 1e100, got clip={self.clip!r}")
         self.horizon = integer("horizon", horizon, at_least=1)
 
     def _begin(self, start: Vector) -> None:
@@ -195,6 +199,7 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
         for name, expected in (("parameters", cls._PARAMETERS), ("noise", cls._NOISE)):
             if set(parts[name]) != set(expected):
                 raise ValueError(f"{name} must hold the entries {sorted(expected)}, got {sorted(parts[name])}")
+        choice("adjacency", parts["noise"]["adjacency"], "replace", "zero_out")
         self = cls.__new__(cls)
         self._configure(objective, constraint, **parts["parameters"])
         # the noise fits gradients of this length, in this norm, and the iterates are of this set
@@ -242,6 +247,14 @@ def _minimizers(constraint: ConvexSet) -> Vector:
     positions = np.arange(1.0, constraint.dimension + 1.0)
     directions = (positions, np.cos(positions), -1.0 / positions)
     return np.stack([constraint.linear_minimizer(direction) for direction in directions])
+
+
+def checked_ridge(ridge: float, clip: float) -> float:
+    """λ, if it is 0 or steps of length clip/λ, and of noise, are far from the largest floats."""
+    checked = nonnegative("ridge", ridge)
+    if 0 < checked < 1e-100 * clip:
+        raise ValueError(f"ridge must be 0 or at least 1e-100 times the clip, got ridge={ridge!r} with clip={clip!r}")
+    return checked
 
 
 def largest_noise(sums: ContinualSum) -> float:

@@ -49,12 +49,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release
-from accounting.checks import nonnegative, positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet
 from dpkit.optimize._rows import checked_budget, checked_start, clipped_gradient, row_sensitivity
-from dpkit.optimize._stream_learner import StreamLearner, largest_noise, one_pass
+from dpkit.optimize._stream_learner import StreamLearner, checked_ridge, largest_noise, one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class FollowTheApproximateLeader(StreamLearner[ConvexSet]):
         self, objective: GLM, constraint: ConvexSet, *, horizon: int, ridge: float, sums: str, step_scale: float
     ) -> None:
         self._keep(objective, constraint, horizon)
-        self.ridge = nonnegative("ridge", ridge)
+        self.ridge = checked_ridge(ridge, self.clip)
         if sums not in get_args(Sums):
             raise ValueError(f"sums must be 'buffered' or 'tree', got sums={sums!r}")
         self.sums = sums

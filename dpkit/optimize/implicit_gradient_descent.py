@@ -61,13 +61,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Ledger, Release, calibrate
-from accounting.checks import nonnegative, positive
+from accounting.checks import positive
 from dpkit import randomness
 from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._rows import checked_budget, checked_start, convex_labels, row_sensitivity
-from dpkit.optimize._stream_learner import StreamLearner, one_pass
+from dpkit.optimize._stream_learner import StreamLearner, checked_ridge, one_pass
 from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
         step_scale: float,
     ) -> None:
         self._keep(objective, constraint, horizon)
-        self.ridge = nonnegative("ridge", ridge)
+        self.ridge = checked_ridge(ridge, self.clip)
         if steps_from not in get_args(StepsFrom):
             raise ValueError(f"steps_from must be 'published' or 'hidden', got steps_from={steps_from!r}")
         self.steps_from = steps_from
@@ -227,6 +227,11 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
         # ω
         e = self.objective.slope_rounding(R * (rho + K))
         self._rounding = 2.0**-52 * ((d + 40) * (rho + K) + K * R * e / L) + self.constraint.projection_error(rho + K)
+        if not self._rounding < math.inf:
+            raise ValueError(
+                f"row_norm, the constraint and clip/ridge must be such that float64 holds a step, got row_norm={R!r}, "
+                f"iterates up to {rho:g} and clip/ridge={K:g}"
+            )
 
     def _mechanism(self, sensitivity: float) -> GaussianMechanism:
         return GaussianMechanism(

@@ -107,8 +107,8 @@ def objective_perturbation(
     Parameters
     ----------
     objective : GLM
-        With a ``clip`` (L, in ℓ₂) and a finite ``curvature_bound``; its slope must not decrease in η, as that of every
-        convex loss; labels for "probit" are cut to [0, 1], where it is convex.
+        With a ``clip`` (L, in ℓ₂) and a finite ``curvature_bound`` above 0; its slope must not decrease in η, as that
+        of every convex loss; labels for "probit" are cut to [0, 1], where it is convex.
     X : (n, d) array_like
     y : (n,) array_like
     constraint : ConvexSet
@@ -137,7 +137,7 @@ def objective_perturbation(
     Raises
     ------
     ValueError, TypeError
-        For a parameter out of range, an objective of unbounded curvature, or rows that are not finite. Nothing is
+        For a parameter out of range, an objective of no or unbounded curvature, or rows that are not finite. Nothing is
         drawn or charged.
     BudgetExceeded
         If the ledger refuses.
@@ -164,8 +164,11 @@ def objective_perturbation(
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
     people = checked_people(budget, groups, len(X))
     R, share = positive("row_norm", row_norm), fraction("curvature_share", curvature_share)
-    if not math.isfinite(objective.curvature_bound):
-        raise ValueError(f"objective must have a finite curvature_bound, got the loss {objective.name!r}")
+    if not 0 < objective.curvature_bound < math.inf:
+        raise ValueError(
+            f"objective must have a finite curvature_bound above 0, by which the ridge is chosen, got the loss "
+            f"{objective.name!r}"
+        )
     if budget.delta == 0:
         raise ValueError("budget must have delta > 0, got delta=0")
     short, row_lengths = shortened(X, R)

@@ -120,7 +120,7 @@ class GLM:
         >>> glm("logistic").slope_rounding(3.0), glm("probit").slope_rounding(3.0)
         (8.0, 68.0)
         """
-        return 8.0 if self.name in ("logistic", "squared", "huber", "linear") else (8.0 + eta**2) * (1.0 + abs(eta))
+        return 8.0 if self.name in ("logistic", "squared", "huber", "linear") else (8.0 + eta * eta) * (1.0 + abs(eta))
 
     def _slopes(self, theta: Array, X: Array, y: Array) -> Array:
         """ψ, cut so that ‖ψ·x‖₂ ≤ clip."""

@@ -383,6 +383,15 @@ def test_a_state_that_does_not_fit_together_is_refused(damage):
         policy._sums.resume(saved)
 
 
+def test_a_state_in_which_somebody_has_not_paid_is_refused(tmp_path):
+    policy = policy_with(horizon=400)
+    played(policy, 100, np.random.default_rng(5))
+    policy._sums._left = policy._sums._left[:-1]  # who would then pay once more from the start
+    policy.save(tmp_path / "state")
+    with pytest.raises(ValueError, match=r"left must be of the \d+ persons who have paid"):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
 def test_raw_rounds_take_at_most_a_third_more_than_their_bytes():
     for rounds in (1000, 5000, 20_000):
         kept = Rounds(5)

@@ -689,7 +689,15 @@ def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
     sums = make(case)
     sums.add_many(np.ones((3, 3)))
     saved = sums.kept()
-    wrong = [{}, saved | {"steps": 2**50}, saved | {"steps": -1}, saved | {"steps": 2.0}, saved | {"more": 1}]
+    wrong = [
+        None,
+        3.0,
+        {},
+        saved | {"steps": 2**50},
+        saved | {"steps": -1},
+        saved | {"steps": 2.0},
+        saved | {"more": 1},
+    ]
     for name, value in saved.items():
         wrong.append({key: one for key, one in saved.items() if key != name})
         if isinstance(value, np.ndarray) and value.size:

@@ -156,6 +156,7 @@ def test_what_does_not_fit_is_refused(name):
         (fewer, OBJECTIVE, constraint, "state must (hold sums|have made the choices) of steps=4"),
         (more, OBJECTIVE, constraint, "state must be of at most horizon=60 rows"),
         ({**state, "noise": {}}, OBJECTIVE, constraint, "noise must hold the entries"),
+        ({**state, "noise": state["noise"] | {"adjacency": "x"}}, OBJECTIVE, constraint, "adjacency must be 'replace'"),
         ({**state, "learned": {}}, OBJECTIVE, constraint, "state must hold the entries"),
         ({**state, "run": None}, OBJECTIVE, constraint, "state must have a tree of entries 'run'"),
         ({}, OBJECTIVE, constraint, "state must have an entry 'learner'"),

@@ -117,3 +117,11 @@ def test_add_remove_does_not_depend_on_the_number_of_rows():
     )
     assert one.cost.epsilon == 1.0
     assert np.abs(one.x).max() > 0
+
+
+def test_a_loss_without_curvature_is_refused():
+    # its ridge would be 0
+    with pytest.raises(ValueError, match=r"finite curvature_bound above 0, .* got the loss 'linear'"):
+        objective_perturbation(
+            glm("linear", clip=L), np.ones((4, 1)), np.ones(4), constraint=LpBall(2, 1), budget=Budget(1.0, 1e-5)
+        )

@@ -299,6 +299,14 @@ def test_a_set_of_one_point(kind):
         assert [learner.step([1.0], 5.0)[0] for _ in range(3)] == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.parametrize("kind", [ApproximateLeader, RegularizedLeader, Implicit])
+def test_a_masked_row_is_refused(kind):
+    learner = kind(glm("squared", clip=1.0), LpBall(2, 2), horizon=3, budget=BUDGET)
+    with pytest.raises(TypeError, match="x must not be masked"):
+        learner.step(np.ma.array([1.0, 2.0], mask=[True, False]), 0.0)
+    assert learner.steps == 0
+
+
 def test_refusals_charge_nothing():
     ledger = Ledger()
     objective, ball = glm("squared", clip=1.0), LpBall(2, 3)
@@ -311,9 +319,17 @@ def test_refusals_charge_nothing():
         (Implicit, {"steps_from": "memory"}, "steps_from must be 'published' or 'hidden', got"),
         (Implicit, {"row_norm": 0.0}, "row_norm must be positive"),
         (Implicit, {"step_scale": 0.0}, "step_scale must be positive"),
+        # of steps that no float holds nothing would come but an error or NaN, at the first row and after the charge
+        (ApproximateLeader, {"ridge": 1e-320}, "ridge must be 0 or at least 1e-100 times the clip"),
+        (Implicit, {"ridge": 1e-120}, "ridge must be 0 or at least 1e-100 times the clip"),
+        (Implicit, {"row_norm": 1e250, "steps_from": "hidden", "ridge": 1e-90}, "row_norm, the constraint and clip/ri"),
     ):
         with pytest.raises(ValueError, match=message):
             kind(objective, ball, **{"horizon": 9, "budget": BUDGET, "ledger": ledger} | change)
+    for kind in (ApproximateLeader, RegularizedLeader, Implicit):
+        for clip in (1e-200, 1e200):
+            with pytest.raises(ValueError, match="objective must have a clip from 1e-100 to 1e100"):
+                kind(glm("squared", clip=clip), ball, horizon=9, budget=BUDGET, ledger=ledger)
     with pytest.raises(ValueError, match="start must have positive entries"):
         RegularizedLeader(
             objective, Simplex(2), horizon=9, budget=BUDGET, regularizer="entropy", start=[0.0, 1.0], ledger=ledger

@@ -317,3 +317,18 @@ def test_rows_and_people_have_the_same_sums_but_for_the_mean():
         people.difference(theta, 0.5 * theta, 0.9, half, 0.1),
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "adjacency", "more"),
+    [
+        *((name, "zero_out", {}) for name in [*NAMES, "objective_perturbation"] if name != "noisy_sgd"),
+        # where there is no telling how many people there are, an error would tell that there are none
+        ("noisy_gradient_descent", "add_remove", {"public_rows": 10}),
+        ("noisy_sgd", "add_remove", {"public_rows": 10}),
+        ("objective_perturbation", "add_remove", {}),
+    ],
+)
+def test_nobody_may_be_an_empty_list(name, adjacency, more):
+    budget = Budget(1.0, 1e-5, adjacency=adjacency, unit="person")
+    assert np.isfinite(fit(name, np.empty((0, 3)), [], groups=[], budget=budget, **more).x).all()
