@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And two descriptions that only accountants make.
+And three descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["CentralShuffledBinomial", "TwoLosses", "rest_delta", "split_failures"]
+__all__ = ["CentralShuffledBinomial", "OneCount", "TwoLosses", "rest_delta", "split_failures"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +42,17 @@ class TwoLosses(Release):
 
     low: float
     high: float
+
+
+@dataclass(frozen=True, repr=False)
+class OneCount(Release):
+    """Bin(``trials``, ``rate``) and one message of ``step``, with probability ``first`` or ``second``."""
+
+    trials: int
+    rate: float
+    step: int
+    first: float
+    second: float
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

@@ -8,7 +8,9 @@ then by a − ε in units of the noise's scale, is a coin: the leader wins with 
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
 makes the Rényi divergence largest at an order near the one which is best for the whole. The first input of a tree
 reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
-they stand alone (:mod:`accounting.amplification.blanket`).
+they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where all
+others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as much as
+one may (:mod:`accounting.accountants.count_losses`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -23,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants import pld
-from accounting.accountants.failures import TwoLosses, rest_delta, split_failures
+from accounting.accountants.failures import OneCount, TwoLosses, rest_delta, split_failures
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
@@ -47,6 +49,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    ShuffledBinomial,
     TreeAggregation,
     compose,
     parallel,
@@ -59,6 +62,10 @@ Array = NDArray[np.float64]
 # Orders that are tried where the witness depends on one, in shares of the best: the bound that it is best for may be
 # far above the truth.
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
+
+
+# Larger counts have no witness: their windows would be long.
+_MOST_TRIALS = 1 << 26
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
@@ -159,6 +166,14 @@ def _witness(release: Release, order: float) -> Release | None:
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
         case BestOfRuns(release=inner):
             return _witness(inner, order)  # where all scores are equal, the best is the first
+        case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
+            k = int(response.categories) if response else 2
+            lie = 1 / (math.exp(eps) + k - 1)
+            truth = math.exp(eps) * lie
+            return OneCount(int(users) - 1, truth if k == 2 else lie, 1, truth, lie, adjacency=adjacency)
+        case ShuffledBinomial(trials=trials, shift_norm=norm) if trials <= _MOST_TRIALS:
+            step = math.floor(norm)
+            return OneCount(int(trials), 0.5, step, 1.0, 0.0, adjacency=adjacency) if step else None
         case Composed(parts=parts):
             terms = [(_witness(part, order), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)

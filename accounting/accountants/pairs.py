@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from accounting.accountants.convolution import Parts
-from accounting.accountants.failures import CentralShuffledBinomial, TwoLosses
+from accounting.accountants.failures import CentralShuffledBinomial, OneCount, TwoLosses
 from accounting.accountants.gdp import gdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -68,6 +68,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
             return [Counter({Coins(eps, int(k)): 1})]
+        case OneCount(trials=n, rate=rate, step=step, first=first, second=second):
+            from accounting.accountants.count_losses import CountPair
+
+            return [Counter({CountPair(n, rate, step, first, second): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):

@@ -37,23 +37,30 @@ from numpy.typing import NDArray
 
 from accounting.amplification.shuffling import binomial_bins, local_epsilon
 
-__all__ = ["response_delta", "response_delta_at_least", "response_epsilon_at_least", "response_local_epsilon"]
+__all__ = [
+    "LEFT_OUT",
+    "binomial_window",
+    "response_delta",
+    "response_delta_at_least",
+    "response_epsilon_at_least",
+    "response_local_epsilon",
+]
 
 Array = NDArray[np.float64]
 
 # More users than this are priced as this many.
 _MOST_USERS = 1 << 20
 # What the binomial windows leave out, at most; it is added, or taken off.
-_LEFT_OUT = 1e-22
+LEFT_OUT = 1e-22
 # Relative error granted to incomplete beta functions and sums of them.
 _BETA_ERROR = 1e-12
 # Stretches of counts that are priced at their upper ends, as a share of the counts.
 _STRETCH = 1e-4
 
 
-def _window(trials: int, rate: float) -> tuple[Array, Array]:
-    """Values of Bin(trials, rate) and their probabilities, but for a mass of ``_LEFT_OUT`` (Bernstein)."""
-    mean, log_rare = trials * rate, math.log(2 / _LEFT_OUT)
+def binomial_window(trials: int, rate: float) -> tuple[Array, Array]:
+    """Values of Bin(trials, rate) and their probabilities, but for a mass of ``LEFT_OUT`` (Bernstein)."""
+    mean, log_rare = trials * rate, math.log(2 / LEFT_OUT)
     reach = math.sqrt(2 * mean * (1 - rate) * log_rare) + 2 * log_rare / 3
     k = np.arange(max(0, math.floor(mean - reach)), min(trials, math.ceil(mean + reach)) + 1, dtype=np.float64)
     with np.errstate(divide="ignore"):
@@ -85,7 +92,7 @@ def _delta_of(
     """(scale/M)·E[(aA − bB − c·rest·(E − 1))₊] where 0 and 1 have probability ``first`` each; errors by ``sign``."""
     e, grown = math.exp(local), math.exp(epsilon)
     A, B, g = e - grown, e * grown - 1, rest * math.expm1(epsilon)
-    s, mass = _window(messages, min(1.0, 2 * first))
+    s, mass = binomial_window(messages, min(1.0, 2 * first))
     threshold = s * B + (messages - s) * g
     stretch = math.floor(_STRETCH * s[0])
     if sign > 0 and stretch > 1:
@@ -95,7 +102,7 @@ def _delta_of(
         threshold, s = threshold[ends] - (s[ends] - s[starts]) * drift, s[ends]
     gained, lost = _positive_part(s, A + B, threshold)
     total = float(mass @ (gained - lost)) + sign * _BETA_ERROR * float(mass @ (np.abs(gained) + np.abs(lost)))
-    return scale / messages * total + sign * _LEFT_OUT * scale * (A + B)
+    return scale / messages * total + sign * LEFT_OUT * scale * (A + B)
 
 
 @lru_cache(maxsize=512)
@@ -116,7 +123,7 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
     copies, log_weights = binomial_bins(min(users, _MOST_USERS) - 1, gamma, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
-        if log_weight < math.log(_LEFT_OUT):
+        if log_weight < math.log(LEFT_OUT):
             total += math.exp(log_weight)
         else:
             share = _delta_of(int(n) + 1, gamma, 1 / categories, 1.0, epsilon, epsilon0, 1.0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from accounting import (
     Bracket,
@@ -22,6 +23,7 @@ from accounting import (
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
+    ShuffledBinomial,
     TreeAggregation,
     UnsupportedRelease,
     bound,
@@ -34,6 +36,7 @@ from accounting import (
 )
 from accounting.accountants import pld
 from accounting.accountants.convolution import Convolution
+from accounting.accountants.lower import lower_epsilon
 
 
 def sampled(z, q):
@@ -300,6 +303,49 @@ def test_brackets_elsewhere():
         lower, upper = bound(LocalShuffled(1.0, 10_000), 1e-6)
     assert lower == pytest.approx(0.035658815298, rel=1e-6)
     assert upper == pytest.approx(0.0432064831, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("release", "trials", "rate", "step", "shares"),
+    [
+        (LocalShuffled(1.0, 40), 39, 1 / (1 + math.exp(-1)), 1, (1 / (1 + math.exp(-1)), 1 / (1 + math.e))),
+        (
+            LocalShuffled(RandomizedResponse(1.5, 5), 60),
+            59,
+            1 / (math.exp(1.5) + 4),
+            1,
+            (math.exp(1.5) / (math.exp(1.5) + 4), 1 / (math.exp(1.5) + 4)),
+        ),
+        (ShuffledBinomial(300, 3.2, 4), 300, 0.5, 3, (1.0, 0.0)),
+        (LocalShuffled(0.5, 2), 1, 1 / (1 + math.exp(-0.5)), 1, (1 / (1 + math.exp(-0.5)), 1 / (1 + math.exp(0.5)))),
+    ],
+    ids=repr,
+)
+def test_two_shuffled_releases_cost_what_two_counts_do(release, trials, rate, step, shares):
+    x = np.arange(trials + step + 1)
+    p, q = ((1 - s) * binom.pmf(x, trials, rate) + s * binom.pmf(x - step, trials, rate) for s in shares)
+    both_p, both_q = np.multiply.outer(p, p), np.multiply.outer(q, q)
+
+    def exact(at):
+        return float(np.maximum(both_p - math.exp(at) * both_q, 0.0).sum())
+
+    found = lower_epsilon(2 * release, 1e-4)
+    assert 0 < found <= epsilon(2 * release, 1e-4)
+    # a lower bound on these very counts, and hardly less
+    assert exact(found) >= 1e-4 * (1 - 1e-9)
+    assert exact(1.01 * found) < 1e-4
+
+
+def test_what_shuffled_bits_cost_is_known_to_a_part_in_a_thousand():
+    for total in (ShuffledBinomial(40_000, 50.0, 6), 20 * ShuffledBinomial(10**6, 50.0, 6) + Gaussian(2.0)):
+        lower, upper = bound(total, 1e-6)
+        assert 0.998 * upper < lower < upper
+    with pytest.warns(UserWarning, match="ε is only known to lie between"):
+        lower, upper = bound(10 * LocalShuffled(1.0, 10_000), 1e-6)
+    assert 0.8 * upper < lower < upper
+    # no count is moved by less than 1, and no window is kept for so many users
+    for release in (ShuffledBinomial(100, 0.5, 1), LocalShuffled(1.0, 10**9)):
+        assert lower_epsilon(2 * release, 1e-6) == 0
 
 
 # ----------------------------------------------------------------------------------------------------------- speed
