@@ -12,14 +12,18 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     import psycopg
 
 __all__ = ["Place", "connect", "idle", "is_url", "place"]
 
-_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+# what begins with pg_ is the server's own
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+# a user and a password in percent codes, and hosts with ports; what is else may be a part of a password
+_USER = re.compile(r"([^%@]|%[0-9A-Fa-f]{2})*")
+_HOSTS = re.compile(r"((\[[^\[\]]*\]|[^:@\[\],]*)(:[0-9]*)?(,|$))+")
 # for libpq, unless the address says otherwise: a server that is gone is found out in seconds, also by the system
 _PATIENCE = {
     "connect_timeout": "10", "keepalives_idle": "10", "keepalives_interval": "5", "keepalives_count": "3",
@@ -40,8 +44,8 @@ class Place(NamedTuple):
 
 
 def is_url(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is the address of a PostgreSQL database."""
-    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
+    """Whether a path is an address, which must be that of a PostgreSQL database, and no file."""
+    return isinstance(path, str) and "://" in path
 
 
 def place(url: str, *, schema: str) -> Place:
@@ -50,24 +54,37 @@ def place(url: str, *, schema: str) -> Place:
     Raises
     ------
     ValueError
-        If the schema's name is not plain.
+        If the schema's name is not plain, or it cannot be told where a password ends; nothing of it is repeated.
 
     Examples
     --------
     >>> place("postgresql://ann:secret@db.example/bandits?schema=north", schema="ledger").name
     'postgresql://db.example/bandits?schema=north'
     """
-    parts = urlsplit(url)
-    query = parse_qsl(parts.query, keep_blank_values=True)
-    named = [value for key, value in query if key == "schema"]
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # its message repeats what it does not like
+        parts = urlsplit("#")
+    user, _, host = parts.netloc.rpartition("@")
+    plain = url.isprintable() and " " not in url and not parts.fragment and "@" not in parts.path + parts.query
+    if not (plain and parts.scheme in ("postgresql", "postgres") and _USER.fullmatch(user) and _HOSTS.fullmatch(host)):
+        raise ValueError(
+            "the address of a PostgreSQL database must be postgresql://user:password@host:port/database, got another "
+            "one: write special characters of user and password in percent codes (%40 for @, %2F for /, %23 for #, "
+            "%3F for ?, %25 for %), or leave the password to PGPASSWORD or a password file"
+        )
+    # the rest stays as it was written: libpq reads + and %20 otherwise than browsers do
+    query = parts.query.split("&") if parts.query else []
+    named = [pair.partition("=")[2] for pair in query if pair.startswith("schema=")]
     schema = named[-1] if named else schema
     if not _SCHEMA.fullmatch(schema):
-        raise ValueError(f"schema must be lower-case letters, digits and _, at most 63, got schema={schema!r}")
-    rest = urlencode([pair for pair in query if pair[0] != "schema"])
-    host = parts.netloc.rpartition("@")[2]
-    return Place(
-        url, urlunsplit(parts._replace(query=rest)), schema, f"postgresql://{host}{parts.path}?schema={schema}"
-    )
+        raise ValueError(
+            f"schema must be lower-case letters, digits and _, at most 63, not pg_…, got schema={schema!r}"
+        )
+    where = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    rest = "&".join(pair for pair in query if not pair.startswith("schema="))
+    name = f"postgresql://{host}{parts.path}?schema={schema}"
+    return Place(url, f"{where}?{rest}" if rest else where, schema, name)
 
 
 def connect(where: Place, *, wait: float) -> psycopg.Connection[Any]:
@@ -103,7 +120,7 @@ def connect(where: Place, *, wait: float) -> psycopg.Connection[Any]:
         told = _SETTINGS | {
             "lock_timeout": f"{round(1000 * wait)}ms",
             "idle_in_transaction_session_timeout": "60s",
-            "search_path": where.schema,
+            "search_path": f'"{where.schema}"',  # it may be a word of SQL
         }
         asked = [f"set_config('{name}', %s, false)" for name in told]
         asked += [f"current_setting('{name}')" for name in _NEEDED]

@@ -39,17 +39,17 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _TABLES = """
 SELECT c.relname || '.' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
   AND a.attnum > 0 AND NOT a.attisdropped
 UNION ALL
 SELECT 'trigger ' || t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
-WHERE c.relnamespace = to_regnamespace(%(schema)s) AND NOT t.tgisinternal
+WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) AND NOT t.tgisinternal
 UNION ALL
 SELECT 'rule ' || r.rulename FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
-WHERE c.relnamespace = to_regnamespace(%(schema)s)
+WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s))
 UNION ALL
 SELECT 'policy ' || c.relname FROM pg_class c
-WHERE c.relnamespace = to_regnamespace(%(schema)s) AND c.relrowsecurity
+WHERE c.relnamespace = to_regnamespace(quote_ident(%(schema)s)) AND c.relrowsecurity
 """
 _COLUMNS = {
     "entries.id integer", "entries.body text", "entries.hash text",
@@ -86,7 +86,7 @@ class LedgerServer(Stored):
                 connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self.where.schema,))
                 if self._found_tables(connection):
                     return False
-                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.where.schema}".encode())
+                connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{self.where.schema}"'.encode())
                 self._write_all(connection, rows, head)
                 self._commit(connection)
             finally:

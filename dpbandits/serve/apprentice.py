@@ -21,6 +21,8 @@ from typing import Any
 
 __all__ = ["SUMS", "Event", "report", "sums"]
 
+# what is rarer does not happen: such a probability is a mistake, and its weight's square would swamp every sum
+_RAREST = 1e-12
 # what :func:`sums` gives, by the names of the columns in which it is added up
 SUMS = ("rounds", "agreed", "reward", "known", "w", "ww", "wr", "wwr", "wwrr")
 
@@ -41,11 +43,11 @@ class Event:
 
 
 def sums(event: Event) -> tuple[float, ...] | None:
-    """What a rewarded decision adds: 1, agreement, r, and, where p is known, 1, w, w², w r, w² r, w² r²."""
+    """What a rewarded decision adds: 1, agreement, r, and, where p ≥ 1e-12 is known, 1, w, w², w r, w² r, w² r²."""
     if event.agreed is None:
         return None
     r = event.reward
-    if event.probability is None:
+    if event.probability is None or event.probability < _RAREST:
         return (1.0, float(event.agreed), r, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     w = event.agreed / event.probability
     return (1.0, float(event.agreed), r, 1.0, w, w * w, w * r, w * w * r, w * w * r * r)

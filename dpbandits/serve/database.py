@@ -165,7 +165,7 @@ class Postgres(Database):
     def make(self, statements: Sequence[str]) -> None:
         # of several processes that start at the same time, one makes it, and the others wait here
         alone = "SELECT pg_advisory_xact_lock(hashtextextended('service', 0))"
-        super().make([alone, f"CREATE SCHEMA IF NOT EXISTS {self.where.schema}", *statements])
+        super().make([alone, f'CREATE SCHEMA IF NOT EXISTS "{self.where.schema}"', *statements])
 
     def execute(self, statement: str, *values: Any) -> Any:
         with _named(self._error):
@@ -188,7 +188,7 @@ class Postgres(Database):
         """Write in the transaction of another connection to the same server, which somebody else commits."""
         own, self._db = self._db, connection
         try:
-            self.execute(f"SET LOCAL search_path = {self.where.schema}")
+            self.execute(f'SET LOCAL search_path = "{self.where.schema}"')
             yield
         finally:
             self._db = own

@@ -195,6 +195,8 @@ class Desk:
             return
         now = self._clock()
         with store.writing():
+            # who was turned away meanwhile has a ticket, or asks again: written now, it would be there twice
+            self._current = jobs = [job for job in jobs if not job.done.done()]
             # requests that are open together have no order among them
             answers = {
                 "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, self._horizon)),

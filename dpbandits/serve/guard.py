@@ -122,8 +122,10 @@ class Guard:
                 status = 413
                 await _refuse(send, 413, "the request is too large")
             elif (post := self._posts.get(scope["path"])) is not None and scope["method"] == "POST":
-                status = 200
-                await self._answer(post, scope, counted, send)
+                content = await self._answer(post, scope, counted)
+                if content is not None:
+                    status = 200
+                    await _send(send, 200, content, {})
             else:
                 await self._app(scope, counted, noted)
         except Refusal as error:
@@ -143,19 +145,19 @@ class Guard:
             route = scope["path"] if scope["path"] in self._routes else "other"
             self._meter.count(route, status or 499, time.perf_counter() - begun)
 
-    async def _answer(self, post: Post, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, post: Post, scope: Scope, receive: Receive) -> bytes | None:
+        """What is told; None where nobody is there any more."""
         parts, more = [], True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return
+                return None
             parts.append(message.get("body", b""))
             more = message.get("more_body", False)
         try:
-            content = await post.answer(_header(scope, b"authorization"), b"".join(parts))
+            return await post.answer(_header(scope, b"authorization"), b"".join(parts))
         except Busy as error:
             raise Refusal(503, str(error)) from None
-        await _send(send, 200, content, {})
 
 
 def _header(scope: Scope, wanted: bytes) -> str:

@@ -64,6 +64,12 @@ class Learner:
                     f"{config.checkpoint}, which is missing: put it back, or begin a new run with a new database"
                 )
             self.policy: PrivatePolicy[Any] = config.open_policy()
+            if (count := self._store.decided()) < self.policy.decisions:
+                raise Mismatch(
+                    f"storage.database must be as new as the checkpoint, which has {self.policy.decisions} decisions, "
+                    f"got {named(config.database)} with {count}: later ones would get numbers that are taken, and "
+                    f"their rewards would count for others; restore a newer copy, or begin a new run"
+                )
             if config.together:
                 self.policy._run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already

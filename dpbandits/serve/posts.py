@@ -33,6 +33,7 @@ from dpbandits.serve.wire import (
     Rewarded,
     Rewards,
     Tickets,
+    bounded,
     told,
     vectors,
 )
@@ -72,13 +73,17 @@ class Posts:
         self._config, self._probe, self._desk = config, probe, desk
         self._rng = secure()
         self._by_person = probe._persons is not None or config.budget.unit == "person"
+        most = config.limits.batch
+        self._asked = bounded(Asked, "decisions", most)
+        self._tickets = bounded(Tickets, "tickets", most)
+        self._rewards = bounded(Rewards, "rewards", most)
         self.table = {
-            "/v1/decisions": Post(Asked, Answer, "Choose, and wait for rewards", self.decisions),
+            "/v1/decisions": Post(self._asked, Answer, "Choose, and wait for rewards", self.decisions),
             "/v1/activations": Post(
-                Tickets, Activations, "Learn from decisions that were answered with tickets; each counts once",
+                self._tickets, Activations, "Learn from decisions that were answered with tickets; each counts once",
                 self.activations,
             ),
-            "/v1/rewards": Post(Rewards, Rewarded, "Tell rewards; each counts once", self.rewards),
+            "/v1/rewards": Post(self._rewards, Rewarded, "Tell rewards; each counts once", self.rewards),
         }  # fmt: skip
 
     def newest(self) -> Released:
@@ -121,9 +126,7 @@ class Posts:
     async def decisions(self, header: str, content: bytes) -> bytes:
         """Choose, and write down what was chosen, or hand out tickets."""
         self.check(header, "decider")
-        body = _body(content, Asked)
-        if len(body.decisions) > self._config.limits.batch:
-            raise Refusal(422, f"at most {self._config.limits.batch} decisions in one request", ["decisions"])
+        body = _body(content, self._asked)
         released = self.newest()
         found = [
             self._choose(ask, released, f"decisions.{i}", tell=body.probabilities)
@@ -152,9 +155,7 @@ class Posts:
     async def activations(self, header: str, content: bytes) -> bytes:
         """Write down what tickets hold."""
         self.check(header, "decider")
-        body = _body(content, Tickets)
-        if len(body.tickets) > self._config.limits.batch:
-            raise Refusal(422, f"at most {self._config.limits.batch} tickets in one request", ["tickets"])
+        body = _body(content, self._tickets)
         self.newest()  # the key is known with it
         read_ones = [read(ticket, self._desk.key) for ticket in body.tickets]
         made = iter(await self._desk.activate([one for one in read_ones if one is not None]))
@@ -171,9 +172,7 @@ class Posts:
     async def rewards(self, header: str, content: bytes) -> bytes:
         """Write rewards down, each once."""
         self.check(header, "learner")
-        body = _body(content, Rewards)
-        if len(body.rewards) > self._config.limits.batch:
-            raise Refusal(422, f"at most {self._config.limits.batch} rewards in one request", ["rewards"])
+        body = _body(content, self._rewards)
         checked = []
         for i, one in enumerate(body.rewards):
             try:
@@ -219,6 +218,8 @@ class Posts:
             given.encode()
         except UnicodeEncodeError:
             raise Refusal(422, "person must be a text", [at]) from None
+        if "\0" in given:  # which PostgreSQL does not take
+            raise Refusal(422, "person must not hold the character NUL", [at])
         return given
 
 

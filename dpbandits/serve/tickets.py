@@ -37,7 +37,7 @@ def punched(choice: Choice, key: str) -> str:
 def read(ticket: str, key: str) -> Choice | None:
     """The choice of a ticket, or None for what is no ticket of this service."""
     try:
-        data = base64.urlsafe_b64decode(ticket.encode("ascii"))
+        data = base64.b64decode(ticket.encode("ascii"), b"-_", validate=True)  # else more could stand in it and after
     except ValueError:
         return None
     code, text = data[:_CODE], data[_CODE:]

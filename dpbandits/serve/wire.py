@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, create_model
 
 from dpbandits.policy import Array
 
@@ -23,14 +23,18 @@ __all__ = [
     "Rewards",
     "Tickets",
     "Told",
+    "bounded",
     "document",
     "told",
     "vectors",
 ]
 
+M = TypeVar("M", bound=BaseModel)
+
 Number = Annotated[FiniteFloat, Field(strict=True)]
 # whether they are finite is seen in their norm, for less than half of what asking each of them costs
-Vector = Annotated[list[Annotated[float, Field(strict=True)]], Field(min_length=1)]
+# of a list, the first error is enough: a million of them take seconds, for which nobody else is answered
+Vector = Annotated[list[Annotated[float, Field(strict=True)]], Field(min_length=1, fail_fast=True)]
 
 
 class _Strict(BaseModel):
@@ -40,7 +44,9 @@ class _Strict(BaseModel):
 class Ask(_Strict):
     """One decision to be made: among arms, or for a context."""
 
-    arms: list[Vector] | None = Field(None, min_length=1, description="K rows of d numbers, of norm at most 1")
+    arms: Annotated[list[Vector], Field(fail_fast=True)] | None = Field(
+        None, min_length=1, description="K rows of d numbers, of norm at most 1"
+    )
     context: Vector | None = Field(None, description="d numbers in [-1, 1], where arms stand")
     person: str | None = Field(None, min_length=1, description="whose round it is; needed where persons are protected")
     chosen: StrictInt | None = Field(None, ge=0, description="apprentice mode: the index that the old rule chose")
@@ -52,7 +58,7 @@ class Ask(_Strict):
 class Asked(_Strict):
     """Decisions to be made, one or many."""
 
-    decisions: list[Ask] = Field(min_length=1)
+    decisions: list[Ask] = Field(min_length=1, fail_fast=True)
     probabilities: bool = Field(True, description="tell with which probability; milliseconds for some policies")
     activate: bool = Field(True, description="false: give tickets, and learn from those that are activated later")
 
@@ -83,7 +89,7 @@ class Answer(_Strict):
 class Tickets(_Strict):
     """Tickets of decisions that are to be learned from."""
 
-    tickets: list[Annotated[str, Field(min_length=1, max_length=100_000)]] = Field(min_length=1)
+    tickets: list[Annotated[str, Field(min_length=1)]] = Field(min_length=1, fail_fast=True)
 
 
 class Activated(_Strict):
@@ -110,7 +116,7 @@ class Reward(_Strict):
 class Rewards(_Strict):
     """Rewards, one or many."""
 
-    rewards: list[Reward] = Field(min_length=1)
+    rewards: list[Reward] = Field(min_length=1, fail_fast=True)
 
 
 class Told(_Strict):
@@ -128,6 +134,13 @@ class Rewarded(_Strict):
     """What became of rewards, in the order in which they were sent."""
 
     rewards: list[Told]
+
+
+def bounded(model: type[M], name: str, most: int) -> type[M]:
+    """The model with at most so many in its list ``name``: a longer one is refused before its parts are read."""
+    field = model.model_fields[name]
+    fields: dict[str, Any] = {name: (Annotated[field.annotation, *field.metadata, Field(max_length=most)], ...)}
+    return create_model(model.__name__, __base__=model, __doc__=model.__doc__, **fields)
 
 
 class Refusal(Exception):

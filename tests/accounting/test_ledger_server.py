@@ -9,6 +9,7 @@ import os
 import pickle
 import threading
 import time
+import traceback
 
 import psycopg
 import pytest
@@ -239,6 +240,43 @@ def test_nobody_answers(tmp_path):
     assert "secret-word" not in str(caught.value)
     with pytest.raises(ValueError, match="schema must be lower-case letters"):
         Ledger.open("postgresql://127.0.0.1/db?schema=a;b")
+    with pytest.raises(ValueError, match="not pg_…"):
+        Ledger.open("postgresql://127.0.0.1/db?schema=pg_temp")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg"])
+@pytest.mark.parametrize(
+    "password", ["a%zzSECRET", "SECRET/a", "SECRET#a", "SECRET?a", "a@SECRET", "a℀SECRET", "[SECRET"]
+)
+def test_a_password_in_no_percent_codes_is_not_repeated(scheme, password):
+    with pytest.raises(ValueError, match="in percent codes") as caught:
+        Ledger.open(f"{scheme}://ann:{password}@127.0.0.1:1/db")
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "/db",
+        "h1:5432,h2:5433/db",
+        "[::1]:5432/db",
+        "ann:p%40s:s@h/db?sslmode=require",
+        "/db?host=/var/run/postgresql&options=-c%20lock_timeout%3D5",
+    ],
+)
+def test_addresses_of_libpq_are_taken(address):
+    more = f"postgresql://{address}{'&' if '?' in address else '?'}schema=north"
+    assert place(more, schema="ledger").schema == "north"
+    for url in (f"postgresql://{address}", more):
+        found = psycopg.conninfo.conninfo_to_dict(place(url, schema="ledger").address)
+        assert found == psycopg.conninfo.conninfo_to_dict(f"postgresql://{address}")
+
+
+def test_a_word_of_sql_may_be_a_schema(postgres):
+    url = postgres.url("user")
+    Ledger.open(url).spend(Gaussian(1.0))
+    assert len(Ledger.open(url).rows()) == 1
 
 
 def test_copies_go_to_files_and_back(url, postgres, tmp_path):
