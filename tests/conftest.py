@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from postgres import new, postgres, storage  # noqa: F401 (fixtures of all tests)
 
 from accounting import totals
 
