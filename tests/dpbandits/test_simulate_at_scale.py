@@ -166,7 +166,7 @@ def test_a_local_cluster_of_dask_gives_the_same_bits(reference):
     distributed = pytest.importorskip("distributed")
     joblib = pytest.importorskip("joblib")
     with distributed.Client(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, set_as_default=True
+        n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None, set_as_default=True
     ):
         assert curves(quiet(POLICIES, WORLD, rounds=200, seeds=3, backend="dask")) == reference
         with joblib.parallel_config(backend="dask"):
