@@ -25,6 +25,7 @@ import numpy as np
 
 from dpkit.clipping import WHOLE_BITS, grid, grown
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._linear_layers import LinearLayers
 
 if TYPE_CHECKING:
     import torch
@@ -72,8 +73,11 @@ def private_optimizer(
     *,
     batch: int,
     rate: float,
+    layers: LinearLayers | None = None,
 ) -> tuple[Any, list[tuple[float, float, int]]]:
     """Opacus's optimizer around ``inner``: ``p.grad_sample`` → clip → sum → noise → divide by ``batch`` → step.
+
+    With ``layers`` it must be given sums of theirs, by ``take``, before each step.
 
     Returns it with the history of an Opacus accountant that sees every step; the optimizer's ``clipped`` counts rows.
 
@@ -96,20 +100,32 @@ def private_optimizer(
 
     class PrivateOptimizer(DPOptimizer):  # type: ignore[misc]
         clipped = 0
+        _taken: tuple[list[torch.Tensor], int] | None = None
 
         @property
         def params(self) -> list[torch.nn.Parameter]:
             return list(parameters)
 
+        def take(self, totals: list[torch.Tensor], count: int) -> None:
+            """Sums of ``layers`` in the place of rows' gradients."""
+            self._taken = totals, count
+            for p in parameters:
+                p.grad_sample = p.new_zeros((0, *p.shape))  # Opacus asks whether they are there
+
         def clip_and_accumulate(self) -> None:
-            totals, count = clipped_sums([p.grad_sample.detach() for p in parameters], mechanism.sensitivity)
+            if self._taken is None:
+                found = clipped_sums([p.grad_sample.detach() for p in parameters], mechanism.sensitivity)
+            else:
+                found, self._taken = self._taken, None
+            totals, count = found
             self.clipped += count
             for p, total in zip(parameters, totals, strict=True):
                 p.summed_grad = total if p.summed_grad is None else p.summed_grad + total
 
         def add_noise(self) -> None:
             total = np.concatenate([p.summed_grad.cpu().numpy().ravel() for p in parameters])
-            noisy = mechanism.release(total * grid(mechanism.sensitivity, WHOLE_BITS)[0])
+            unit = grid(mechanism.sensitivity, WHOLE_BITS)[0]
+            noisy = mechanism.release(total * unit if layers is None else layers.rounded(total))
             start = 0
             for p in parameters:
                 p.grad = torch.from_numpy(noisy[start : start + p.numel()]).to(p).reshape(p.shape)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import positive
+from dpkit.optimize._linear_layers import LinearLayers, linear_layers
 from dpkit.optimize._people import People
 from dpkit.optimize._private_steps import row_gradients
 from dpkit.optimize._rows import checked_data, clip_of
@@ -29,6 +30,7 @@ class Problem(NamedTuple):
     gradients: Callable[[Any, Any], list[Any]]  # (X, y) of some rows → (rows, *shape) for each parameter
     clip: float
     rows: Arrays | Items
+    layers: LinearLayers | None = None  # sums without single gradients, if the module is made of linear layers
 
     def try_one_row(self) -> None:
         """One row's gradient, so that a module that cannot be run row by row is refused before anything is charged."""
@@ -102,7 +104,9 @@ def module_problem(
             raise ValueError(
                 f"X and y must have the same number of rows, got shapes {tuple(rows.X.shape)} and {tuple(rows.y.shape)}"
             )
-    return Problem(module, trainable, row_gradients(module, loss), C, rows)
+    vectors = isinstance(rows, Arrays) and rows.X.dim() == 2
+    layers = linear_layers(module, loss, C) if vectors else None
+    return Problem(module, trainable, row_gradients(module, loss), C, rows, layers)
 
 
 def _tensor(name: str, value: Any, like: torch.nn.Parameter) -> torch.Tensor:

@@ -82,14 +82,22 @@ class ModuleSums:
             parts = [rows[i : i + self._held] for i in range(0, len(rows), self._held)]
         else:
             parts = people.parts(rows, self._held)
-        total = np.zeros(len(theta))
+        layers = problem.layers if people is None else None
+        total: NDArray[Any] = np.zeros(len(theta), dtype=np.float64 if layers is None else np.int64)
         for part in parts:
-            found = problem.gradients(*problem.rows.at(part)) if people is None else person_means(problem, people, part)
-            sums, count = clipped_sums(found, self.clip)
+            if layers is not None:
+                sums, count = layers.sums(*problem.rows.at(part))
+            else:
+                sums, count = self._clipped(part)
             total += np.concatenate([s.cpu().numpy().ravel() for s in sums])
             self.clipped += count
             self.nfev += len(part)
-        return np.asarray(total * self._unit)
+        return np.asarray(total * self._unit) if layers is None else layers.rounded(total)
+
+    def _clipped(self, part: NDArray[np.intp]) -> tuple[list[torch.Tensor], int]:
+        problem, people = self.problem, self._people
+        found = problem.gradients(*problem.rows.at(part)) if people is None else person_means(problem, people, part)
+        return clipped_sums(found, self.clip)
 
 
 def sums_of(

@@ -16,13 +16,15 @@ or for a swap, whichever the budget counts (``accounting.amplification.subsampli
 smallest for which all epochs meet the budget under the RDP accountant, and every epoch is reserved in the ledger
 before its first step. Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
 
-Noise and sums are exact (``_private_steps``). One thing is not: torch may compute a row's gradient with other last
-digits if the batch has another size, since it picks its kernels by that. The claim is for gradients that do not.
+Noise and sums are exact (``_private_steps``; for lists of linear layers and activations ``_linear_layers``). One thing
+is not: torch may compute a row's gradient with other last digits if the batch has another size, since it picks its
+kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
 
-Cost per step: batch gradients, of ``rows_at_once`` at a time, and noise for every parameter.
+Cost per step: batch gradients, of ``rows_at_once`` at a time, or for linear layers one product; noise for every
+parameter.
 """
 
 from __future__ import annotations
@@ -219,7 +221,8 @@ def dp_sgd(
 
     z = calibrate(lambda z: epochs_of(z, last), budget, accountant="rdp")
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
-    private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate)
+    layers = problem.layers if people is None else None
+    private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
 
     begun, success = 0, True
     message = f"{last} epochs of {steps} steps on Poisson samples of {expected} rows in the mean"
@@ -293,14 +296,18 @@ def _step(
     if people is not None:
         parts = people.parts(chosen, held) or [chosen]
     for number, part in enumerate(parts, start=1):
-        if part.size and people is not None:
-            found = person_means(problem, people, part)
-        elif part.size:
-            found = problem.gradients(*problem.rows.at(part))
+        if people is None and problem.layers is not None:
+            layers = problem.layers
+            private.take(*layers.sums(*problem.rows.at(part)) if part.size else (layers.nothing(), 0))
         else:
-            found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
-        for p, gradient in zip(problem.parameters, found, strict=True):
-            p.grad_sample = gradient
+            if part.size and people is not None:
+                found = person_means(problem, people, part)
+            elif part.size:
+                found = problem.gradients(*problem.rows.at(part))
+            else:
+                found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
+            for p, gradient in zip(problem.parameters, found, strict=True):
+                p.grad_sample = gradient
         # all but the last part are added up, without noise
         private.signal_skip_step(do_skip=number < len(parts))
         private.step()

@@ -1,0 +1,204 @@
+"""Sums of clipped gradients of linear layers: what a row can move, exactly, and that they are those of row by row."""
+
+import importlib
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from accounting import Budget
+from dpkit.clipping import BITS, grid
+from dpkit.optimize._linear_layers import clipped_sum, linear_layers
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("opacus")
+
+from dpkit.optimize import dp_ftrl, dp_sgd  # noqa: E402
+from dpkit.optimize._private_steps import clipped_sums, row_gradients  # noqa: E402
+
+nn = torch.nn
+models = importlib.import_module("dpkit.optimize._torch_models")
+
+numbers = st.one_of(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(-10, 10),
+    st.sampled_from([5e-324, 1e-160, 1e160, 1.7976931348623157e308]),
+)
+
+
+def vectors(rows, size):
+    return arrays(np.float64, (rows, size), elements=numbers)
+
+
+# two layers, of sizes 3 to 2 and 2 to 2
+batches = st.integers(1, 5).flatmap(lambda n: st.tuples(*(vectors(n, size) for size in (3, 2, 2, 2))))
+
+
+def network(*sizes, activation=nn.Tanh, bias=True):
+    torch.manual_seed(0)
+    layers = []
+    for before, after in itertools.pairwise(sizes):
+        layers += [nn.Linear(before, after, bias=bias), activation()]
+    return nn.Sequential(*layers[:-1])
+
+
+def squared(outputs, targets):
+    return ((outputs[:, 0] - targets) ** 2).mean()
+
+
+def smoothed(outputs, targets):
+    return nn.functional.cross_entropy(outputs, targets, label_smoothing=0.1)
+
+
+def problem(n=60, d=4):
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    return X, (X[:, 0] * X[:, 1] > 0).astype(np.int64)
+
+
+@settings(max_examples=80, deadline=None)
+@given(batches, st.floats(1e-100, 1e100))
+@example((np.full((2, 3), 1e308), *(np.full((2, 2), 1e308),) * 3), 1.0)
+@example((np.ones((1, 3)), *(np.ones((1, 2)),) * 3), 1.0)
+def test_a_row_moves_a_sum_by_the_clip_norm_at_most_and_no_other_row(batch, clip):
+    unit = Fraction(grid(clip, BITS)[0]) / 2**BITS
+    a, b, c, d = batch
+    together, count = clipped_sum([a.copy(), c.copy()], [b, d], clip)
+    one_by_one = [clipped_sum([a[[i]].copy(), c[[i]].copy()], [b[[i]], d[[i]]], clip) for i in range(len(a))]
+    for totals, _ in one_by_one:
+        assert sum(int(v) ** 2 for total in totals for v in total.ravel()) * unit**2 <= Fraction(clip) ** 2
+    assert count == sum(cut for _, cut in one_by_one)
+    for layer, total in enumerate(together):
+        assert np.array_equal(total, sum(totals[layer] for totals, _ in one_by_one))
+
+
+@pytest.mark.parametrize("clip", [1.0, 0.3, 1e-3])
+@pytest.mark.parametrize("neighbour", [0, 1])
+def test_what_is_rounded_moves_by_the_clip_norm_at_most(clip, neighbour):
+    """Layers as wide as these lose √P last digits to rounding; a row that is cut uses all the length there is."""
+    rng = np.random.default_rng(neighbour)
+    layers = linear_layers(network(40, 40, 3), squared, clip)
+    size = 40 * 41 + 3 * 41
+    sums = [
+        clipped_sum([rng.normal(size=(1, 41)), rng.normal(size=(1, 41))], [rng.normal(size=(1, k)) for k in (40, 3)],
+                    layers.clip)[0]
+        for _ in range(6)
+    ]  # fmt: skip
+    flat = [np.concatenate([t.ravel() for t in totals]) for totals in sums]
+    assert flat[0].size == size
+    others = sum(flat[1:])
+    difference = [Fraction(float(v)) for v in layers.rounded(others + flat[0]) - layers.rounded(others)]
+    length = math.sqrt(sum(v * v for v in difference) / Fraction(clip) ** 2)
+    assert 1 - 1e-3 < length <= 1.0
+
+
+@pytest.mark.parametrize("loss", [nn.functional.cross_entropy, squared, smoothed])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU, nn.GELU, nn.Softplus])
+def test_sums_are_those_of_one_row_at_a_time(loss, bias, activation):
+    X, y = (torch.from_numpy(v) for v in problem())
+    module = network(4, 8, 8, 3, activation=activation, bias=bias)
+    layers, clip = linear_layers(module, loss, 0.5), 0.5
+    found, count = layers.sums(X, y)
+    gradients = row_gradients(module, loss)(X, y)
+    expected, cut = clipped_sums(gradients, clip)
+    assert count == cut > 0
+    assert [f.shape for f in found] == [p.shape for p in module.parameters()]
+    for f, e in zip(found, expected, strict=True):
+        assert np.allclose(layers.rounded(f.numpy()), e.numpy() * grid(clip, 26)[0], atol=len(X) * clip * 2.0**-17)
+
+
+def test_rows_that_are_not_finite_count_as_zero():
+    X, y = (torch.from_numpy(v) for v in problem(4))
+    module = network(4, 3, activation=nn.Identity)
+    layers = linear_layers(module, nn.functional.cross_entropy, 1.0)
+    expected, _ = layers.sums(X[1:], y[1:])
+    for bad in (math.nan, math.inf, 3e38):
+        X[0] = bad
+        found, count = layers.sums(X, y)
+        assert count >= 1
+        if not math.isfinite(bad):
+            assert all(torch.equal(f, e) for f, e in zip(found, expected, strict=True))
+
+
+class Hidden(nn.Linear):
+    """A layer of another class may do anything."""
+
+
+def hooked():
+    module = network(4, 2)
+    module[0].register_forward_hook(lambda *_: None)
+    return module
+
+
+def shared():
+    module = network(4, 4, 4)
+    module[2].weight = module[0].weight
+    return module
+
+
+def twice():
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.Tanh(), layer)
+
+
+def frozen():
+    module = network(4, 4, 2)
+    module[0].bias.requires_grad = False
+    return module
+
+
+def overridden():
+    module = network(4, 2)
+    module[0].forward = lambda x: x.sum(dim=0).expand(len(x), 2)
+    return module
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        hooked(),
+        shared(),
+        twice(),
+        frozen(),
+        overridden(),
+        nn.Sequential(Hidden(4, 2)),
+        nn.Sequential(nn.Linear(4, 2), nn.ReLU(inplace=True)),
+        nn.Sequential(nn.Linear(4, 2), nn.Softmax(dim=0)),
+        nn.Sequential(nn.Linear(4, 2), nn.BatchNorm1d(2)),
+        nn.utils.parametrizations.weight_norm(nn.Linear(4, 2)),
+        nn.Sequential(nn.Tanh()),
+    ],
+)
+def test_any_other_module_is_left_to_gradients_of_single_rows(module):
+    assert linear_layers(module, squared, 1.0) is None
+    assert linear_layers(nn.Sequential(network(4, 4), nn.Sequential(nn.Tanh(), nn.Linear(4, 2))), squared, 1.0)
+
+
+@pytest.mark.parametrize("train", [dp_sgd, dp_ftrl])
+@pytest.mark.parametrize("many", [False, True])  # layers that see a matrix per row have no vectors
+def test_training_is_the_same_as_with_gradients_of_single_rows(train, many, monkeypatch):
+    X, y = problem()
+    fits = []
+    for change in (False, True):
+        if change:
+            monkeypatch.setattr(models, "linear_layers", lambda *_: None)
+        module = network(4, 5, 2)
+        rows = np.repeat(X[:, None], 2, axis=1) if many else X
+        loss = (lambda o, t: nn.functional.cross_entropy(o[:, 0], t)) if many else nn.functional.cross_entropy
+        adjacency = "add_remove" if train is dp_sgd else "zero_out"
+        known = {"public_rows": len(X)} if train is dp_sgd else {}
+        fits.append(
+            train(
+                module, rows, y, loss=loss, clip=0.4, epochs=3, batch=6, rows_at_once=4, learning_rate=0.5,
+                budget=Budget(8.0, 1e-6, adjacency=adjacency), rng=np.random.default_rng(1), **known,
+            )
+        )  # fmt: skip
+    fast, slow = fits
+    assert np.allclose(fast.x, slow.x, atol=1e-4)
+    assert fast.clipped == slow.clipped > 0
+    assert fast.noise_multiplier == slow.noise_multiplier
