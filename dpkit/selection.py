@@ -86,7 +86,7 @@ def best_of(
     ...     rule = int(rng.integers(3))
     ...     noisy = GaussianMechanism(noise_multiplier=z, sensitivity=1.0, rng=rng)
     ...     return float(noisy.release(counts[rule])), rule
-    >>> best = best_of(run, BestOfRuns(Gaussian(z), stop=0.1), rng=np.random.default_rng(0))
+    >>> best = best_of(run, BestOfRuns(Gaussian(z), stop=0.1), rng=np.random.default_rng(1))
     >>> best.output
     1
     """

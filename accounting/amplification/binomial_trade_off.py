@@ -124,7 +124,7 @@ def rounded_line(trials: int, largest_shift: float, coordinates: int) -> tuple[f
     --------
     >>> slope, offset, _ = rounded_line(1_000_000, 150.0, 9)
     >>> round(slope * 500, 4), round(offset, 6)   # a standard deviation of 500
-    (1.0, 7.5e-05)
+    (1.0, 7.4e-05)
     """
     c, furthest, tail = _rounded_window(trials, largest_shift)
     if tail >= 1:

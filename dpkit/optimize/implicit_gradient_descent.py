@@ -132,10 +132,10 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
     >>> from accounting import Budget
     >>> from dpkit.geometry import LpBall
     >>> from dpkit.optimize import ImplicitGradientDescent, glm
+    >>> source = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
     >>> learner = ImplicitGradientDescent(
-    ...     glm("poisson", clip=1.0), LpBall(2, 3, 2.0), horizon=5000, budget=Budget(2.0, 1e-6)
+    ...     glm("poisson", clip=1.0), LpBall(2, 3, 2.0), horizon=5000, budget=Budget(8.0, 1e-6), rng=source
     ... )
-    >>> source = np.random.default_rng(0)
     >>> for x in source.normal(size=(5000, 3)) / 2:
     ...     theta = learner.step(x, source.poisson(np.exp(x[0] - x[1])))
     >>> learner.steps, bool(theta[0] > 0.2 > -0.2 > theta[1])
