@@ -83,7 +83,7 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
     assert 0.48 < reward["uniform"] < 0.52
     assert reward["GLB-OMD"] > 0.58
     assert reward["one-pass private, ε = 4"] > 0.57
-    assert reward["private by person, ε = 4"] > 0.57
+    assert reward["private by person, ε = 4"] > 0.53
     assert {run.privacy.unit for run in results.runs if "person" in run.policy} == {"person"}
     assert (tmp_path / "made" / "quickstart.png").read_bytes().startswith(b"\x89PNG")
 
