@@ -17,7 +17,7 @@ _UNIT = (
 )
 
 
-def quickstart(seeds: Seeds = 5, jobs: Jobs = None, out: Out = Path()) -> None:
+def quickstart(seeds: Seeds = 20, jobs: Jobs = None, out: Out = Path()) -> None:
     """Recommend films from real ratings, privately and not: about a minute.
 
     Each of 6,393 rounds offers ten films that one user has rated; the reward is 1 if the chosen film was rated 4 or
