@@ -30,7 +30,7 @@ def rows() -> list[Row]:
     bits = np.zeros(users * many.messages_per_user, dtype=np.uint8)
     rng = np.random.default_rng(0)
     return [
-        Row("counts of a chunk of users, per coordinate", lambda: randomizer.tally(X), floor, "its bits", X.size, 2.0),
+        Row("counts of a chunk of users, per coordinate", lambda: randomizer.tally(X), floor, "its bits", X.size),
         Row(
             "a user's message of 100 coordinates",
             lambda: many.encode(x),
