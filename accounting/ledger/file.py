@@ -251,7 +251,10 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _put_in_place(path: Path, fill: Callable[[Path], None]) -> bool:
     """A new file, complete or not at all; False if there was one before."""
+    # the file is there before its log: so where another process makes it in these moments, it is seen after the log
     if _log(path).exists():
+        if path.exists():
+            return False
         raise LedgerCorrupted(f"{path} is missing but its log {_log(path).name} is not: the ledger was moved or lost")
     remove_drafts(path)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}")
