@@ -43,13 +43,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release
-from accounting.checks import positive
+from accounting.checks import choice, positive
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet
@@ -162,9 +162,7 @@ class FollowTheApproximateLeader(StreamLearner[ConvexSet]):
     ) -> None:
         self._keep(objective, constraint, horizon)
         self.ridge = checked_ridge(ridge, self.clip)
-        if sums not in get_args(Sums):
-            raise ValueError(f"sums must be 'buffered' or 'tree', got sums={sums!r}")
-        self.sums = sums
+        self.sums = choice("sums", sums, "buffered", "tree")
         self.step_scale = positive("step_scale", step_scale)
 
     def _begin(self, start: Vector) -> None:

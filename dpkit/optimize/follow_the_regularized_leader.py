@@ -36,13 +36,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Ledger, Release
-from accounting.checks import positive
+from accounting.checks import choice, positive
 from dpkit import randomness
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import ConvexSet, Simplex
@@ -158,9 +158,7 @@ class FollowTheRegularizedLeader(StreamLearner[ConvexSet]):
     ) -> None:
         self._keep(objective, constraint, horizon)
         self.step_scale = positive("step_scale", step_scale)
-        if regularizer not in get_args(Regularizer):
-            raise ValueError(f"regularizer must be 'euclidean' or 'entropy', got regularizer={regularizer!r}")
-        self.regularizer = regularizer
+        self.regularizer = choice("regularizer", regularizer, "euclidean", "entropy")
         if regularizer == "entropy":
             if not isinstance(constraint, Simplex):
                 raise ValueError(f"constraint must be a Simplex for regularizer='entropy', got {constraint!r}")

@@ -55,13 +55,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget, Gaussian, Ledger, Release, calibrate
-from accounting.checks import positive
+from accounting.checks import choice, positive
 from dpkit import randomness
 from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
@@ -192,9 +192,7 @@ class ImplicitGradientDescent(StreamLearner[ConvexSet]):
     ) -> None:
         self._keep(objective, constraint, horizon)
         self.ridge = checked_ridge(ridge, self.clip)
-        if steps_from not in get_args(StepsFrom):
-            raise ValueError(f"steps_from must be 'published' or 'hidden', got steps_from={steps_from!r}")
-        self.steps_from = steps_from
+        self.steps_from = choice("steps_from", steps_from, "published", "hidden")
         self.row_norm = positive("row_norm", row_norm)
         self.step_scale = positive("step_scale", step_scale)
         # that a row takes part in

@@ -12,6 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from accounting import Budget, Ledger
+from accounting.checks import choice
 from dpkit.optimize import glm, softmax
 from dpkit.optimize.softmax import softmax_probabilities
 from dpkit.sklearn._estimator import PrivateGLM
@@ -141,8 +142,7 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         BudgetExceeded
             If the ledger refuses.
         """
-        if self.loss not in ("logistic", "probit"):
-            raise ValueError(f"loss must be 'logistic' or 'probit', got loss={self.loss!r}")
+        choice("loss", self.loss, "logistic", "probit")
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         classes, position = self.checked_labels(labels)
         if len(classes) == 2:

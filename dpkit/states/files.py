@@ -29,9 +29,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from accounting.ledger.drafts import sync_directory
 from dpkit.states.entries import short
 
-__all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "sync_directory", "write"]
+__all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "write"]
 
 MAGIC = b"dpkit-state 2\n"
 _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
@@ -187,17 +188,6 @@ def place(made: Path, path: Path) -> None:
     """Move a draft to its place, in one step, durably."""
     os.replace(made, path)
     sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make new names durable (elsewhere than on POSIX systems, directories cannot be synced)."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def beside(path: Path, kind: str) -> list[Path]:
