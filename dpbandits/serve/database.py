@@ -18,7 +18,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,9 +100,12 @@ class Sqlite(Database):
     types: ClassVar = {"whole": "INTEGER", "real": "REAL", "bytes": "BLOB", "end": " STRICT"}
 
     def __init__(self, path: Path, timeout: float) -> None:
-        with _named(sqlite3.Error):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
+        self._queue = os.open(path.with_name(f"{path.name}-turn"), os.O_RDWR | os.O_CREAT, 0o600)
+        # One at a time: SQLite does not wait for the change into its log as it waits for other locks; and to
+        # close a file that is already open as a database would drop the locks that this process has on it.
+        with self._turn(), _named(sqlite3.Error):
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._db = sqlite3.connect(path, timeout=timeout, isolation_level=None, check_same_thread=False)
             for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
                 self._db.execute(f"PRAGMA {setting}")
@@ -141,7 +144,8 @@ class Sqlite(Database):
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        self._db.close()
+        with self._turn():  # whoever is the last takes the log away
+            self._db.close()
         os.close(self._queue)
 
 
