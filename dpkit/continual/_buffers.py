@@ -17,8 +17,9 @@ __all__ = ["Buffered", "accumulate"]
 
 Vector = NDArray[np.float64]
 
-# n, rows per matrix product: the bound on the rounding grows with it
-_ROWS = 16
+# n, rows per matrix product. The bound on the rounding grows with it, which leaves less room for noise: up to horizons
+# of 2²⁵ there is enough for vectors of 10⁶ numbers, beyond not.
+_ROWS, _ROWS_OF_LONG_STREAMS, _LONG = 64, 16, 2**25
 # multiplications up to which one small matrix product is faster than several passes over the buffers
 _TINY = 4_000
 
@@ -42,10 +43,11 @@ class Buffered(Factorization):
     are taken at once, every q − w), as cutting lengthens no distance. They are cut, to ±M and ±M/4. With noise of at
     most M/(8‖b‖) and M/48, b as in A·C⁻¹, that is six standard deviations away or more (w − q is C⁻¹ of noise, whose
     rows have norms of at most √2, and D_i has at most 2‖b‖/(1 + λ_i) and 2/√(1 − λ_i²)): cutting makes the bounds
-    below certain, and hardly ever happens. In streams of up to 2²⁰ inputs it is 10⁴ standard deviations away. That
-    matters where two streams differ in several inputs and the proof lets parts of the differences cancel (a record
-    that moves from one input to another): cutting may spoil that, so such a claim holds but for the event of a cut,
-    whose probability, below e^(−10⁷), is far less than what a budget's δ is rounded by.
+    below certain, and hardly ever happens. In streams of up to 2²⁰ inputs of 10⁴ numbers, with noise multipliers of up
+    to 8, it is 380 standard deviations away. That matters where two streams differ in several inputs and the proof lets
+    parts of the differences cancel (a record that moves from one input to another): cutting may spoil that, so such a
+    claim holds but for the event of a cut, whose probability, there below e^(−70,000), is far less than what a budget's
+    δ is rounded by.
 
     Rounding. D_i is the sum of an integer H_i and a rest |L_i| ≤ ½. Integers move to H exactly, while −g_iH_i and
     fractions of q are collected in L_i. Exactly, as M ≤ 2⁵⁰ and V ≤ 2⁴⁸: if no w of the call is beyond 2⁵², all of them
@@ -78,7 +80,8 @@ class Buffered(Factorization):
         super().__init__(horizon)
         self._c, self._scales = c, scales
         self._losses, self._feedback = -c.gaps[:, None], c.weights * c.rates
-        b, n, first = c.gaps.size, _ROWS, float(self._feedback.sum())
+        self._rows = n = _ROWS if horizon <= _LONG else _ROWS_OF_LONG_STREAMS
+        b, first = c.gaps.size, float(self._feedback.sum())
         self.reach = 0.3 / ((n + b + 8) * UNIT_ROUNDOFF * float(c.terms(0, n).sum()))
         counts = np.minimum(float(horizon), 1 / c.gaps) + 1
         drift = (n + 6) * n * UNIT_ROUNDOFF * float(self._feedback @ counts)
@@ -188,8 +191,8 @@ class Buffered(Factorization):
         scales = self._scales.bounds(t, t + len(v))[:, None]
         qs = v / scales
         high, low = self._high, self._low
-        for first in range(0, len(v), _ROWS):
-            q, w = qs[first : first + _ROWS], sums[first : first + _ROWS]
+        for first in range(0, len(v), self._rows):
+            q, w = qs[first : first + self._rows], sums[first : first + self._rows]
             near, earlier, inverse, faded, kept, lost = _matrices(self._c, len(q))
             row = near.dot(q)
             row += earlier.dot(high)
