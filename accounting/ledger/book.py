@@ -279,9 +279,7 @@ class Book:
             self._quota_filters.pop(quota.scope, None)
             return
         filter = AdditiveFilter(quota.budget, quota.rule)
-        for scope, release, count in self.totals.terms():
-            if inside(scope, quota.scope):
-                filter.record(scope, release, count)
+        filter.record_all(term for term in self.totals.terms() if inside(term[0], quota.scope))
         self.quotas[quota.scope], self._quota_filters[quota.scope] = quota, filter
 
     # -------------------------------------------------------------------------------------------- asking

@@ -36,7 +36,10 @@ __all__ = [
 
 _Any = TypeVar("_Any", bound="Entry")
 _MOST_RESERVES = 16
+_MOST_LEVELS = 64
 _RULE_NUMBERS = "orders", "shares", "reserves", "tilt", "heavy"
+# Those that the first rules do not state.
+_LATER_NUMBERS = "levels", "heavy_tilt", "heavy_levels"
 
 Outcome = Literal["reserved", "released", "failed"]
 
@@ -314,6 +317,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
         stored["plan"] = encode(rule.plan)
     if rule.orders:
         stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS} | {"left_out": rule.left_out}
+        stored |= {name: list(getattr(rule, name)) for name in _LATER_NUMBERS if getattr(rule, name)}
     return stored
 
 
@@ -321,8 +325,8 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
     """The rule of a dictionary that :func:`rule_to_dict` made."""
     given = dict(stored)
     plan = given.pop("plan", None)
-    numbers = {name: tuple(map(float, given.pop(name, ()))) for name in _RULE_NUMBERS}
-    orders, shares, reserves, tilt, heavy = numbers.values()
+    numbers = {name: tuple(map(float, given.pop(name, ()))) for name in (*_RULE_NUMBERS, *_LATER_NUMBERS)}
+    orders, shares, reserves, tilt, heavy, levels, heavy_tilt, heavy_levels = numbers.values()
     total = sum(shares) + sum(heavy[:1])
     if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or not total <= 1:
         raise ValueError(
@@ -338,9 +342,16 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
         raise ValueError(f"a rule leaves out a share of δ between 0 and 0.1, got left_out={left_out!r}")
     if len(heavy) > _MOST_RESERVES or len(heavy) in (1, 2) or any(not 0 < number < 1 for number in heavy):
         raise ValueError(f"a rule for rare losses has two shares and some reserves between 0 and 1, got {heavy}")
-    if tilt and not (
-        len(tilt) == 3 and 0 < tilt[0] < 0.9 and 0 < tilt[1] < math.inf and (1 + tilt[1]) / 2 <= tilt[2] < math.inf
-    ):
-        raise ValueError(f"a rule's tilt is a share below 0.9, an order η > 0 and a rate ≥ (1 + η)/2, got {tilt}")
+    for term in (tilt, heavy_tilt):
+        if term and not (
+            len(term) == 3
+            and 0 < term[0] < 0.9
+            and 0 < term[1] < math.inf
+            and (1 + term[1]) / 2 <= term[2] < math.inf
+        ):
+            raise ValueError(f"a rule's tilt is a share below 0.9, an order η > 0 and a rate ≥ (1 + η)/2, got {term}")
+    for steps in (levels, heavy_levels):
+        if len(steps) > _MOST_LEVELS or any(not 0 < level < 1 for level in steps):
+            raise ValueError(f"a rule has at most {_MOST_LEVELS} levels between 0 and 1, got {steps}")
     given |= {"plan": None if plan is None else decode(plan), "left_out": left_out, **numbers}
     return Rule(**given)

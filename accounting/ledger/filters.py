@@ -82,7 +82,8 @@ from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
 from accounting.conversions import gdp_mu, pure_parameter, zcdp_rho
 from accounting.errors import BudgetExceeded, UnsupportedRelease
-from accounting.ledger.additive import AdditiveFilter, price
+from accounting.ledger.additive import AdditiveFilter
+from accounting.ledger.measures import price
 from accounting.ledger.mixture import best_order, orders_and_weights
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
@@ -104,17 +105,22 @@ __all__ = [
 Filter = AdditiveFilter | PlanFilter
 
 # The share of δ that "mixed" keeps for Gaussian DP with reserves, and the one of releases that may fail.
-_GAUSSIAN_SHARE = 0.8
+_GAUSSIAN_SHARE = 0.77
 _FAILURE_SHARE = 1 / 32
-# What releases that are not Gaussian may leave of μ²: small for small releases, large for large or skewed ones.
-_RESERVES = (0.01, 0.03, 0.06, 0.1, 0.16)
+# What a release leaves of μ² at least when it is charged: it is charged the less the more that is.
+_LEVELS = (0.01, 0.02, 0.035, 0.055, 0.08, 0.12, 0.17, 0.24, 0.33, 0.45, 0.6, 0.8)
+# One reserve for all, for the ε of what was spent.
+_RESERVES = (0.02, 0.08, 0.24)
 # The share of the δ of Gaussian DP for what smoothing leaves out.
 _LEFT_OUT = 0.025
 # The exponential term: its share of the δ of Gaussian DP, its order over the best one for Gaussian noise, and its rate
 # over the least one. The optimum is flat.
-_TILT_SHARE, _TILT_ORDER, _TILT_RATE = 0.12, 0.68, 1.07
-# For large and rare losses: a share of δ, the part of it for what smoothing leaves out, and large reserves.
-_HEAVY = (0.02, 0.6, 0.3, 0.6)
+_TILT = (0.15, 0.8, 1.15)
+# For large and rare losses: a share of δ, the part of it for what smoothing leaves out, and large reserves, levels and
+# exponential term.
+_HEAVY = (0.08, 0.05, 0.45)
+_HEAVY_LEVELS = (0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8)
+_HEAVY_TILT = (0.6, 0.4, 1.7)
 
 
 def check_rule(
@@ -162,7 +168,7 @@ def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
         failure_delta = budget.delta * _FAILURE_SHARE
     orders, weights = orders_and_weights(budget.epsilon, without_failures(budget.delta, failure_delta))
     shares = (1 - _GAUSSIAN_SHARE - _HEAVY[0]) * (1 - 4 * UNIT_ROUNDOFF) * weights
-    eta = _TILT_ORDER * best_order(budget.epsilon, without_failures(budget.delta, failure_delta))
+    best = best_order(budget.epsilon, without_failures(budget.delta, failure_delta))
     return Rule(
         "mixed",
         failure_delta,
@@ -170,9 +176,18 @@ def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
         shares=(_GAUSSIAN_SHARE, *map(float, shares)),
         reserves=_RESERVES,
         left_out=_LEFT_OUT,
-        tilt=(_TILT_SHARE, eta, _TILT_RATE * (1 + eta) / 2),
+        tilt=_tilt(_TILT, best),
+        levels=_LEVELS,
         heavy=_HEAVY,
+        heavy_tilt=_tilt(_HEAVY_TILT, best),
+        heavy_levels=_HEAVY_LEVELS,
     )
+
+
+def _tilt(of: tuple[float, float, float], best: float) -> tuple[float, float, float]:
+    """The share, η and ρ of an exponential term, from those over the best order and the least rate."""
+    share, eta = of[0], of[1] * best
+    return share, eta, of[2] * (1 + eta) / 2
 
 
 def first_filter(

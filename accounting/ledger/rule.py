@@ -37,9 +37,14 @@ class Rule:
     tilt : tuple of float
         Of the exponential term of :mod:`accounting.ledger.smoothing`: its share of the δ of Gaussian DP, its order η
         and its rate ρ (``"mixed"`` only).
+    levels : tuple of float
+        The shares of μ² at which a release is charged by how much is left when it comes
+        (:mod:`accounting.ledger.booking`; ``"mixed"`` only). None in files before there were any.
     heavy : tuple of float
         For large and rare losses: a share of what is left of δ for a second sum with reserves, the part of it for what
         smoothing leaves out, and the reserves (``"mixed"`` only).
+    heavy_tilt, heavy_levels : tuple of float
+        The exponential term and the levels of that second sum (``"mixed"`` only).
     """
 
     accountant: Measure | Literal["plan"]
@@ -52,7 +57,10 @@ class Rule:
     reserves: tuple[float, ...] = ()
     left_out: float = 0.0
     tilt: tuple[float, ...] = ()
+    levels: tuple[float, ...] = ()
     heavy: tuple[float, ...] = ()
+    heavy_tilt: tuple[float, ...] = ()
+    heavy_levels: tuple[float, ...] = ()
 
 
 def without_failures(delta: float, failure_delta: float) -> float:

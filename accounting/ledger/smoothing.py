@@ -73,6 +73,7 @@ from accounting.accountants.pairs import alternatives
 from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Parallel, Release
+from accounting.roots import root_between
 
 if TYPE_CHECKING:
     from accounting.accountants.losses import LossPair
@@ -89,6 +90,9 @@ _MOST_STEP = 0.1
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
 _FAR = 10.0
+# Four points of Gauss and Legendre on [−1, 1].
+_NODES = np.array([-0.8611363115940526, -0.3399810435848563, 0.3399810435848563, 0.8611363115940526])
+_WEIGHTS = np.array([0.3478548451374538, 0.6521451548625461, 0.6521451548625461, 0.3478548451374538])
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,10 @@ class Potential:
         return self.weight * math.exp(min(power, 600.0)) * (1 - 1e-11)
 
 
-def smoothed_costs(release: Release, reserve: float, potential: Potential) -> Array:
+def smoothed_costs(release: Release, reserve: float, potential: Potential, *, plain: bool = True) -> Array:
     """The least c known for ``release`` at a reserve: without the exponential term, and with it; infinite above M.
+
+    Without ``plain`` the first is as good as unknown.
 
     Raises
     ------
@@ -130,24 +136,24 @@ def smoothed_costs(release: Release, reserve: float, potential: Potential) -> Ar
     """
     match release:
         case Composed(parts=parts):
-            terms = [count * smoothed_costs(part, reserve, potential) for part, count in parts]
+            terms = [count * smoothed_costs(part, reserve, potential, plain=plain) for part, count in parts]
             return np.sum(terms, axis=0) if terms else np.zeros(2)
         case Parallel(branches=branches):
-            terms = [smoothed_costs(branch, reserve, potential) for branch in branches]
+            terms = [smoothed_costs(branch, reserve, potential, plain=plain) for branch in branches]
             return np.max(terms, axis=0) if terms else np.zeros(2)
     try:
         square = gdp(release) ** 2
     except UnsupportedRelease:
-        return _of_pairs(release, reserve, potential)
+        return _of_pairs(release, reserve, potential, plain)
     if is_exact(release):
         return np.full(2, square)
     try:
-        return np.minimum(square, _of_pairs(release, reserve, potential))
+        return np.minimum(square, _of_pairs(release, reserve, potential, plain))
     except UnsupportedRelease:
         return np.full(2, square)
 
 
-def _of_pairs(release: Release, reserve: float, potential: Potential) -> Array:
+def _of_pairs(release: Release, reserve: float, potential: Potential, plain: bool) -> Array:
     moment = math.inf
     if potential.weight > 0:
         with suppress(UnsupportedRelease):
@@ -156,7 +162,7 @@ def _of_pairs(release: Release, reserve: float, potential: Potential) -> Array:
     for parts in alternatives(release):
         # several pairs if the description was priced by a weaker one
         bound = moment if len(parts) == 1 and parts[0][1] == 1 else math.inf
-        costs = [count * np.array(_of_pair(cast(Any, pair), bound, reserve, potential)) for pair, count in parts]
+        costs = [count * np.array(_of_pair(cast(Any, pair), bound, reserve, potential, plain)) for pair, count in parts]
         found.append(np.sum(costs, axis=0))
     return np.max(found, axis=0) if found else np.zeros(2)
 
@@ -169,9 +175,12 @@ def _directions(pair: LossPair) -> list[LossPair]:
 
 
 @lru_cache(maxsize=4096)
-def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential) -> tuple[float, float]:
+def _of_pair(
+    pair: LossPair, bound: float, reserve: float, potential: Potential, plain: bool = True
+) -> tuple[float, float]:
     """c without and with the exponential term; ``bound`` is one on g."""
-    plain, tilted = 0.0, 0.0
+    without = 0.0 if plain or potential.weight == 0 else math.inf
+    tilted = 0.0
     laws = [law for one in _directions(pair) if (law := _law(one, reserve, potential))]
     left_out = sum(law.above for law in laws) * (2 if len(laws) == 1 else 1)
     if len(laws) < len(_directions(pair)):
@@ -182,7 +191,8 @@ def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential)
     for law in laws:
         added = law.step**2 / 2 + _ROUNDING * reserve
         side = _Side(law.left + left_out, law.points, reserve, potential.failing, potential.most)
-        plain = max(plain, _least(side, 0.0) + added)
+        if without < math.inf:
+            without = max(without, _least(side, 0.0) + added)
         if potential.weight == 0:
             continue
         # between two points the chord of the exponential is above it by at most this share
@@ -192,7 +202,7 @@ def _of_pair(pair: LossPair, bound: float, reserve: float, potential: Potential)
         term[-1] = 0.0  # beyond it the left side is smaller than there, and κ·c is all that is left of the right one
         side = replace(side, term=term, growth=growth, moment=moment)
         tilted = max(tilted, _least(side, moment / growth) + added)
-    return plain, tilted if potential.weight > 0 else plain
+    return without, tilted if potential.weight > 0 else without
 
 
 @dataclass(frozen=True)
@@ -324,9 +334,8 @@ def _divergence(e: Array, r: float) -> Array:
     with np.errstate(under="ignore"):
         if root < 0.1:
             # t₁ and t₂ are close: −M′ = 1 − xM is integrated instead, by four points
-            nodes, weights = np.polynomial.legendre.leggauss(4)
-            middle = (far / root)[:, None] + nodes * (root / 2)
-            apart = (1 - middle * _mills(middle)) @ weights * (root / 2)
+            middle = (far / root)[:, None] + _NODES * (root / 2)
+            apart = (1 - middle * _mills(middle)) @ _WEIGHTS * (root / 2)
             found = np.exp(-0.5 * t1 * t1) * apart / math.sqrt(2 * math.pi)
         else:
             found = _normal_tail(t1) - np.exp(-0.5 * t1 * t1) * _mills(t2) / math.sqrt(2 * math.pi)
@@ -349,20 +358,17 @@ def _normal_tail(x: Array) -> Array:
 
 
 def _enough(side: _Side, low: float) -> float:
-    """The c > ``low`` from which (*) holds at one point, to nine digits, rounded up."""
+    """About the c > ``low`` from which (*) holds at one point; :func:`_least` asks all of them again."""
 
-    def holds(cost: float) -> bool:
-        return float(side.short(cost)[0]) <= 0
+    def short(cost: float) -> float:
+        return float(side.short(cost)[0])
 
-    high = max(2 * low, 1e-3 * side.reserve)
-    while not holds(high):
+    rise = max(2 * short(low) / float(side.slope(low)[0]), 1e-3 * side.reserve)
+    high = low + min(rise, side.most)
+    while short(high) > 0:
         if high > side.most:
             return math.inf
         low, high = high, 2 * high
-    while high - low > 1e-9 * high + 1e-15 * side.reserve:
-        middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    if short(low) <= 0:
+        return high
+    return root_between(short, low, high, absolute=1e-16 * side.reserve, relative=1e-11) * (1 + 5e-10)

@@ -26,7 +26,8 @@ from accounting import (
     parallel,
 )
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger.additive import AdditiveFilter, _largest_mu, _smoothed
+from accounting.ledger.additive import AdditiveFilter
+from accounting.ledger.measures import _largest_mu, _smoothed
 from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import mixed_rule
 from accounting.ledger.rule import Rule
