@@ -32,6 +32,7 @@ S is infinite from there on.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 
@@ -106,9 +107,9 @@ class Booking:
         """What each of some releases, of which each was made in a scope so many times, is charged in any order."""
         sums, found = ScopedSums(len(self._kept)), []
         for scope, release, count in terms:
-            costs = count * sum((times * np.array(costs) for times, costs in self.terms(release)), np.zeros(len(self._kept)))
-            sums.add(scope, costs)
-            found.append(costs)
+            parts = [times * np.array(costs) for times, costs in self.terms(release)]
+            found.append(count * np.sum(parts, axis=0) if parts else np.zeros(len(self._kept)))
+            sums.add(scope, found[-1])
         worst = sums.after(None, np.zeros(len(self._kept)))
         fits = [j for j, kept in enumerate(self._kept) if worst[j] <= self._limit * (1 - slack) - kept]
         best = min(fits, key=lambda j: float(worst[j]), default=None)
@@ -139,4 +140,4 @@ def costs_between(levels: list[float], cost: Callable[[float], float]) -> list[f
         fill(middle, high)
 
     fill(0, len(levels) - 1)
-    return np.minimum.accumulate(found).tolist()
+    return list(itertools.accumulate(found, min))

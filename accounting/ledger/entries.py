@@ -344,10 +344,7 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
         raise ValueError(f"a rule for rare losses has two shares and some reserves between 0 and 1, got {heavy}")
     for term in (tilt, heavy_tilt):
         if term and not (
-            len(term) == 3
-            and 0 < term[0] < 0.9
-            and 0 < term[1] < math.inf
-            and (1 + term[1]) / 2 <= term[2] < math.inf
+            len(term) == 3 and 0 < term[0] < 0.9 and 0 < term[1] < math.inf and (1 + term[1]) / 2 <= term[2] < math.inf
         ):
             raise ValueError(f"a rule's tilt is a share below 0.9, an order η > 0 and a rate ≥ (1 + η)/2, got {term}")
     for steps in (levels, heavy_levels):

@@ -517,6 +517,8 @@ class Ledger:
     def remaining(self, *, scope: str | None = None) -> float:
         """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.
 
+        What was spent is bounded in any order. A filter that charges by what is left may admit a little more than that.
+
         With a ``scope``, what is left for a release in that scope, its quotas included.
         """
         if scope is not None:

@@ -65,9 +65,7 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[Summed]:
             yield _smoothed(epsilon, rule.shares[0] * delta, rule.reserves, rule.left_out, rule.tilt, rule.levels)
             if rule.heavy:
                 share, left_out, *reserves = rule.heavy
-                yield _smoothed(
-                    epsilon, share * delta, tuple(reserves), left_out, rule.heavy_tilt, rule.heavy_levels
-                )
+                yield _smoothed(epsilon, share * delta, tuple(reserves), left_out, rule.heavy_tilt, rule.heavy_levels)
             yield _mixture(np.array(rule.orders), np.array(rule.shares[1:]) * delta, epsilon)
         case "pure":
             yield _single(
@@ -77,14 +75,6 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[Summed]:
         case other:
             raise ValueError(f"a filter cannot follow the accountant {other!r} with {rule!r}")
     yield _single("pure", pure, pure_parameter(epsilon, 0.0), lambda m: pure_epsilon(m, 0.0), epsilon, 0.0)
-
-
-def _if_any(costs: Callable[[], Array]) -> Array:
-    """Two costs, infinite where there is no bound."""
-    try:
-        return costs()
-    except UnsupportedRelease:
-        return np.full(2, math.inf)
 
 
 @lru_cache(maxsize=256)
@@ -122,12 +112,18 @@ def _smoothed(
     def square(release: Release) -> float:
         return price(lambda r: gdp(r) ** 2, release)
 
+    def costs_at(release: Release, reserve: float, *, plain: bool) -> Array:
+        try:
+            return smoothed_costs(release, reserve, potential, plain=plain)
+        except UnsupportedRelease:
+            return np.full(2, math.inf)
+
     def cost(release: Release) -> list[float]:
         """Without the exponential term at every reserve, then with it; both from μ² on."""
         found = np.full((kept.size, 2), square(release))
         if not is_exact(release):
             for at, reserve in zip(found[1:], kept[1:].tolist(), strict=True):
-                at[:] = _if_any(lambda r=reserve: smoothed_costs(release, r, potential))
+                at[:] = costs_at(release, reserve, plain=True)
         # what holds with a small reserve holds with a larger one
         return [float(c) for c in np.minimum.accumulate(found).T.ravel()]
 
@@ -135,9 +131,7 @@ def _smoothed(
         least = square(release)
         if is_exact(release):
             return [least] * (1 + len(steps))
-        found = costs_between(
-            steps, lambda reserve: float(_if_any(lambda: smoothed_costs(release, reserve, potential, plain=False))[1])
-        )
+        found = costs_between(steps, lambda reserve: float(costs_at(release, reserve, plain=False)[1]))
         return [least, *(min(least, c) for c in found)]
 
     booking = Booking(limit, [0.0, *steps], at_levels) if levels else None
@@ -167,9 +161,7 @@ def _smoothed(
         with_term = float(np.min(tilted + kept_now))
         return min(found, max(epsilon + rate * (with_term - limit), closed(with_term), 0.0))
 
-    return Summed(
-        cost, fits, to_epsilon, lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta, booking
-    )
+    return Summed(cost, fits, to_epsilon, lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta, booking)
 
 
 def _single(

@@ -21,6 +21,7 @@ which is dominated by (P, Q), and t·D_r(ε − ln t) is convex in t. At the sta
 least (1 − e^{ε−ℓ})₊, of which E_P is no less than P(A) − e^ε·Q(A) for every event A. Where the first inequality
 ends at some release while the second goes on, let all from there on cost μ²: then S ≤ Σ μ² ≤ M still. With several
 reserves let a release cost c at the reserve of the inequality that still holds; that grows as the reserve falls. ∎
+(:mod:`accounting.ledger.booking` lets the reserve fall as the budget is spent.)
 (For Gaussian releases only this is the filter of Smith & Thakurta 2022.)
 
 *Skewed losses* (little noise on a small sample) break (*) where e is many times √r, and a κ that is large enough there
@@ -72,6 +73,7 @@ from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
+from accounting.ledger.divergence import divergence
 from accounting.releases import Composed, Parallel, Release
 from accounting.roots import root_between
 
@@ -90,9 +92,6 @@ _MOST_STEP = 0.1
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
 _FAR = 10.0
-# Four points of Gauss and Legendre on [−1, 1].
-_NODES = np.array([-0.8611363115940526, -0.3399810435848563, 0.3399810435848563, 0.8611363115940526])
-_WEIGHTS = np.array([0.3478548451374538, 0.6521451548625461, 0.6521451548625461, 0.3478548451374538])
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ def _law(pair: LossPair, reserve: float, potential: Potential) -> _Law | None:
         return None
     p, above = _on_grid(pair, step, first, last)
     grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
-    left = np.convolve(p, _divergence(grid, reserve))[last - first : last - first + count + 1]
+    left = np.convolve(p, divergence(grid, reserve))[last - first : last - first + count + 1]
     points = step * np.arange(count + 1, dtype=np.float64)
     moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), potential.order)
     return _Law(step, points, left * (1 + 1e-12), above, moment)
@@ -262,7 +261,7 @@ class _Side:
     def short(self, cost: float) -> Array:
         """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
         near = self.points <= _FAR * math.sqrt(self.reserve)
-        found = self.left - np.where(near, _divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
+        found = self.left - np.where(near, divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
         if self.term is not None:
             found -= self.term * math.exp(self.moment) * math.expm1(max(0.0, self.growth * cost - self.moment))
         return np.asarray(found)
@@ -325,36 +324,6 @@ def _on_grid(pair: LossPair, step: float, first: int, last: int) -> tuple[Array,
     moved *= np.exp(edges)
     moved[0] += p[0]
     return moved, float(p[-1]) + max(0.0, lost - 1e-13)
-
-
-def _divergence(e: Array, r: float) -> Array:
-    """D_r(e) of either sign, to twelve digits: φ(t₁)(M(t₁) − M(t₂)) with Mills' ratio M."""
-    root, far = math.sqrt(r), np.abs(e)
-    t1, t2 = far / root - root / 2, far / root + root / 2
-    with np.errstate(under="ignore"):
-        if root < 0.1:
-            # t₁ and t₂ are close: −M′ = 1 − xM is integrated instead, by four points
-            middle = (far / root)[:, None] + _NODES * (root / 2)
-            apart = (1 - middle * _mills(middle)) @ _WEIGHTS * (root / 2)
-            found = np.exp(-0.5 * t1 * t1) * apart / math.sqrt(2 * math.pi)
-        else:
-            found = _normal_tail(t1) - np.exp(-0.5 * t1 * t1) * _mills(t2) / math.sqrt(2 * math.pi)
-        return np.asarray(np.where(e >= 0, found, -np.expm1(-far) + np.exp(-far) * found))
-
-
-def _mills(x: Array) -> Array:
-    """The normal tail over its density."""
-    from scipy.special import erfcx
-
-    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x * math.sqrt(0.5)))
-
-
-def _normal_tail(x: Array) -> Array:
-    """Φ(−x), from Mills' ratio where e^(−x²/2) is common to both terms of a difference."""
-    from scipy.special import ndtr
-
-    right = np.maximum(x, 0.0)
-    return np.asarray(np.where(x > 0, np.exp(-0.5 * right * right) * _mills(right) / math.sqrt(2 * math.pi), ndtr(-x)))
 
 
 def _enough(side: _Side, low: float) -> float:

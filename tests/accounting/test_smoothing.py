@@ -27,11 +27,12 @@ from accounting import (
 )
 from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.additive import AdditiveFilter
-from accounting.ledger.measures import _largest_mu, _smoothed
+from accounting.ledger.divergence import divergence as the_divergence
 from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import mixed_rule
+from accounting.ledger.measures import _largest_mu, _smoothed
 from accounting.ledger.rule import Rule
-from accounting.ledger.smoothing import Potential, _divergence, smoothed_costs
+from accounting.ledger.smoothing import Potential, smoothed_costs
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
@@ -287,7 +288,7 @@ def test_the_divergence_has_eleven_digits_for_every_reserve(root):
         for x in (0.0, 0.3, 2.0, 9.0, 15.0):
             e, r = mpmath.mpf(x * root), mpmath.sqrt(mpmath.mpf(root * root))
             exact = mpmath.ncdf(r / 2 - e / r) - mpmath.exp(e) * mpmath.ncdf(-e / r - r / 2)
-            found = float(_divergence(np.array([x * root]), root * root)[0])
+            found = float(the_divergence(np.array([x * root]), root * root)[0])
             assert abs(found / exact - 1) < 1e-11
 
 
