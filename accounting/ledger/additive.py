@@ -39,6 +39,7 @@ class AdditiveFilter:
             self._slices.append(slice(width, width + numbers))
             width += numbers
         self.sums = ScopedSums(width)
+        self._zero = np.zeros(width)
         self._costs: dict[Release, Array] = {}
         self._rests: dict[Release, Release] = {}  # without what may fail
 
@@ -71,8 +72,9 @@ class AdditiveFilter:
 
         None if only they can tell and no ``total_after`` is given.
         """
-        amount = self._charged(scope, release)
-        verdict = self._verdict(self.sums.after(scope, amount))
+        spent = self.sums.after(scope, self._zero)
+        amount = self._charged(spent, release)
+        verdict = self._verdict(spent + amount)
         if verdict is not True:
             each = self.sums.each_after(scope, amount)
             verdicts = [self._verdict(total) for total in each] if len(each) > 1 else [verdict]
@@ -83,15 +85,18 @@ class AdditiveFilter:
 
     def record(self, scope: str | None, release: Release) -> None:
         """Count a release that was recorded."""
-        self.sums.add(scope, self._charged(scope, release))
+        self.sums.add(scope, self._charged(self.sums.after(scope, self._zero), release))
 
     def record_all(self, terms: Iterable[tuple[str | None, Release, int]]) -> None:
         """Count releases of which nobody knows the order, and how often each was recorded in a scope; before others."""
+        if self.sums.terms:
+            raise ValueError(f"releases without an order come before all others, and {self.sums.terms} were counted")
         counted = list(terms)
+        slack = self._slack + sum(count for _, _, count in counted) * UNIT_ROUNDOFF
         amounts = [self.price(release) * count for _, release, count in counted]
         for place, booking in self._booked:
             parts = [(scope, self._rests[release], count) for scope, release, count in counted]
-            for amount, charge in zip(amounts, booking.charges(parts, self._slack), strict=True):
+            for amount, charge in zip(amounts, booking.charges(parts, slack), strict=True):
                 amount[place] = charge
         for (scope, _, count), amount in zip(counted, amounts, strict=True):
             self.sums.add(scope, amount)
@@ -99,8 +104,7 @@ class AdditiveFilter:
 
     def spent(self, scope: str | None = None) -> float:
         """ε at the budget's δ of what the worst-off unit of a scope met; infinite if no measure covers it."""
-        zero = np.zeros_like(self.price(_NOTHING))
-        return max(self._epsilon(total) for total in _maximal(self.sums.each_after(scope, zero)))
+        return max(self._epsilon(total) for total in _maximal(self.sums.each_after(scope, self._zero)))
 
     def covers(self, scope: str | None, release: Release) -> bool:
         """Whether a measure has a bound for a release together with everything that was counted."""
@@ -114,18 +118,15 @@ class AdditiveFilter:
 
     def alone(self, release: Release) -> float:
         """ε at the budget's δ that the filter counts for a release by itself."""
-        return self._epsilon(self._charges(release, np.zeros_like(self.price(release))))
+        return self._epsilon(self._charged(self._zero, release))
 
-    def _charged(self, scope: str | None, release: Release) -> Array:
-        """What a release adds to every sum if it comes now, as the worst-off unit of its scope is charged."""
-        if not self._booked:
-            return self.price(release)
-        return self._charges(release, self.sums.after(scope, np.zeros_like(self.price(release))))
-
-    def _charges(self, release: Release, spent: Array) -> Array:
-        amount = self.price(release).copy()
-        for place, booking in self._booked:
-            amount[place] = booking.charge(float(spent[place]), self._rests[release], self._slack)
+    def _charged(self, spent: Array, release: Release) -> Array:
+        """What a release adds to every sum where the worst-off unit that meets it met ``spent``."""
+        amount = self.price(release)
+        if self._booked:
+            amount = amount.copy()
+            for place, booking in self._booked:
+                amount[place] = booking.charge(float(spent[place]), self._rests[release], self._slack)
         return amount
 
     @property

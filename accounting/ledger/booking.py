@@ -16,14 +16,16 @@ at any larger one. Which j it is follows from what was seen before. So E_P[V aft
 that count as failures are left out as they are there. V is D_M(ε) + λ at the start and at least (1 − e^{ε−ℓ})₊ at the
 end, and the κ·c_j add up to κM at most. ∎
 
-The larger r_j the smaller c_j, so j is the largest that (†) allows. A sequence that one reserve r_j for all admits is
-admitted: S is no more than the sum of its c_j by induction, as (†) then holds for this j whenever a release comes.
+The larger r_j the smaller c_j, so j is the largest that (†) allows. Then S is no more than Σ c_j for any one j while
+that sum is at most M − r_j, by induction, as (†) holds for this j whenever a release comes.
 
 *Composed releases* are charged one after the other, in any order: they are dominated by the product of their pairs, in
 which the order plays no role.
 
 *Units.* What several units meet is charged once, for all, at the level that (†) allows the worst-off: the others'
-S is no larger, so (†) holds for them, too. Nothing else than S is remembered of a unit, and S is a sum.
+S is no larger, so (†) holds for them, too. Nothing else than S is remembered of a unit, and S is a sum. A filter may
+still ask Σ c_j ≤ M − r_j of a unit for which S got too large that way: were it alone and always charged at the largest
+level, its S would be no more than either sum, and so allowed all the way.
 
 *Without their order* releases are charged c_j for one j: if these add up to no more than M − r_j for every unit, then
 (†) holds in whatever order they came. If there is no such j, or where a release was admitted for another reason,

@@ -107,7 +107,7 @@ def test_every_unit_of_every_scope_could_be_charged_what_it_was(spends):
         release = RELEASES[number]
         if not filter_.admits(scope, release, None):
             continue
-        amount = filter_._charged(scope, release)
+        amount = filter_._charged(filter_.sums.after(scope, filter_._zero), release)
         filter_.record(scope, release)
         for index, (place, book) in enumerate(filter_._booked):
             for unit in units:
@@ -129,12 +129,12 @@ def test_the_order_matters_little_and_skewed_losses_cost_less_early():
         filter_ = AdditiveFilter(B, mixed_rule(B))
         filter_.record(None, first)
         filter_.record(None, second)
-        spent.append(float(filter_.sums.after(None, np.zeros_like(filter_.price(first)))[filter_._booked[0][0]]))
+        spent.append(float(filter_.sums.after(None, filter_._zero)[filter_._booked[0][0]]))
     assert spent[0] < spent[1] < 1.1 * spent[0]
     # the parts of one release come in the order that suits
     filter_ = AdditiveFilter(B, mixed_rule(B))
     place = filter_._booked[0][0]
-    assert filter_._charged(None, 200 * round_ + 300 * skewed)[place] == pytest.approx(spent[0])
+    assert filter_._charged(filter_._zero, 200 * round_ + 300 * skewed)[place] == pytest.approx(spent[0])
 
 
 def test_a_quota_on_what_was_recorded_before_looks_at_no_order():
@@ -145,13 +145,16 @@ def test_a_quota_on_what_was_recorded_before_looks_at_no_order():
     other.record_all([(None, RELEASES[1], 1), ("a", RELEASES[0], 3)])
     assert other.sums.terms == filter_.sums.terms == 4
     for scope in (None, "a", "b"):
-        in_order = filter_.sums.after(scope, np.zeros_like(filter_.price(RELEASES[0])))
+        in_order = filter_.sums.after(scope, filter_._zero)
         without = other.sums.after(scope, np.zeros_like(in_order))
         assert np.all(without >= in_order * (1 - 1e-12))
         assert without[filter_._booked[0][0]] < 1.3 * in_order[filter_._booked[0][0]]
     # more than fits has no charge, and what is admitted then does not count on it
+    with pytest.raises(ValueError, match="4 were counted"):
+        other.record_all([])
+    other = AdditiveFilter(B, mixed_rule(B))
     other.record_all([("a", RELEASES[0], 30)])
-    assert math.isinf(other.sums.after("a", np.zeros_like(other.price(RELEASES[0])))[other._booked[0][0]])
+    assert math.isinf(other.sums.after("a", other._zero)[other._booked[0][0]])
     assert not other.admits("a", RELEASES[2], None)
 
 
