@@ -87,8 +87,6 @@ class Booking:
 
     def charge(self, spent: float, release: Release, slack: float) -> float:
         """What a release is charged after ``spent`` was; infinite if it does not fit."""
-        if spent == math.inf:
-            return math.inf
         limit, charged = self._limit * (1 - slack), 0.0
         for count, costs in self.terms(release):
             left = count
