@@ -1,4 +1,7 @@
-"""A run of DP-FTRL: the steps, and what is released when. What it computes and what it costs: ``dp_ftrl``'s module."""
+"""A run of DP-FTRL: the steps, and what is released when. What it computes and what it costs: ``dp_ftrl``'s module.
+
+One class: its steps, its states and its checkpoints are one transaction. Half of the file is what its parameters mean.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ pd = pytest.importorskip("pandas")
 from dpbandits import PriceTable, price_of_privacy  # noqa: E402
 from dpbandits.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
 from dpbandits.evaluate import Log  # noqa: E402
-from dpbandits.price import PriceRow, _ratio  # noqa: E402
+from dpbandits.price import _ratio  # noqa: E402
+from dpbandits.price_table import PriceRow  # noqa: E402
 
 
 def log(rows: int = 3000, items: int = 20, seed: int = 0, **more) -> tuple[Log, np.ndarray]:
