@@ -112,6 +112,9 @@ class Banded(Factorization):
         self._most = K
         self.reach = reach_of(K, (p + 2.0) * (1.0 + K) if self.inverse else p + 2.0)
 
+    def __repr__(self) -> str:
+        return f"Banded({self.bands} bands, horizon={self.horizon:,}, inverse={self.inverse})"
+
     @cached_property
     def _majorant(self) -> Vector:
         return np.maximum.accumulate(self._c[::-1])[::-1]

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger, LocalShuffled, RandomizedResponse
 from accounting.amplification.blanket import response_local_epsilon
 from accounting.checks import fraction, integer
+from accounting.printed import as_html
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
 from dpkit.shuffle import wire
@@ -62,6 +63,18 @@ class Frequencies:
     high: Array
     confidence: float
     users: int
+
+    def __repr__(self) -> str:
+        first = ", ".join(f"{share} [{low}, {high}]" for _, share, low, high in self._cells()[:3])
+        more = ", …" if len(self.estimate) > 3 else ""
+        return f"Frequencies among {self.users:,} users, each with {100 * self.confidence:.6g} %: {first}{more}"
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self), [["category", "share", "low", "high"], *self._cells()])
+
+    def _cells(self) -> list[list[str]]:
+        rows = zip(self.estimate, self.low, self.high, strict=True)
+        return [[str(k), *(f"{value:.4g}" for value in row)] for k, row in enumerate(rows)]
 
 
 class ShuffledRandomizedResponse(Unrepeatable):
@@ -150,6 +163,13 @@ class ShuffledRandomizedResponse(Unrepeatable):
         #: Eight bytes that stand for the public constants in a message.
         self.fingerprint = hashlib.blake2b(repr(constants).encode(), digest_size=8).digest()
         self._width = (self.categories - 1).bit_length()
+
+    def __repr__(self) -> str:
+        return (
+            f"ShuffledRandomizedResponse(categories={self.categories}, users={self.users:,}): "
+            f"{'released' if self.released else 'open'}, local ε = {self.local_epsilon:.6g}, noise of std "
+            f"{self.noise_std:.6g}"
+        )
 
     @property
     def released(self) -> bool:

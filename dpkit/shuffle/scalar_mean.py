@@ -59,6 +59,10 @@ class ScalarMean(Unrepeatable):
         )
         self._rng = rng
 
+    def __repr__(self) -> str:
+        noise = f"local ε = {self.cost.epsilon:.6g}, noise of std {self.noise_std:.6g}"
+        return f"ScalarMean({self._response.users:,} users): {noise}"
+
     @property
     def cost(self) -> LocalShuffled:
         """What one release costs one user."""
