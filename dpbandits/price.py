@@ -34,7 +34,9 @@ import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer
+from dpbandits.checks import checked_base_rate
 from dpbandits.environments.base import Environment
+from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array, Policy
 from dpbandits.price_table import PriceRow, PriceTable
 from dpbandits.simulation.results import Results
@@ -172,7 +174,17 @@ def price_of_privacy(
         for field, name in (("free", _FREE), ("uniform", _UNIFORM))
         for suffix in ("", "_se")
     }
-    return PriceTable(environment.name, count, found[_FREE]["seeds"], modelled, **baselines, rows=tuple(rows))
+    low, high = environment.reward_range
+    return PriceTable(
+        environment.name,
+        count,
+        found[_FREE]["seeds"],
+        modelled,
+        **baselines,
+        rows=tuple(rows),
+        told=(checked_base_rate(rate, get_link(environment.link), low, high) - low) / (high - low),
+        paid=(baselines["uniform"] - low) / (high - low),
+    )
 
 
 def _environment(source: Any) -> tuple[Any, bool]:

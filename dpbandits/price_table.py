@@ -18,6 +18,8 @@ __all__ = ["PriceRow", "PriceTable", "percent"]
 
 # of the gain, in the sentence
 _ENOUGH = 0.9
+# a base rate as wrong as this slows every policy down
+_FAR = 0.2
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,10 @@ class PriceTable:
         Mean reward per round without privacy, and of uniform choices.
     rows : tuple of PriceRow
         By unit, then ε.
+    told : float
+        What every policy was told that an arm taken at random pays, as a share of the range of rewards.
+    paid : float
+        What it pays, as such a share.
     """
 
     environment: str
@@ -80,9 +86,11 @@ class PriceTable:
     uniform: float
     uniform_se: float
     rows: tuple[PriceRow, ...]
+    told: float = math.nan
+    paid: float = math.nan
 
     def sentence(self) -> str:
-        """What the table says, in one sentence (a second one where it was a model)."""
+        """What the table says, in one sentence; more where it was a model, or where policies were told a wrong rate."""
         gain, error = self.free - self.uniform, math.hypot(_known(self.free_se), _known(self.uniform_se))
         if not gain > 2 * error:
             text = (
@@ -110,6 +118,11 @@ class PriceTable:
             )
         if self.modelled:
             text += " Rewards came from a model that was fitted to the log, so that this is a plan and no promise."
+        if abs(self.paid - self.told) > _FAR:
+            text += (
+                f" An arm taken at random pays {self.paid:.2g} of the range of rewards, and policies believed "
+                f"{self.told:.2g}: all of them learn faster when told, base_rate= or --base-rate, if that is public."
+            )
         return text
 
     def __str__(self) -> str:
