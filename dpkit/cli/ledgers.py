@@ -73,11 +73,21 @@ def list_command(
             rows = ledger.rows(scope=scope)
             shown = rows[-last:] if last else rows
             _show(ledger, scope)
+            budget = ledger.budget
+    # the budget's relation is said above
+    said = "" if budget is None else f", adjacency={budget.adjacency!r}"
     columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
     print_table(
         [*columns, ("outcome", "left")],
         [
-            (str(r.index), f"{r.time:%Y-%m-%d %H:%M:%S}", r.label, r.scope or "", brief(repr(r.release)), r.outcome)
+            (
+                str(r.index),
+                f"{r.time:%Y-%m-%d %H:%M:%S}",
+                r.label,
+                r.scope or "",
+                brief(repr(r.release)).replace(said, ""),
+                r.outcome,
+            )
             for r in shown
         ],
     )

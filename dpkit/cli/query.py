@@ -24,6 +24,7 @@ __all__ = ["HOW", "query_command"]
 _RELATIONS = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ][\d:.]+)?)?$")
 
 HOW = (
     "Bounds, keys and edges must be known without looking at the file. With --person the whole of a person is "
@@ -54,8 +55,8 @@ def query_command(
         list[str] | None,
         typer.Option(
             metavar="TEST",
-            help="Only rows like this: 'age >= 18', 'town = Linz' or 'town != Linz'; repeatable, for rows that pass "
-            "all. A row without the value never does.",
+            help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', or 'town', where it is known; "
+            "repeatable, for rows that pass all. A row without the value never does.",
         ),
     ] = None,
     q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
@@ -114,7 +115,8 @@ def query_command(
         answer = _answer(file, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text(f"dpkit: {error}", style="red"), soft_wrap=True)
+        said = str(error).replace("by where=", "by --where COLUMN")
+        Console(stderr=True).print(Text(f"dpkit: {said}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
 
@@ -200,11 +202,11 @@ def _typed(keys: list[str], column: Any) -> list[Any]:
 
 
 def _test(text: str) -> tuple[str, str, str]:
-    """A column, a relation and a value, as text."""
-    found = re.fullmatch(r"\s*(.+?)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*", text)
+    """A column, a relation and a value, as text; of a column alone, two empty ones."""
+    found = re.fullmatch(r"\s*(.+?)\s*(?:(!=|<=|>=|=|<|>)\s*(.*?)\s*)?", text)
     if found is None:
-        raise ValueError(f"--where must be a column, one of = != < <= > >= and a value, as 'age >= 18', got {text!r}")
-    return found[1], found[2], found[3]
+        raise ValueError(f"--where must be a column, or a column, one of = != < <= > >= and a value, got {text!r}")
+    return found[1], found[2] or "", found[3] or ""
 
 
 def _passing(data: Any, tests: list[tuple[str, str, str]]) -> Any:
@@ -212,17 +214,21 @@ def _passing(data: Any, tests: list[tuple[str, str, str]]) -> Any:
     passing: Any = True
     for name, relation, text in tests:
         column, value = data[name], cast(Any, text)
+        known = column.notna()
         kind = getattr(column.dtype, "kind", "O")
-        if kind in "iuf":
+        if relation and kind in "iuf":
             try:
                 value = float(text)
             except ValueError:
-                raise ValueError(
-                    f"--where must compare {name!r}, which holds numbers, with one, got {text!r}"
-                ) from None
-        elif kind != "M" and relation not in ("=", "!="):
-            raise ValueError(f"--where must ask for = or != of {name!r}, which holds no numbers, got {relation!r}")
+                message = f"--where must compare {name!r}, which holds numbers, with one, got {text!r}"
+                raise ValueError(message) from None
         elif kind == "b":
             column = column.astype(str)
-        passing &= (_RELATIONS[relation](column, value) & column.notna()).astype(bool)
+        # texts have an order that means something where they are dates from the year to the second
+        if relation in ("<", "<=", ">", ">=") and kind not in "iufM" and not _DATE.match(text):
+            raise ValueError(
+                f"--where must ask for = or != of {name!r}, which holds no numbers, or for a date such as 2026-01-31, "
+                f"got {relation} {text}"
+            )
+        passing &= (_RELATIONS[relation](column, value) & known).astype(bool) if relation else known
     return passing

@@ -149,14 +149,21 @@ def test_rows_can_be_chosen(file, tests, right):
 def test_a_row_without_the_value_never_passes(tmp_path):
     path = tmp_path / "few.csv"
     path.write_text("age,town,new\n20,Linz,True\n,Graz,False\n40,,True\n")
-    for test, number in (("age != 20", 1), ("town != Graz", 1), ("age >= 0", 2), ("new = True", 2)):
+    for test, number in (
+        ("age != 20", 1),
+        ("town != Graz", 1),
+        ("age >= 0", 2),
+        ("new = True", 2),
+        ("age", 2),
+        ("town", 2),
+    ):
         assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
 
 
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        ("age", "--where must be a column, one of"),
+        ("", "--where must be a column, or a column, one of"),
         ("height > 1", "the file has no column 'height'"),
         ("age > tall", "which holds numbers, with one, got 'tall'"),
         ("town > Linz", "must ask for = or != of 'town'"),
@@ -164,3 +171,13 @@ def test_a_row_without_the_value_never_passes(tmp_path):
 )
 def test_tests_that_make_no_sense(file, test, message):
     assert message in " ".join(run(file, "--count", "--where", test, "--epsilon", 1, status=2).split())
+
+
+def test_dates_have_an_order_and_a_missing_value_a_way_out(tmp_path):
+    path = tmp_path / "days.csv"
+    path.write_text("day,age\n2026-01-31,20\n2026-02-01,\n2026-03-01,30\n")
+    for test, number in (("day < 2026-02-01", 1), ("day >= 2026-02", 2)):
+        assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
+    asked = (path, "--mean", "age", "--bounds", 0, 90, "--epsilon", 1e6)
+    assert "by --where COLUMN" in run(*asked, status=2)
+    assert run(*asked, "--where", "age").startswith("mean of age: 25")
