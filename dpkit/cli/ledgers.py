@@ -152,8 +152,7 @@ def backup_command(
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
 
-    To go back: copy the backup with the same command to where the ledger was, and verify it against the last head that
-    was noted.
+    To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
     with refusals(), opened_ledger(_sqlite(file)) as ledger:
         head = ledger.backup(copy)

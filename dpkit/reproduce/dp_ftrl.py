@@ -274,6 +274,7 @@ def picture(rows: Sequence[Row], path: Path) -> None:
         axis.set_yticks(ticks, [f"{tick:.2g}" for tick in ticks])
     for axis in list(axes.flat)[len(panels) :]:
         axis.remove()
-    handles = {line.get_label(): line for axis in figure.axes for line in axis.containers}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+    shown = [axis.get_legend_handles_labels() for axis in figure.axes]
+    handles = {label: line for lines, labels in shown for line, label in zip(lines, labels, strict=True)}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4)
     figure.savefig(path, dpi=110)
