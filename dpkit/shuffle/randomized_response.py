@@ -21,7 +21,6 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,52 +28,17 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger, LocalShuffled, RandomizedResponse
 from accounting.amplification.blanket import response_local_epsilon
 from accounting.checks import fraction, integer
-from accounting.printed import as_html
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
 from dpkit.shuffle import wire
+from dpkit.shuffle.frequencies import Frequencies
 from dpkit.shuffle.inbox import Inbox
 from dpkit.shuffle.rounds import Rounds, drawn_session
 from dpkit.states import Unrepeatable
 
-__all__ = ["Frequencies", "ShuffledRandomizedResponse"]
+__all__ = ["ShuffledRandomizedResponse"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Frequencies:
-    """Estimated shares of the categories among the users, with a confidence interval for each.
-
-    Attributes
-    ----------
-    estimate : (k,) ndarray
-        Unbiased; may be negative or above 1, and sums to 1.
-    low, high : (k,) ndarray
-        In [0, 1]. Each interval holds the share among the users with probability at least ``confidence``, for any
-        number of them; also the share in a population from which they were drawn at random. For all k at once take
-        1 − (1 − confidence)/k.
-    confidence : float
-    users : int
-    """
-
-    estimate: Array
-    low: Array
-    high: Array
-    confidence: float
-    users: int
-
-    def __repr__(self) -> str:
-        first = ", ".join(f"{share} [{low}, {high}]" for _, share, low, high in self._cells()[:3])
-        more = ", …" if len(self.estimate) > 3 else ""
-        return f"Frequencies among {self.users:,} users, each with {100 * self.confidence:.6g} %: {first}{more}"
-
-    def _repr_html_(self) -> str:
-        return as_html(repr(self), [["category", "share", "low", "high"], *self._cells()])
-
-    def _cells(self) -> list[list[str]]:
-        rows = zip(self.estimate, self.low, self.high, strict=True)
-        return [[str(k), *(f"{value:.4g}" for value in row)] for k, row in enumerate(rows)]
 
 
 class ShuffledRandomizedResponse(Unrepeatable):

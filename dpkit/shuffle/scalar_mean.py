@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger, LocalShuffled
 from dpkit import randomness
 from dpkit.clipping import real_array
-from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
+from dpkit.shuffle.frequencies import Frequencies
+from dpkit.shuffle.randomized_response import ShuffledRandomizedResponse
 from dpkit.states import Unrepeatable
 
 __all__ = ["ScalarMean"]
