@@ -16,6 +16,7 @@ import pytest
 from accounting import ApproxDP, Bracket, Budget, Gaussian
 from accounting.ledger import Ledger
 from accounting.printed import as_html
+from dpbandits.environments import world
 from dpkit.optimize import GLM, glm, noisy_gradient_descent, softmax
 
 PACKAGES = (
@@ -40,7 +41,7 @@ NOT_MADE = {
 }  # fmt: skip
 # worlds that read tables; they print themselves as all worlds do
 SLOW = {"Films", "Supervised"}
-MORE = (ApproxDP(1.0, 1e-6), Bracket(1.0, 1.5), softmax(3, clip=1.0), Ledger(Budget(1.0, 1e-6)))
+MORE = (ApproxDP(1.0, 1e-6), Bracket(1.0, 1.5), softmax(3, clip=1.0), world("people"), Ledger(Budget(1.0, 1e-6)))
 
 
 def public_classes(package: str) -> list[type]:
