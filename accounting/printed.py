@@ -9,9 +9,9 @@ uniform  0.5
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-__all__ = ["as_html", "as_text"]
+__all__ = ["as_html", "as_text", "parameter_cells"]
 
 Cells = Sequence[Sequence[str]]
 
@@ -33,3 +33,8 @@ def as_html(caption: str, cells: Cells) -> str:
 
     body = "".join(row(values, "td") for values in cells[1:])
     return f"<table><caption>{escape(caption)}</caption>{row(cells[0], 'th')}{body}</table>"
+
+
+def parameter_cells(values: Mapping[str, object]) -> list[list[str]]:
+    """Two columns: names, and what they stand for."""
+    return [["parameter", "value"], *([name, str(value)] for name, value in values.items())]

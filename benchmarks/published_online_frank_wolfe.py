@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import ZCDP, epsilon
-from dpkit.reproduce.table_5_1 import PUBLISHED, RADIUS, Cell, draw, suboptimality
+from dpkit.reproduce.convex_workload import RADIUS, Cell, draw, suboptimality
+from dpkit.reproduce.table_5_1 import PUBLISHED
 
 SCALES = np.array([0.125, 0.25, 0.5, 1.0, 2.0])
 BOUND = 10.0  # βD + L

@@ -10,7 +10,8 @@ import dpkit  # noqa: F401 (first: it refuses a foreign package in the place of 
 if TYPE_CHECKING:
     from accounting import __version__
     from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
-    from dpbandits.price import PriceTable, price_of_privacy
+    from dpbandits.price import price_of_privacy
+    from dpbandits.price_table import PriceTable
     from dpbandits.private_policy import PrivatePolicy
     from dpbandits.released import Released
     from dpbandits.simulation.results import Results
@@ -38,7 +39,7 @@ _HOMES = {
     "PrivacyReport": "dpbandits.policy",
     "PrivatePolicy": "dpbandits.private_policy",
     "Released": "dpbandits.released",
-    "PriceTable": "dpbandits.price",
+    "PriceTable": "dpbandits.price_table",
     "Results": "dpbandits.simulation.results",
     "__version__": "accounting",
     "price_of_privacy": "dpbandits.price",

@@ -74,7 +74,10 @@ def unit_rows(arms: ArrayLike, dim: int) -> Array:
             raise ValueError(f"arms must be finite, got {X[~np.isfinite(X)][0]} in row {_bad_row(X)}")
         if largest > (1.0 + _NORM_TOLERANCE) ** 2:
             row = int(squares.argmax())
-            raise ValueError(f"arms must have norm at most 1, got norm {math.sqrt(largest):.6g} in row {row}")
+            raise ValueError(
+                f"arms must have norm at most 1, got norm {math.sqrt(largest):.6g} in row {row}: scale them by public "
+                "bounds, as dpkit.features.PublicScaler does"
+            )
         X = X / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, None]
     return X
 

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Ledger
 from accounting.checks import choice, fraction, integer
-from accounting.printed import as_html
+from accounting.printed import as_html, parameter_cells
 from dpbandits.checks import checked_base_rate, real_array, unit_row, unit_rows
 from dpbandits.decision import Array, Decision, Pending, PrivacyReport
 from dpbandits.decision_log import DecisionLog, log_of
@@ -160,7 +160,7 @@ class Policy(Loadable):
         return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self._promise()}"
 
     def _repr_html_(self) -> str:
-        return as_html(repr(self), [["parameter", "value"], *([name, str(v)] for name, v in self._config().items())])
+        return as_html(repr(self), parameter_cells(self._config()))
 
     def _promise(self) -> str:
         """What ``repr`` says of privacy."""

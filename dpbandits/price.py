@@ -24,165 +24,32 @@ True
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from accounting import Budget
 from accounting.checks import fraction, integer
-from accounting.printed import as_html, as_text
+from dpbandits.checks import checked_base_rate
 from dpbandits.environments.base import Environment
+from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array, Policy
-from dpbandits.simulation.results import Results, with_error
+from dpbandits.price_table import PriceRow, PriceTable
+from dpbandits.simulation.results import Results
 from dpbandits.simulation.simulate import simulate
 
 if TYPE_CHECKING:
     from dpbandits.evaluate import Log
 
-__all__ = ["PriceRow", "PriceTable", "percent", "price_of_privacy"]
+__all__ = ["price_of_privacy"]
 
 # what is played where nothing else is asked for
 _PRIVATE = {"round": "OnePassPrivateGLM", "person": "PersonPrivateGLM"}
 _FREE, _UNIFORM = "not private", "uniform"
-# of the gain, in the sentence
-_ENOUGH = 0.9
-
-
-@dataclass(frozen=True)
-class PriceRow:
-    """One unit and one ε.
-
-    Attributes
-    ----------
-    unit : str
-        "round" or "person".
-    epsilon, delta : float
-    policy : str
-        The class that was played.
-    reward, reward_se : float
-        Mean reward per round, and its standard error over seeds (NaN for one seed).
-    regret, regret_se : float
-        Of the whole run; NaN where it is unknown.
-    price, price_se : float
-        The share of the gain that is lost.
-    hopeless : bool
-        Whether the policy warned, when it was made, that its noise exceeds what the rounds can say.
-    """
-
-    unit: str
-    epsilon: float
-    delta: float
-    policy: str
-    reward: float
-    reward_se: float
-    regret: float
-    regret_se: float
-    price: float
-    price_se: float
-    hopeless: bool
-
-
-@dataclass(frozen=True)
-class PriceTable:
-    """Prices, and the two policies that they stand between.
-
-    Attributes
-    ----------
-    environment : str
-        What was played.
-    rounds, seeds : int
-    modelled : bool
-        Whether rewards came from a model that was fitted to a log of choices.
-    free, free_se, uniform, uniform_se : float
-        Mean reward per round without privacy, and of uniform choices.
-    rows : tuple of PriceRow
-        By unit, then ε.
-    """
-
-    environment: str
-    rounds: int
-    seeds: int
-    modelled: bool
-    free: float
-    free_se: float
-    uniform: float
-    uniform_se: float
-    rows: tuple[PriceRow, ...]
-
-    def sentence(self) -> str:
-        """What the table says, in one sentence (a second one where it was a model)."""
-        gain, error = self.free - self.uniform, math.hypot(_known(self.free_se), _known(self.uniform_se))
-        if not gain > 2 * error:
-            text = (
-                f"In {self.rounds:,} rounds nothing is learned here even without privacy "
-                f"({self.free:.3g} per round, {self.uniform:.3g} by chance), so that there is no gain that "
-                "privacy could cost."
-            )
-        else:
-            parts = []
-            for unit in dict.fromkeys(row.unit for row in self.rows):
-                rows = sorted((row for row in self.rows if row.unit == unit), key=lambda row: row.epsilon)
-                enough = next((row for row in rows if row.price <= 1 - _ENOUGH), None)
-                told = enough or rows[-1]
-                parts.append(
-                    f"protecting every {unit} at ε = {told.epsilon:g} keeps {percent(1 - told.price)} of that gain"
-                    + (
-                        " (the least ε tried that keeps nine tenths)"
-                        if enough
-                        else " (the most that any ε tried keeps)"
-                    )
-                )
-            text = (
-                f"Learning earns {self.free:.3g} per round where choosing by chance earns {self.uniform:.3g}; "
-                f"{', and '.join(parts)}."
-            )
-        if self.modelled:
-            text += " Rewards came from a model that was fitted to the log, so that this is a plan and no promise."
-        return text
-
-    def __str__(self) -> str:
-        """The table as text, and the sentence."""
-        return "\n".join([self.caption(), as_text(self._cells()), self.sentence()])
-
-    def __repr__(self) -> str:
-        return f"PriceTable({self.environment!r}, {len(self.rows)} prices): {self.sentence()}"
-
-    def _repr_html_(self) -> str:
-        return as_html(f"{self.caption()}. {self.sentence()}", self._cells())
-
-    def _cells(self) -> list[list[str]]:
-        lines = [["unit", "ε", "mean reward", "lost of the gain", ""]]
-        lines.append(["none", "∞", with_error(self.free, self.free_se), "0 %", "not private"])
-        for row in self.rows:
-            price = percent(row.price) + (f" ± {percent(row.price_se)}" if row.price_se > 0 else "")
-            note = "noise exceeds signal" if row.hopeless else ""
-            lines.append([row.unit, f"{row.epsilon:g}", with_error(row.reward, row.reward_se), price, note])
-        return [*lines, ["", "0", with_error(self.uniform, self.uniform_se), "100 %", "uniform choices"]]
-
-    def caption(self) -> str:
-        """What was played, and how often."""
-        return f"{self.environment}: {self.rounds:,} rounds, {self.seeds} seed{'s' if self.seeds > 1 else ''}"
-
-    def to_json(self) -> str:
-        """Everything, as JSON; unknown numbers are null."""
-        return json.dumps(_plain(asdict(self) | {"sentence": self.sentence()}), ensure_ascii=False, indent=1)
-
-    def save(self, path: str | Path) -> Path:
-        """Write :meth:`to_json` to a file."""
-        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
-        return Path(path)
-
-    def plot(self, target: Any) -> Any:
-        """The price against ε, a line for each unit, into an image file or on matplotlib's axes."""
-        from dpbandits.simulation.plots import draw_prices
-
-        return draw_prices(self, target)
 
 
 @dataclass(frozen=True)
@@ -307,7 +174,17 @@ def price_of_privacy(
         for field, name in (("free", _FREE), ("uniform", _UNIFORM))
         for suffix in ("", "_se")
     }
-    return PriceTable(environment.name, count, found[_FREE]["seeds"], modelled, **baselines, rows=tuple(rows))
+    low, high = environment.reward_range
+    return PriceTable(
+        environment.name,
+        count,
+        found[_FREE]["seeds"],
+        modelled,
+        **baselines,
+        rows=tuple(rows),
+        told=(checked_base_rate(rate, get_link(environment.link), low, high) - low) / (high - low),
+        paid=(baselines["uniform"] - low) / (high - low),
+    )
 
 
 def _environment(source: Any) -> tuple[Any, bool]:
@@ -424,20 +301,3 @@ def _ratio(lost: Array, gain: Array) -> tuple[float, float]:
     if n == 1:
         return share, math.nan
     return share, float((lost - share * gain).std(ddof=1)) / (whole * math.sqrt(n))
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
-
-
-def percent(share: float) -> str:
-    """A share in whole percents, or a question mark where it is unknown."""
-    return "?" if math.isnan(share) else f"{100 * share:.0f} %"
-
-
-def _plain(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: _plain(value) for key, value in node.items()}
-    if isinstance(node, (list, tuple)):
-        return [_plain(value) for value in node]
-    return None if isinstance(node, float) and not math.isfinite(node) else node

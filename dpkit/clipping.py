@@ -5,7 +5,8 @@ real number, not only up to rounding, for bounds from 1e-280 on:
 
 * ``within_norm`` scales or refuses vectors; ``shortened`` scales rows.
 * ``clipped`` and ``clipped_slope`` cut the slopes ψ of gradients ψ·x, whose rows have the ``lengths`` given.
-* ``UnitRows`` holds rows as whole numbers: sums of clipped gradients over it have no rounding error at all.
+
+Sums of what is clipped have no rounding error at all where the rows are whole numbers: ``dpkit.whole_rows``.
 
 The proof is one for all. A computed ℓ_q length of d entries is within a relative (d + 700)·2⁻⁵³ of the true one (d
 additions, a power and a root of numbers below e⁷⁰⁰; entries that would over- or underflow are first divided by the
@@ -25,21 +26,16 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.checks import positive
 
 __all__ = [
-    "BITS",
-    "COARSE",
-    "WHOLE_BITS",
-    "UnitRows",
     "check_bound",
-    "check_rows",
     "clipped",
     "clipped_slope",
-    "grid",
     "grown",
     "lengths",
+    "lots",
+    "quotient",
     "real_array",
+    "by_largest",
     "shortened",
-    "whole_product",
-    "whole_rows",
     "within_norm",
 ]
 
@@ -48,6 +44,8 @@ Vector = NDArray[np.float64]
 # A norm may pass its bound by this much and still be taken as meeting it; the value is then scaled back.
 _ROUNDING = 2.0**-30
 _TINY = float(np.finfo(np.float64).tiny)
+# the rows of which a few arrays fit a cache
+_LOT = 1 << 11
 _SMALLEST, _LARGEST = 5e-324, float(np.finfo(np.float64).max)
 
 
@@ -107,7 +105,7 @@ def within_norm(x: NDArray[np.float64], norm: float, bound: float | None, clip: 
         return x
     if not clip and longest > bound * (1 + _ROUNDING):
         raise ValueError(f"value must have norm at most norm_bound={bound!r}, got a vector of norm {longest!r}")
-    factors = np.minimum(1.0, _quotient(safe, found))
+    factors = np.minimum(1.0, quotient(safe, found))
     scaled: NDArray[np.float64] = (vectors * factors).reshape(x.shape)
     return scaled
 
@@ -131,6 +129,11 @@ def grown(length: Any, dimension: int) -> Any:
     return length * (1.0 + 2.0**-40 + dimension * 2.0**-51)
 
 
+def lots(count: int) -> Iterator[slice]:
+    """``count`` rows in parts, of which a few arrays fit a cache."""
+    return (slice(start, start + _LOT) for start in range(0, count, _LOT))
+
+
 def lengths(X: Vector, norm: float = 2.0) -> Vector:
     """The ℓ_norm length of every row, rounded up; of a row that is not 0 at least 1e-300.
 
@@ -145,13 +148,13 @@ def lengths(X: Vector, norm: float = 2.0) -> Vector:
     shortest = 1e-300 ** (1.0 / norm) if math.isfinite(norm) else 1e-300
     with np.errstate(over="ignore", under="ignore"):
         found: Vector = np.empty(len(X))
-        for part in _lots(len(X)):  # the squares of some rows stay in a cache
+        for part in lots(len(X)):  # the squares of some rows stay in a cache
             # row after row in memory: else a row is added up in another order where it stands alone in its part
             found[part] = np.linalg.norm(np.ascontiguousarray(X[part]), norm, axis=1)
         doubtful = np.flatnonzero(~((found > shortest) & (found < 1.0 / shortest)))
         if doubtful.size:
             # powers that underflow would make a row look shorter than it is, and its gradient pass the bound
-            largest, relative = _relative(np.ascontiguousarray(X[doubtful]))
+            largest, relative = by_largest(np.ascontiguousarray(X[doubtful]))
             found[doubtful] = largest * np.linalg.norm(relative, norm, axis=1)
             # products of numbers as small as these have no relative error to speak of
             found[doubtful[largest > 0]] = np.maximum(found[doubtful[largest > 0]], 1e-300)
@@ -159,7 +162,7 @@ def lengths(X: Vector, norm: float = 2.0) -> Vector:
     return found
 
 
-def _relative(X: Vector) -> tuple[Vector, Vector]:
+def by_largest(X: Vector) -> tuple[Vector, Vector]:
     """The largest entry of every row, and the rows divided by theirs."""
     largest: Vector = np.abs(X).max(axis=1, initial=0.0)
     return largest, X / np.maximum(largest, _SMALLEST)[:, None]
@@ -168,11 +171,11 @@ def _relative(X: Vector) -> tuple[Vector, Vector]:
 def shortened(X: Vector, bound: float, out: Vector | None = None) -> tuple[Vector, Vector]:
     """The rows scaled to ℓ₂ length at most ``bound`` (in ``out``), and their lengths, rounded up."""
     found = lengths(X)
-    factors = np.minimum(1.0, _quotient(bound, found))
+    factors = np.minimum(1.0, quotient(bound, found))
     return np.multiply(X, factors[:, None], out=out), np.minimum(found, bound)
 
 
-def _quotient(bound: float, found: Vector) -> Vector:
+def quotient(bound: float, found: Vector) -> Vector:
     """``bound``/length: finite, so that its product with a row of zeros is zero; and 0 where it has too few digits."""
     with np.errstate(over="ignore", under="ignore"):
         quotient = np.minimum(_LARGEST, bound / np.maximum(found, _TINY))
@@ -181,7 +184,7 @@ def _quotient(bound: float, found: Vector) -> Vector:
 
 def clipped(slopes: Vector, row_lengths: Vector, clip: float) -> tuple[Vector, int]:
     """The slopes ψ_i cut so that ‖ψ_i·x_i‖ ≤ ``clip``, and how many were; a NaN becomes 0."""
-    bounds = _quotient(clip, row_lengths)
+    bounds = quotient(clip, row_lengths)
     inside = np.abs(slopes) <= bounds  # false for NaN
     cut = np.where(np.isnan(slopes), 0.0, np.clip(slopes, -bounds, bounds))
     return cut, int(slopes.size - np.count_nonzero(inside))
@@ -197,180 +200,3 @@ def clipped_slope(slope: float, length: float, clip: float) -> tuple[float, bool
     if slope != slope:  # NaN
         return 0.0, True
     return (bound if slope > 0 else -bound), True
-
-
-# Of the whole numbers that a row and a slope are held as, apart from the sign.
-BITS = 18
-# Of the last digits of a sum, which are rounded away: the others fit into the 53 bits of a float64.
-COARSE = 9
-# Of the whole numbers that :func:`whole_rows` makes.
-WHOLE_BITS = 26
-_BLOCK = 1 << 16
-_MOST = 1 << 26
-_LOT = 1 << 11
-
-
-def _lots(count: int) -> Iterator[slice]:
-    """``count`` rows in parts, of which a few arrays fit a cache."""
-    return (slice(start, start + _LOT) for start in range(0, count, _LOT))
-
-
-def check_rows(count: int) -> None:
-    """Refuse more rows than :func:`whole_product` sums exactly."""
-    if count > _MOST:
-        raise ValueError(f"X must have at most 2**26 rows, for their sums to be exact, got {count}")
-
-
-def whole_product(A: Vector, B: Vector) -> NDArray[np.int64]:
-    """AᵀB for at most 2²⁶ rows of whole numbers of at most 2¹⁸ in size, exactly.
-
-    Products are at most 2³⁶ in size, so every partial sum of 2¹⁶ of them is at most 2⁵² and thus exact in float64, in
-    whichever order it is taken; the parts are added as 64-bit integers.
-    """
-    total: NDArray[np.int64] = np.zeros(A.shape[1:] + B.shape[1:], dtype=np.int64)
-    for start in range(0, len(A), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        total += (A[part].T @ B[part]).astype(np.int64)
-    return total
-
-
-def grid(bound: float, bits: int) -> tuple[float, float]:
-    """A power of two of which ``bound`` is less than 2^bits, and the largest whole number of these up to ``bound``."""
-    unit = math.ldexp(1.0, math.frexp(bound)[1] - bits)
-    return unit, float(math.floor(bound / unit))
-
-
-def whole_rows(X: Vector, bound: float, bits: int = WHOLE_BITS) -> tuple[Vector, float, int]:
-    """The rows scaled to ℓ₂ length at most ``bound`` and cut off to whole numbers of a unit, about bound/2^bits.
-
-    Returns the whole numbers, the unit (a power of two) and how many rows were scaled; those that are not finite become
-    0. Sums of 2²⁶ of them are exact in float64 with the default ``bits``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpkit.clipping import whole_rows
-    >>> whole, unit, count = whole_rows(np.array([[3.0, 4.0], [0.5, 0.0], [np.nan, 0.0]]), 1.0)
-    >>> (whole * unit).round(6), count
-    (array([[0.6, 0.8],
-           [0.5, 0. ],
-           [0. , 0. ]]), 2)
-    """
-    unit, most = grid(bound, bits)
-    finite = np.asarray(np.isfinite(X).all(axis=1))
-    rows = X if finite.all() else np.where(finite[:, None], X, 0.0)
-    found = lengths(rows)
-    endless = np.isinf(found)
-    if endless.any():  # beyond the floats in length, though not in any entry
-        rows = np.where(endless[:, None], rows * 2.0**-600, rows)
-        found = lengths(rows)
-    factors = _quotient(most, found)
-    count = int(np.count_nonzero(~finite | endless | (found > bound)))
-    factors = np.where(endless, factors, np.minimum(factors, 1.0 / unit))
-    return np.trunc(rows * factors[:, None]), unit, count
-
-
-class UnitRows:
-    """Rows as x_i ≈ len_i·u_i/2¹⁸ with whole numbers u_i, ‖u_i‖₂ ≤ 2¹⁸, for sums of clipped gradients without rounding.
-
-    The entries of 2¹⁸·x_i/len_i are cut off behind the point, towards 0, so ‖u_i‖ ≤ 2¹⁸ as real numbers. A gradient
-    ψ_i·x_i becomes c_i·u_i with c_i = ψ_i·len_i in units of a power of two (about clip/2¹⁸), cut to ±clip and
-    rounded: a whole vector of length at most clip, of which :func:`whole_product` takes exact sums. The price is an
-    error of a gradient of 2⁻¹⁸ in each entry, relative to its length, and of 2⁻¹⁹ of the clip norm.
-
-    Parameters
-    ----------
-    X : (n, d) ndarray
-        Finite; n at most 2²⁶.
-    longest : float
-        Longer rows are shortened to it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpkit.clipping import UnitRows
-    >>> rows = UnitRows(np.array([[3.0, 4.0], [0.0, 2.0]]))
-    >>> rows.products(np.array([1.0, 1.0])).round(3)
-    array([7., 2.])
-    >>> total, count = rows.gradient_sum(np.array([0.1, 1.0]), 1.0)  # (0.3, 0.4) + (0, 1), one of them clipped
-    >>> total.round(3), count
-    (array([0.3, 1.4]), 1)
-    """
-
-    def __init__(self, X: Vector, longest: float = math.inf) -> None:
-        check_rows(len(X))
-        self.dimension = X.shape[1]
-        self.lengths = lengths(X)
-        usual = (self.lengths > 1e-150) & (self.lengths < 1e150)
-        scale = np.divide(2.0**BITS, self.lengths, out=np.zeros(len(X)), where=usual)
-        self.units = X * scale[:, None]
-        doubtful = np.flatnonzero(~usual & (self.lengths > 0))
-        if doubtful.size:
-            _, relative = _relative(X[doubtful])
-            self.units[doubtful] = relative * (2.0**BITS / lengths(relative))[:, None]
-        np.trunc(self.units, out=self.units)
-        np.minimum(self.lengths, longest, out=self.lengths)
-
-    def products(self, theta: Vector, rows: slice | NDArray[np.intp] = slice(None)) -> Vector:
-        """x_iᵀθ, to ten digits: shape (n,), or (n, k) for the k rows of a matrix θ.
-
-        θ, which is public, is rounded to whole multiples of about 2⁻³⁴ of its length, so that ‖θ‖ < 2³⁵ of them and
-        every partial sum of u_iᵀθ, at most ‖u_i‖·‖θ‖ in size, is exact. Thus what is computed for a row depends on this
-        row alone, whichever rows stand beside it.
-        """
-        longest = float(np.abs(theta).max()) * math.sqrt(self.dimension)
-        unit = math.ldexp(1.0, max(-960, math.frexp(longest)[1] - 34))
-        exact = self.units[rows] @ np.rint(theta / unit).T
-        exact *= self.lengths[rows] if theta.ndim == 1 else self.lengths[rows, None]
-        exact *= unit * 2.0**-BITS
-        return np.asarray(exact)
-
-    def gradient_sum(
-        self, slopes: Vector, clip: float, rows: slice | NDArray[np.intp] = slice(None)
-    ) -> tuple[Vector, int]:
-        """Σ ψ_i·x_i over the ``rows``, each clipped to ``clip``, shape (d,), and how many were; a NaN counts as 0.
-
-        For slopes (n, k) the gradients are matrices ψ_i·x_iᵀ, of which the sum has shape (k, d), clipped in Frobenius
-        norm. Changing one row moves the sum by at most what :meth:`sensitivity` says, as real numbers.
-        """
-        unit, most = grid(clip, BITS)
-        if slopes.ndim == 2:
-            with np.errstate(all="ignore"):
-                whole, unit, count = whole_rows(slopes * self.lengths[rows, None], clip, BITS)
-            return self._rounded(whole_product(whole, self.units[rows]), unit), count
-        with np.errstate(all="ignore"):  # what overflows is clipped
-            scaled = slopes * self.lengths[rows]
-            scaled /= unit
-        cut: Vector = np.maximum(scaled, -most)
-        np.minimum(cut, most, out=cut)
-        count = int(scaled.size - np.count_nonzero(cut == scaled))
-        if count:
-            cut[np.isnan(cut)] = 0.0
-        np.rint(cut, out=cut)
-        return self._rounded(whole_product(cut, self.units[rows]), unit), count
-
-    @staticmethod
-    def _rounded(total: NDArray[np.int64], unit: float) -> Vector:
-        """Sums of whole numbers without their last digits, in float64."""
-        rounded = ((total + (1 << (COARSE - 1))) >> COARSE).astype(np.float64)
-        return np.asarray(rounded * (unit * 2.0 ** (COARSE - BITS)))
-
-    def sensitivity(self, clip: float, *, replaced: bool, slopes: int = 1) -> float:
-        """How far one row moves a :meth:`gradient_sum`: 2·clip if it is replaced, else clip; and √(kd) last digits."""
-        unit, _ = grid(clip, BITS)
-        last = unit * 2.0 ** (COARSE - BITS)
-        return (2.0 * clip if replaced else clip) + last * math.sqrt(slopes * self.dimension) * (1.0 + 2.0**-50)
-
-    def second_moment(self, longest: float, shares: Vector | None = None) -> NDArray[np.int64]:
-        """Σ_i v_i·v_iᵀ with whole v_i ≈ 2¹⁸·x_i/``longest``, ‖v_i‖ ≤ 2¹⁸ (times ``shares``_i, if given), exactly.
-
-        No row may be longer than ``longest``.
-        """
-        weights = self.lengths / longest * (1.0 - 2.0**-50)
-        if shares is not None:
-            weights *= shares
-        total: NDArray[np.int64] = np.zeros((self.dimension, self.dimension), dtype=np.int64)
-        for part in _lots(len(weights)):
-            scaled = np.trunc(self.units[part] * weights[part, None])
-            total += (scaled.T @ scaled).astype(np.int64)
-        return total

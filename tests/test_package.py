@@ -1,5 +1,7 @@
 """What a package owes those who install it: one version, commands that say it, and a word where a name is taken."""
 
+import importlib
+import inspect
 import os
 import re
 import subprocess
@@ -57,3 +59,17 @@ def test_estimators_name_their_extra(tmp_path):
     (tmp_path / "sklearn.py").write_text("raise ModuleNotFoundError(\"No module named 'sklearn'\", name='sklearn')\n")
     shown = python("-c", "import dpkit.sklearn", cwd=tmp_path)
     assert 'python -m pip install "dpkit[learn]"' in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "package", ["accounting", "dpkit.continual", "dpkit.mechanisms", "dpkit.optimize", "dpkit.queries"]
+)
+def test_what_is_not_said_is_replace(package):
+    """The one default of an adjacency, as docs/concepts.md promises; None stands for a description that states none."""
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isfunction(thing) or (isinstance(thing, type) and not issubclass(thing, BaseException)):
+            known = inspect.signature(thing).parameters
+            assert "adjacency" not in known or known["adjacency"].default in ("replace", None), name
+    assert accounting.Budget(1.0, 0.0).adjacency == "replace"

@@ -75,6 +75,12 @@ class Row:
             raise TypeError(f"release must be a description such as Gaussian(1.0), got release={self.release!r}")
         _check_flag_and_time(self.simulation, self.time)
 
+    def __repr__(self) -> str:
+        scope = "" if self.scope is None else f" in {self.scope!r}"
+        note = " (simulation)" if self.simulation else ""
+        when = f"{self.time:%Y-%m-%d %H:%M:%S}"
+        return f"Row {self.index}, {when}: {self.label!r}{scope}, {self.release!r}, {self.outcome}{note}"
+
 
 @dataclass(frozen=True)
 class Opening:

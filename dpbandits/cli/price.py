@@ -195,7 +195,7 @@ def _print(table: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dpbandits.price import percent
+    from dpbandits.price_table import percent
     from dpbandits.simulation.results import with_error
 
     shown = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 
 from accounting.checks import integer, positive
 from dpbandits.environments.arms import arm_blocks, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.environments.glm import REWARDS, checked_rewards
 from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array
@@ -36,7 +36,7 @@ _Choose = Callable[[int, np.random.Generator], ArrayLike]
 ArmSets = Literal["hidden", "alternating"] | _Choose
 
 
-class Adversarial:
+class Adversarial(Named):
     """A generalized linear bandit whose arms come from an oblivious adversary.
 
     Parameters

@@ -21,7 +21,7 @@ import numpy as np
 
 from accounting.checks import fraction, integer, positive
 from dpbandits.environments.arms import random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array
 
@@ -30,7 +30,7 @@ __all__ = ["Advertising"]
 _BLOCK = 2**16
 
 
-class Advertising:
+class Advertising(Named):
     """Clicks on one of K advertisements, with fresh ones in every round and a fresh w for every seed.
 
     Parameters

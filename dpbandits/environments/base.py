@@ -16,7 +16,7 @@ import numpy as np
 from dpbandits.mathematics.links import Link
 from dpbandits.policy import Array
 
-__all__ = ["Environment", "Round", "Wrapper"]
+__all__ = ["Environment", "Named", "Round", "Wrapper"]
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +46,11 @@ class Round:
     context: Array | None = None
     delay: int | None = 0
     person: int | str | None = None
+
+    def __repr__(self) -> str:
+        best = "" if self.means is None else f", means up to {self.means.max():.6g}"
+        person = "" if self.person is None else f", of person {self.person!r}"
+        return f"Round({len(self.arms)} arms{best}{person})"
 
     def reward(self, index: int) -> float:
         """The reward of the arm in row ``index``."""
@@ -111,7 +116,18 @@ class Environment(Protocol):
         ...
 
 
-class Wrapper:
+class Named:
+    """Prints itself by its name."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        rounds = getattr(self, "rounds", None)
+        count = "no end" if rounds is None else f"{rounds:,} rounds"
+        return f"{type(self).__name__}({self.name!r}): {count}"
+
+
+class Wrapper(Named):
     """Base of environments that change the rounds of another one; they have all its other attributes too."""
 
     def __init__(self, environment: Environment, note: str) -> None:

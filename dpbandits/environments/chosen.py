@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer, positive
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.evaluate.logs import Log
 from dpbandits.policy import Array
 
@@ -37,7 +37,7 @@ _MOST_ITEMS = 200
 _BLOCK = 512
 
 
-class ChosenLog:
+class ChosenLog(Named):
     """Rounds simulated on a cross-fitted model of a log of choices.
 
     Parameters

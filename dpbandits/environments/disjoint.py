@@ -14,7 +14,7 @@ import numpy as np
 
 from accounting.checks import integer, positive
 from dpbandits.environments.arms import arm_blocks, block_vectors, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.environments.glm import REWARDS, checked_rewards
 from dpbandits.mathematics.links import get_link
 
@@ -23,7 +23,7 @@ __all__ = ["Disjoint"]
 _BLOCK = 2**16
 
 
-class Disjoint:
+class Disjoint(Named):
     """A generalized linear bandit with contexts uniform in the unit ball, and fresh θ_1, …, θ_K for every seed.
 
     Parameters

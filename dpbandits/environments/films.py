@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits._extras import need
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.policy import Array
 
 __all__ = ["Films"]
@@ -43,7 +43,7 @@ _PRIOR = 2.0
 _SCALE = 1.5
 
 
-class Films:
+class Films(Named):
     """The film job: K = 10, logistic link, 6,393 rounds.
 
     The five features are a constant; the film's affinity with the profile (how far the user's ratings of its genres

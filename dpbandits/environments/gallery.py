@@ -32,6 +32,9 @@ class World(NamedTuple):
     rounds: int
     what: str
 
+    def __repr__(self) -> str:
+        return f"World({self.what!r}): {self.rounds:,} rounds"
+
 
 GALLERY: dict[str, World] = {
     "logit-shift": World(Shifted, 10_000, "rare rewards without a constant feature"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from accounting.checks import integer, positive
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.mathematics.links import get_link
 from dpbandits.policy import Array
 
@@ -54,7 +54,7 @@ def checked_rewards(link: str) -> str:
     return link
 
 
-class GLM:
+class GLM(Named):
     """A generalized linear bandit with a fresh θ* for every seed.
 
     Rewards are 0 or 1 for the logistic and the probit link, Gaussian with standard deviation 1 for the linear link and

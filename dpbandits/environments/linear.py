@@ -28,7 +28,7 @@ import numpy as np
 
 from accounting.checks import fraction, integer, positive
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.policy import Array
 
 __all__ = ["Linear"]
@@ -37,7 +37,7 @@ Noise = Literal["gaussian", "student_t", "pareto", "symmetric_pareto"]
 _NOISES = ("gaussian", "student_t", "pareto", "symmetric_pareto")
 
 
-class Linear:
+class Linear(Named):
     """A linear bandit with a fresh θ* for every seed and noise of a chosen tail.
 
     Parameters

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 
 __all__ = ["LinearBernoulli"]
 
@@ -22,7 +22,7 @@ __all__ = ["LinearBernoulli"]
 _BLOCK = 4096
 
 
-class LinearBernoulli:
+class LinearBernoulli(Named):
     """A linear bandit with rewards of 0 or 1, and fresh arms and θ* for every seed.
 
     Parameters

@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.checks import positive
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.tables import Table
 
 __all__ = ["LogReplay"]
@@ -51,7 +51,7 @@ __all__ = ["LogReplay"]
 _NO_FEATURE = re.compile(r"propensit|probabilit|pscore|^prob$|user|person|customer|visitor|session", re.IGNORECASE)
 
 
-class LogReplay:
+class LogReplay(Named):
     """Rounds from a log in which the reward of every shown arm is known.
 
     Parameters

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer, positive
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 
 __all__ = ["PerArm"]
 
 _BLOCK = 2**16
 
 
-class PerArm:
+class PerArm(Named):
     """A linear bandit with sparse parameters θ_k, contexts uniform in [−1, 1]^d and Gaussian noise.
 
     Parameters

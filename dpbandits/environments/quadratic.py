@@ -12,12 +12,12 @@ import numpy as np
 
 from accounting.checks import integer
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 
 __all__ = ["Quadratic"]
 
 
-class Quadratic:
+class Quadratic(Named):
     """Rewards of 0 or 1 with a quadratic mean, and a fresh v for every seed.
 
     Parameters

@@ -12,14 +12,14 @@ import numpy as np
 
 from accounting.checks import integer, positive
 from dpbandits.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.environments.glm import REWARDS, checked_rewards
 from dpbandits.mathematics.links import get_link
 
 __all__ = ["Shifted"]
 
 
-class Shifted:
+class Shifted(Named):
     """:class:`~dpbandits.environments.GLM` with an offset that the features do not hold.
 
     Parameters

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from accounting.checks import integer, positive
 from dpbandits._extras import need
 from dpbandits.environments.arms import block_vectors
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 from dpbandits.policy import Array
 
 __all__ = ["TABLES", "Supervised"]
@@ -56,7 +56,7 @@ _COMPONENTS = 8
 TABLES = ("digits", "iris", "wine", "breast_cancer", "diamonds", "penguins")
 
 
-class Supervised:
+class Supervised(Named):
     """A table whose rows come in random order, ``passes`` times, one row a round.
 
     Parameters

@@ -14,12 +14,12 @@ import numpy as np
 
 from accounting.checks import fraction, integer
 from dpbandits.environments.arms import arm_blocks, random_parameter
-from dpbandits.environments.base import Round
+from dpbandits.environments.base import Named, Round
 
 __all__ = ["UnitLinear"]
 
 
-class UnitLinear:
+class UnitLinear(Named):
     """A linear bandit with continuous rewards in [0, 1] and a fresh θ* for every seed.
 
     Parameters

@@ -85,6 +85,11 @@ class Log:
         if self.persons is not None and len(self.persons) != n:
             raise ValueError(f"persons must have {n} entries, got {len(self.persons)}")
 
+    def __repr__(self) -> str:
+        persons = "" if self.persons is None else f" of {len(set(self.persons)):,} persons"
+        mean = float(self.rewards.mean())
+        return f"Log: {len(self.rewards):,} choices among {len(self.arms):,} arms{persons}, mean reward {mean:.6g}"
+
     @classmethod
     def of(
         cls,

@@ -15,7 +15,7 @@ from dpbandits.policy import Array
 from dpbandits.simulation.results import Metric, Results
 
 if TYPE_CHECKING:
-    from dpbandits.price import PriceTable
+    from dpbandits.price_table import PriceTable
 
 __all__ = ["COLOURS", "STYLE", "draw", "draw_prices"]
 

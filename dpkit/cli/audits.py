@@ -29,8 +29,7 @@ def audit_command(
 ) -> None:
     """Verify a ledger, add it up again under every accountant, and hold it against its budget.
 
-    Exit status: 0 if all is well, 1 if the budget is passed, the chain is broken or the sum is wrong, 2 if there
-    is no such ledger.
+    Exit status: 0 if all is well, 1 if the budget is passed, or the chain or a sum is wrong, 2 without a ledger.
 
     dpkit audit releases.ledger --html report.html
     """

@@ -73,11 +73,21 @@ def list_command(
             rows = ledger.rows(scope=scope)
             shown = rows[-last:] if last else rows
             _show(ledger, scope)
+            budget = ledger.budget
+    # the budget's relation is said above
+    said = "" if budget is None else f", adjacency={budget.adjacency!r}"
     columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
     print_table(
         [*columns, ("outcome", "left")],
         [
-            (str(r.index), f"{r.time:%Y-%m-%d %H:%M:%S}", r.label, r.scope or "", brief(repr(r.release)), r.outcome)
+            (
+                str(r.index),
+                f"{r.time:%Y-%m-%d %H:%M:%S}",
+                r.label,
+                r.scope or "",
+                brief(repr(r.release)).replace(said, ""),
+                r.outcome,
+            )
             for r in shown
         ],
     )
@@ -142,8 +152,7 @@ def backup_command(
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
 
-    To go back: copy the backup with the same command to where the ledger was, and verify it against the last head that
-    was noted.
+    To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
     with refusals(), opened_ledger(_sqlite(file)) as ledger:
         head = ledger.backup(copy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 from html import escape
+from importlib.resources import files
 from typing import cast
 
 import numpy as np
@@ -301,73 +302,13 @@ def _time_ticks(first: datetime, last: datetime) -> list[tuple[float, str]]:
 
 
 def _document(name: str, made: datetime, style: str, sentence: str, body: str) -> str:
+    style_sheet = files("dpkit.cli").joinpath("page.css").read_text(encoding="utf-8")
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-        f"<title>Privacy audit of {_text(name)}</title><style>{_STYLE}</style></head><body><main>"
+        f"<title>Privacy audit of {_text(name)}</title><style>{style_sheet}</style></head><body><main>"
         f"<header><h1>Privacy audit</h1><p class='quiet'><code>{_text(name)}</code>, "
         f"audited {made:%Y-%m-%d %H:%M} UTC</p><p class='verdict {style}'>{escape(sentence)}</p></header>"
         f"{body}</main></body></html>\n"
     )
-
-
-_STYLE = """
-:root{color-scheme:light dark;--back:#fbfbf9;--card:#fff;--ink:#1d1f23;--quiet:#5d636e;--rule:#dcdedf;--grid:#e9eaea;
---good:#0b6b45;--good-back:#e2f3ea;--bad:#a3211a;--bad-back:#fbe5e2;--open:#6b4d00;--open-back:#fbf0d2;
---gdp:#0b63a8;--zcdp:#b5530a;--rdp:#0f7f6c;--pld:#8a3fa0;--pure:#5c5f66}
-@media (prefers-color-scheme:dark){:root{--back:#15171a;--card:#1d2024;--ink:#e7e8ea;--quiet:#a2a8b3;--rule:#363a41;
---grid:#2a2d33;--good:#7ddcaf;--good-back:#12352a;--bad:#ff9d93;--bad-back:#431c1a;--open:#f0cd74;--open-back:#3a2f10;
---gdp:#6cb4f2;--zcdp:#f2a35e;--rdp:#5ed1bb;--pld:#d59be8;--pure:#b4b8c0}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--back);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",sans-serif}
-main{max-width:46rem;margin:0 auto;padding:2rem 1rem 4rem}
-h1{font-size:1.7rem;line-height:1.2;margin:0}
-h2{font-size:1.1rem;margin:0 0 .3rem}
-p{margin:.3rem 0 .8rem}
-section{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:1.1rem 1.25rem;margin:1rem 0}
-code{font:.86em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;overflow-wrap:anywhere}
-.quiet,small{color:var(--quiet)}
-.verdict{font-weight:600;padding:.7rem 1rem;border-radius:8px;margin:1rem 0}
-.verdict.good{color:var(--good);background:var(--good-back)}
-.verdict.bad{color:var(--bad);background:var(--bad-back)}
-.verdict.open{color:var(--open);background:var(--open-back)}
-ul.bad{color:var(--bad);margin:.3rem 0;padding-left:1.2rem}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(10.5rem,1fr));gap:1rem 1.5rem;margin:0}
-.facts dt{color:var(--quiet);font-size:.85rem}
-.facts dd{margin:0;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums}
-.facts small{display:block;font-size:.8rem;font-weight:400;line-height:1.35}
-.head{margin:1rem 0 0;font-size:.85rem;color:var(--quiet)}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:.92rem}
-th,td{text-align:left;font-weight:400;padding:.4rem .7rem .4rem 0;vertical-align:top}
-th,td{border-bottom:1px solid var(--rule)}
-table.wide{min-width:34rem}
-.scopes tbody th{white-space:nowrap}.scopes td.bar{width:20%}.scopes .bar div{padding:.35rem 0}
-.scopes .bar div span{height:.7rem}
-thead th{color:var(--quiet);font-size:.82rem}
-tbody tr:last-child>*{border-bottom:0}
-.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td.bar{width:50%;padding:0 .5rem;height:1px}
-.bar div{position:relative;padding:.65rem 0;height:100%}
-span.good{background:var(--good)}span.bad{background:var(--bad)}
-.bar span{display:block;height:.8rem;border-radius:0 3px 3px 0;min-width:1px}
-.bar i{position:absolute;top:0;bottom:0;border-left:2px dashed var(--bad)}
-span.gdp{background:var(--gdp)}span.zcdp{background:var(--zcdp)}span.rdp{background:var(--rdp)}
-span.pld{background:var(--pld)}span.pure{background:var(--pure)}
-svg{display:block;width:100%;min-width:32rem;height:auto;margin-top:.4rem}
-svg text{font:13px system-ui,-apple-system,"Segoe UI",sans-serif;fill:var(--quiet)}
-svg .end{font-weight:600}
-.grid{stroke:var(--grid)}.axis{stroke:var(--quiet)}
-.budget{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:6 4}
-text.budget{stroke:none;fill:var(--bad)}
-.point{fill:var(--card);stroke:var(--bad);stroke-width:2.5}
-.line{fill:none;stroke:var(--ink);stroke-width:2;stroke-linejoin:round}
-.line.gdp{stroke:var(--gdp)}.line.zcdp{stroke:var(--zcdp);stroke-dasharray:9 3}
-.line.rdp{stroke:var(--rdp);stroke-dasharray:2 3}.line.pld{stroke:var(--pld);stroke-dasharray:12 3 2 3}
-.line.pure{stroke:var(--pure);stroke-dasharray:5 5}
-.line.solid{stroke-dasharray:none}
-.end.gdp{fill:var(--gdp)}.end.zcdp{fill:var(--zcdp)}.end.rdp{fill:var(--rdp)}
-.end.pld{fill:var(--pld)}.end.pure{fill:var(--pure)}
-@media print{body{background:#fff}section{break-inside:avoid}}
-"""

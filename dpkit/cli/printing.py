@@ -67,7 +67,7 @@ def say(text: str, style: str = "", *, stderr: bool = False) -> None:
 
 
 def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """A table of plain text; columns are named, and aligned ``"left"`` or ``"right"``."""
+    """A table of plain text; columns are named, aligned ``"left"`` or ``"right"``, and left out where all is empty."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -76,10 +76,12 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     from accounting.ledger.text import printable
 
     table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name, justify in columns:
-        table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+    filled = [any(row[place] for row in rows) or not rows for place in range(len(columns))]
+    for (name, justify), known in zip(columns, filled, strict=True):
+        if known:
+            table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(printable(cell)) for cell, known in zip(row, filled, strict=True) if known))
     Console().print(table)
 
 

@@ -7,6 +7,8 @@ is shown as it is and ends with status 2, before anything was spent.
 from __future__ import annotations
 
 import json
+import operator
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -19,12 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["HOW", "query_command"]
 
+_RELATIONS = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_DATE = re.compile(r"\d{4}-\d{2}(-\d{2}([T ][\d:.]+)?)?$")
+
 HOW = (
     "Bounds, keys and edges must be known without looking at the file. With --person the whole of a person is "
     "protected: say by --max-contributions (or --max-groups and --max-per-group, where the answer has one number for "
     "each group) how many rows of one person are used.\n\n"
     "dpkit query survey.csv --mean income --bounds 0 200000 --person id --max-contributions 1 --epsilon 1\n\n"
     "dpkit query visits.parquet --count --groups town --key Linz --key Graz --epsilon 0.5\n\n"
+    "dpkit query visits.parquet --count --where 'age >= 18' --where 'town = Linz' --epsilon 0.5\n\n"
     "dpkit query visits.parquet --quantile age -q 0.25 -q 0.5 -q 0.75 --bounds 0 120 --epsilon 1\n\n"
     "dpkit query visits.parquet --histogram age --bins 12 --bounds 0 120 --epsilon 1 --json"
 )
@@ -42,6 +50,14 @@ def query_command(
     top: Annotated[str | None, typer.Option(metavar="COLUMN", help="Ask for the -k most frequent of the keys.")] = None,
     bounds: Annotated[
         tuple[float, float] | None, typer.Option(help="LOW HIGH: values outside are cut to them.", show_default=False)
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEST",
+            help="Only rows like this: 'age >= 18', 'town = Linz', 'day < 2026-02-01', or 'town', where it is known; "
+            "repeatable, for rows that pass all. A row without the value never does.",
+        ),
     ] = None,
     q: Annotated[list[float] | None, typer.Option("-q", help="A quantile's rank in [0, 1]; repeatable.")] = None,
     bins: Annotated[int, typer.Option(help="Of the histogram.")] = 10,
@@ -84,6 +100,7 @@ def query_command(
         "q": None if q is None else (q[0] if len(q) == 1 else q),
         "bins": bins if histogram is not None else None,
         "k": k if top is not None else None,
+        "where": where or None,
         "groups": groups,
         "keys": key,
         "person": person,
@@ -98,7 +115,8 @@ def query_command(
         answer = _answer(file, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text(f"dpkit: {error}", style="red"), soft_wrap=True)
+        said = str(error).replace("by where=", "by --where COLUMN")
+        Console(stderr=True).print(Text(f"dpkit: {said}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
 
@@ -126,8 +144,11 @@ def _answer(
         if "max_contributions" in strange and "max_groups" in taken:
             way = ": it has a number for each bin, so give --max-groups and --max-per-group instead"
         raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}{way}")
-    names = [value for value in (column, given.get("groups"), given.get("person")) if value is not None]
-    data = _read(file, names)
+    tests = [_test(text) for text in given.get("where", ())]
+    columns = (column, given.get("groups"), given.get("person"), *(test[0] for test in tests))
+    data = _read(file, [value for value in columns if value is not None])
+    if tests:
+        given["where"] = _passing(data, tests)
     if "keys" in given:
         given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
     if ledger_path is not None and not ledger_path.is_file():
@@ -178,3 +199,36 @@ def _typed(keys: list[str], column: Any) -> list[Any]:
         return [int(key) if kind in "iu" else float(key) for key in keys]
     except ValueError:
         raise ValueError(f"--key must be a number, as the column {column.name!r} is, got {keys!r}") from None
+
+
+def _test(text: str) -> tuple[str, str, str]:
+    """A column, a relation and a value, as text; of a column alone, two empty ones."""
+    found = re.fullmatch(r"\s*(.+?)\s*(?:(!=|<=|>=|=|<|>)\s*(.*?)\s*)?", text)
+    if found is None:
+        raise ValueError(f"--where must be a column, or a column, one of = != < <= > >= and a value, got {text!r}")
+    return found[1], found[2] or "", found[3] or ""
+
+
+def _passing(data: Any, tests: list[tuple[str, str, str]]) -> Any:
+    """Which rows pass all tests; none that lacks the value of one."""
+    passing: Any = True
+    for name, relation, text in tests:
+        column, value = data[name], cast(Any, text)
+        known = column.notna()
+        kind = getattr(column.dtype, "kind", "O")
+        if relation and kind in "iuf":
+            try:
+                value = float(text)
+            except ValueError:
+                message = f"--where must compare {name!r}, which holds numbers, with one, got {text!r}"
+                raise ValueError(message) from None
+        elif kind == "b":
+            column = column.astype(str)
+        # texts have an order that means something where they are dates from the year to the second
+        if relation in ("<", "<=", ">", ">=") and kind not in "iufM" and not _DATE.match(text):
+            raise ValueError(
+                f"--where must ask for = or != of {name!r}, which holds no numbers, or for a date such as 2026-01-31, "
+                f"got {relation} {text}"
+            )
+        passing &= (_RELATIONS[relation](column, value) & known).astype(bool) if relation else known
+    return passing

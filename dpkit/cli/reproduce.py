@@ -22,9 +22,11 @@ def reproduce_command(
 ) -> None:
     """Run a table again and write it, with the published numbers beside ours where there are any.
 
-    Writes table-5-1.md, .csv and .png, or dp-ftrl or regret with the same endings. The CSV file is written after every
-    line: a run that was interrupted goes on from it when the same command is given again. With --quick: T = 1000, d in
-    {5, 20}, three seeds and a shorter tuning; for dp-ftrl the digits only; for regret short streams and three seeds.
+    Writes table-5-1.md, .csv and .png, or dp-ftrl or regret with the same endings.
+
+    The CSV file is written after every line: after an interruption the same command goes on from it.
+
+    With --quick: T = 1000, d in {5, 20}, three seeds, less tuning; for dp-ftrl digits only; for regret short streams.
 
     dpkit reproduce table-5-1 --quick
     """

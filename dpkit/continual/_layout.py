@@ -43,7 +43,7 @@ class Layout:
 
     def flatten(self, x: ArrayLike) -> NDArray[Any]:
         """One input as a flat vector (possibly a view of it); an error if its shape, type or values are wrong."""
-        array = x if type(x) is np.ndarray else np.asarray(x)
+        array = x if type(x) is np.ndarray else _unmasked(x)
         if array.shape != self.shape:
             raise ValueError(f"x must have shape {self.shape}, got x.shape={array.shape}")
         if self._plain and array.dtype == _FLOAT and np.vdot(array, array) <= self._nothing_to_cut:
@@ -62,7 +62,7 @@ class Layout:
 
     def flatten_rows(self, xs: ArrayLike) -> NDArray[Any]:
         """Several inputs as the rows of a matrix; an error if any of them is wrong."""
-        array = np.asarray(xs)
+        array = _unmasked(xs)
         if array.shape[1:] != self.shape or array.ndim == 0:
             expected = ", ".join(["n", *map(str, self.shape)])
             raise ValueError(f"x must have shape ({expected}), got x.shape={array.shape}")
@@ -109,6 +109,12 @@ class Layout:
         if self.symmetric:
             return smat(flat)
         return flat if self._plain else flat.reshape(flat.shape[:-1] + self.shape)
+
+
+def _unmasked(x: ArrayLike) -> NDArray[Any]:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("x must not be masked: fill it with a number that does not depend on the data")
+    return np.asarray(x)
 
 
 @lru_cache(maxsize=8)

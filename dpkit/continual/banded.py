@@ -27,6 +27,8 @@ whatever the signs of contributions and coefficients. With m = 1, N is the longe
 For ``inverse=True``, a_0 = 1, a_j ≤ 0 and Σ_{j≥1} |a_j| ≤ 1 are asked for: then c_t = Σ_j |a_j|c_{t−j} lies in [0, 1].
 
 Cost per step: 2p multiplications and additions of the dimension, and one draw. Memory: 2p vectors, and 8T bytes.
+
+The factorization and the choice of its bands are one file: the error that is minimised is that of the class.
 """
 
 from __future__ import annotations
@@ -109,6 +111,9 @@ class Banded(Factorization):
         K = float(self._c.sum()) * self._slack
         self._most = K
         self.reach = reach_of(K, (p + 2.0) * (1.0 + K) if self.inverse else p + 2.0)
+
+    def __repr__(self) -> str:
+        return f"Banded({self.bands} bands, horizon={self.horizon:,}, inverse={self.inverse})"
 
     @cached_property
     def _majorant(self) -> Vector:

@@ -86,6 +86,9 @@ class Factorization(ABC):
     def check(self, t: int, v: NDArray[Any]) -> None:  # noqa: B027 (most have nothing to refuse)
         """Refuse inputs (rows) that cannot be taken at step t, before anything changes."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(horizon={self.horizon:,})"
+
     @abstractmethod
     def encode(self, t: int, v: NDArray[Any]) -> NDArray[Any]:
         """The rows of C·v, rounded, that input t (from 0) completes: shape (rows, dimension), a new array."""

@@ -11,6 +11,8 @@ Since k is an integer, k + ⌊n⌉ = ⌊k + n⌉: what leaves is a function of k
 k is that of C·x plus at most 0.1 %, which the noise level includes. So it costs what the mechanism in real arithmetic
 costs, and nothing is left to say about floating point: step 4 reads public numbers only. ``docs/exact-noise.md`` has
 the proof.
+
+One class and one file: what is checked, released and kept of a stream is one transaction, read in one go.
 """
 
 from __future__ import annotations

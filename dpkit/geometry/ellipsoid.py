@@ -59,6 +59,10 @@ class Ellipsoid:
             )
         self.center = np.zeros(self.dimension) if center is None else vector("center", center, self.dimension).copy()
 
+    def __repr__(self) -> str:
+        low, high = self._values[[0, -1]]
+        return f"Ellipsoid(dimension={self.dimension}, radius={self.radius:g}): eigenvalues from {low:g} to {high:g}"
+
     def project(self, x: ArrayLike) -> Vector:
         """The closest point in ℓ₂."""
         z = vector("x", x, self.dimension) - self.center
@@ -152,6 +156,9 @@ class EllipsoidBall:
         if self._depth >= 0:
             raise ValueError("the ellipsoid and the ball must have an interior point in common, got none")
         self.center = self._vectors @ deepest
+
+    def __repr__(self) -> str:
+        return f"EllipsoidBall({self.ellipsoid!r}; ball_radius={self.ball_radius:g})"
 
     def project(self, x: ArrayLike) -> Vector:
         """The closest point in ℓ₂."""

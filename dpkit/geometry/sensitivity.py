@@ -134,12 +134,16 @@ def pair_sensitivity(
         raise ValueError(f"least must be at most weight={W:g}, got least={m:g}")
     if not _replaces(adjacency):
         return math.hypot(a * W, c * B)
-    corners = [(a * W, c * B), (a * m, c * B), (0.0, 0.5 * c * B)]
+    size = max(a * W, c * B)  # squares of what is divided by it neither under- nor overflow to less than they are
+    if size == 0 or size == math.inf:
+        return size
+    vector = c * B / size
+    corners = [(a * W / size, vector), (a * m / size, vector), (0.0, 0.5 * vector)]
     largest = 0.0
     for (one, g), (other, h) in combinations_with_replacement(corners, 2):
         s = g * h / (2.0 * one * other) if g * h < 2.0 * one * other else 1.0
         largest = max(largest, one**2 + other**2 - 2.0 * one * other * s**2 + g**2 + h**2 + 2.0 * g * h * s)
-    return math.sqrt(largest)
+    return size * math.sqrt(largest)
 
 
 def several_pairs_sensitivity(
@@ -184,13 +188,15 @@ def several_pairs_sensitivity(
     >>> round(several_pairs_sensitivity(1.0, 1.0, 1.0, 1.0, "replace") ** 2, 12)
     5.2360679775
     """
-    matrix = (nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)) ** 2
-    vector = (nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)) ** 2
-    if not _replaces(adjacency):
-        return math.sqrt(matrix + vector)
+    one = nonnegative("matrix_scale", matrix_scale) * nonnegative("weight", weight)
+    other = nonnegative("vector_scale", vector_scale) * nonnegative("bound", bound)
+    size = max(one, other)
+    if not _replaces(adjacency) or size == 0 or size == math.inf:
+        return math.hypot(one, other)
+    matrix, vector = (one / size) ** 2, (other / size) ** 2
     s = min(1.0, vector / (2.0 * matrix)) if matrix else 1.0
     apart = 2.0 * matrix * (1.0 - s * s) + 2.0 * vector * (1.0 + s)
-    return math.sqrt(max(matrix + 2.0 * vector + math.hypot(matrix, 2.0 * vector), apart))
+    return size * math.sqrt(max(matrix + 2.0 * vector + math.hypot(matrix, 2.0 * vector), apart))
 
 
 def one_hot_sensitivity(norm: SupportsFloat, adjacency: Adjacency) -> float:

@@ -15,6 +15,8 @@ nothing: with γ a power of two, x is rounded to k = ⌊x/γ⌉, and γ·(k + �
 exactly. On the integers the sensitivity is at most s/γ + n (L1) or s/γ + √n (L2), and Z has z times that scale. Because
 k + ⌊Z⌉ = ⌊k + Z⌉ depends on the data through the real-valued mechanism k + Z alone, it costs the same, in every
 accountant. Cost: one random number per entry.
+
+Both in one file: they are one mechanism with two laws of noise.
 """
 
 from __future__ import annotations

@@ -130,6 +130,12 @@ class GeneralizedGaussianMechanism:
         self._ledger = ledger
         randomness.resolve(rng)
 
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(q={self.q:g}, dimension={self.dimension}, sensitivity={self.sensitivity:g}): "
+            f"costs {self.cost!r}"
+        )
+
     @classmethod
     def calibrated(
         cls,

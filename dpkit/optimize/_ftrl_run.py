@@ -1,4 +1,7 @@
-"""A run of DP-FTRL: the steps, and what is released when. What it computes and what it costs: ``dp_ftrl``'s module."""
+"""A run of DP-FTRL: the steps, and what is released when. What it computes and what it costs: ``dp_ftrl``'s module.
+
+One class: its steps, its states and its checkpoints are one transaction. Half of the file is what its parameters mean.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, Ledger, Release, calibrate, epsilon
 from accounting.checks import fraction, integer, positive
+from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
 from dpkit.continual import Factorization
 from dpkit.geometry import ConvexSet
@@ -227,6 +231,16 @@ class DPFTRL(Unrepeatable):
             adjacency=self.budget.adjacency,
             rng=self._rng,
         )
+
+    def __repr__(self) -> str:
+        return (
+            f"DPFTRL(epochs={self.epochs}, batch={self.batch:,}, adjacency={self.budget.adjacency!r}): "
+            f"{self.steps:,} of {self.horizon:,} steps, which cost {self.cost!r}"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = {name: getattr(self, name) for name in self._PARAMETERS}
+        return as_html(repr(self), parameter_cells({"budget": self.budget, "factorization": self._kind} | shown))
 
     @property
     def cost(self) -> Release:

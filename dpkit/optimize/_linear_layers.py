@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkit.clipping import BITS, COARSE, UnitRows, grid, whole_product, whole_rows
+from dpkit.whole_rows import BITS, COARSE, UnitRows, grid, whole_product, whole_rows
 
 if TYPE_CHECKING:
     import torch

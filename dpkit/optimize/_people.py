@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget
-from dpkit.clipping import BITS, UnitRows, whole_rows
 from dpkit.optimize._rows import GradientSums, clip_of
 from dpkit.optimize.objectives import GLM
+from dpkit.whole_rows import BITS, UnitRows, whole_rows
 
 __all__ = ["People", "PersonSums", "checked_people", "gradient_sums"]
 

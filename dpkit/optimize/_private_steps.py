@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpkit.clipping import WHOLE_BITS, grid, grown
+from dpkit.clipping import grown
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._linear_layers import LinearLayers
+from dpkit.whole_rows import WHOLE_BITS, grid
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget, Ledger, Release
 from accounting.checks import integer
 from dpkit import randomness
-from dpkit.clipping import UnitRows, clipped_slope, grown, lengths, real_array
+from dpkit.clipping import clipped_slope, grown, lengths, real_array
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
 from dpkit.optimize.objectives import GLM
+from dpkit.whole_rows import UnitRows
 
 __all__ = [
     "GradientSums",

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Ledger, Release
 from accounting.checks import choice, integer, nonnegative
+from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
 from dpkit.clipping import lengths
 from dpkit.continual import ContinualSum
@@ -60,6 +61,16 @@ class StreamLearner(Unrepeatable, ABC, Generic[Set]):
     clipped: int
     _rng: np.random.Generator
     _run: Run
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.constraint!r}, clip={self.clip:g}): {self.steps:,} of {self.horizon:,} rows, "
+            f"which cost {self.cost!r}"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = {"objective": self.objective} | {name: getattr(self, name) for name in self._PARAMETERS + self._NOISE}
+        return as_html(repr(self), parameter_cells(shown))
 
     @property
     @abstractmethod

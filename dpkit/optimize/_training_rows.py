@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget
 from accounting.checks import integer
-from dpkit.clipping import WHOLE_BITS, check_rows, grid
 from dpkit.optimize._people import People, PersonSums, checked_people, gradient_sums
 from dpkit.optimize._private_steps import clipped_sums
 from dpkit.optimize._rows import GradientSums, checked_data
 from dpkit.optimize._torch_models import Problem, Released, module_problem, person_means
 from dpkit.optimize.objectives import GLM
+from dpkit.whole_rows import WHOLE_BITS, check_rows, grid
 
 if TYPE_CHECKING:
     import torch

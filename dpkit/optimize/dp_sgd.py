@@ -49,7 +49,6 @@ from accounting import (
 )
 from accounting.checks import integer, positive
 from dpkit import randomness
-from dpkit.clipping import check_rows
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._people import People, checked_people
 from dpkit.optimize._private_steps import private_optimizer
@@ -64,6 +63,7 @@ from dpkit.optimize._torch_models import (
 )
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
+from dpkit.whole_rows import check_rows
 
 if TYPE_CHECKING:
     import torch

@@ -49,6 +49,8 @@ the square; noise of a publication costs L′ times its length.) The feedback of
 "published" is the better one from T = d(σ/L)² on, σ that of "published".
 
 Cost per step: about ten slopes, one projection (two if hidden) and d random numbers.
+
+One file for both forms: they share the equation for ψ, and either is read against the other.
 """
 
 from __future__ import annotations

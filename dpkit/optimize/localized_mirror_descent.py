@@ -11,7 +11,7 @@ allows instead of n² and the composite form of a step. With Φ(θ) = ‖θ‖_p
 Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows; n and the order of
 the rows are public. Gradients are clipped to L = ``objective.clip`` in ℓ₂, the T sums of a phase get Gaussian noise
 of z·2L (z·L under zero_out): a phase costs T × Gaussian(z). The phases are disjoint by position, so all of them
-together cost the same. Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is the noise.
+together cost the same. Sums are exact (:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
 
 Cost: at most n·T gradients.
 """

@@ -11,7 +11,7 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 clipped to L = ``objective.clip`` in ℓ₂, so one row moves the sum by at most 2L (replace) or L (add_remove, zero_out).
 Each of the T sums has Gaussian noise of z times that, and costs Gaussian(z): the run is exactly √T/z-GDP, and z is
 the smallest that meets the budget. n is public; under add_remove it is the caller's ``public_rows``. Sums are exact
-(:class:`dpkit.clipping.UnitRows`), and so is the noise.
+(:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
 
 Cost per step: one pass over the rows, and one projection.
 """

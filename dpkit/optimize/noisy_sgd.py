@@ -13,7 +13,7 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L when it comes or goes; the noise is
 Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap, whichever the
 budget counts (``accounting.amplification.subsampling`` has the proofs). n is public: the number of rows under
-replace, the caller's ``public_rows`` under add_remove. Sums are exact (:class:`dpkit.clipping.UnitRows`), and so is
+replace, the caller's ``public_rows`` under add_remove. Sums are exact (:class:`dpkit.whole_rows.UnitRows`), and so is
 the noise.
 
 Where ``steps`` is None the schedule is that of 2019 for smooth losses, of linear time (T steps on batches of m rows):

@@ -11,7 +11,7 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 the rows are public. Each row is in one batch, whose sum gets Gaussian noise once, of z times the sensitivity: ∇ℓ is
 clipped to L = ``objective.clip`` in ℓ₂, the difference in brackets to ``drift``·L. The batches are disjoint by
 position, so all of them together cost one Gaussian(z). (The noises add up in d_k.) Sums are exact
-(:class:`dpkit.clipping.UnitRows`), and so is the noise.
+(:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
 
 Cost: 3n/2 gradients and K linear minimizations.
 """

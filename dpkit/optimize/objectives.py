@@ -67,6 +67,12 @@ class GLM:
         if self.clip is not None:
             object.__setattr__(self, "clip", positive("clip", self.clip))
 
+    def __repr__(self) -> str:
+        return (
+            f"GLM({self.name!r}, clip={self.clip!r}, slope_bound={self.slope_bound:g}, "
+            f"curvature_bound={self.curvature_bound:g})"
+        )
+
     def values(self, theta: ArrayLike, X: ArrayLike, y: ArrayLike) -> Array:
         """ℓ of each row.
 

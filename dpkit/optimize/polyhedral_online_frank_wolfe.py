@@ -40,6 +40,8 @@ and a score within (5t + 1)u·clip·max‖v‖₁, which is κ_t·s_t/2: two run
 ``noise="paper", forgetting=1, hold=0, delay=0`` is the paper's algorithm.
 
 Cost per step: O(d); per choice: one random number per vertex.
+
+One algorithm, one file: a quarter of it is the proof above.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, Release, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpkit import randomness
-from dpkit.clipping import BITS, lengths, shortened
+from dpkit.clipping import lengths, shortened
 from dpkit.geometry import smat
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._moments import LAST_DIGIT, half_vector, rounded_once
@@ -48,6 +48,7 @@ from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_d
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.optimize.softmax import Softmax, SoftmaxSums
+from dpkit.whole_rows import BITS
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

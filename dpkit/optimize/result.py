@@ -26,7 +26,7 @@ def outcome(
     Fields: ``x`` (released, inside the set), ``cost`` (what the ledger was charged with; also as ``release``), ``nit``,
     ``nfev`` (gradients of rows, in expectation and of the public number of rows), ``message``, ``success``, and
     ``clipped``: how many gradients of rows were cut to the clip norm, those that overflowed included. ``clipped`` is
-    **not private**: no noise covers it, it is for the holder of the data alone.
+    **not private**: no noise covers it, it is for the holder of the data alone, and is not printed with the others.
 
     Examples
     --------
@@ -36,8 +36,8 @@ def outcome(
     >>> outcome(np.zeros(1), Gaussian(2.0), nit=1, nfev=3, message="one step", clipped=0).cost
     Gaussian(noise_multiplier=2.0)
     """
-    from scipy.optimize import OptimizeResult
+    from dpkit.optimize._printed_result import PrivateResult
 
-    return OptimizeResult(
+    return PrivateResult(
         x=x, nit=nit, nfev=nfev, message=message, success=True, cost=cost, release=cost, clipped=clipped, **more
     )

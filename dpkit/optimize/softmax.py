@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from accounting import Adjacency
 from accounting.checks import integer, positive
-from dpkit.clipping import BITS, UnitRows, whole_rows
 from dpkit.optimize._people import People
+from dpkit.whole_rows import BITS, UnitRows, whole_rows
 
 __all__ = ["Softmax", "SoftmaxSums", "softmax", "softmax_probabilities"]
 

@@ -32,13 +32,14 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Gaussian, Ledger, calibrate
 from accounting.checks import nonnegative, positive
 from dpkit import randomness
-from dpkit.clipping import BITS, check_rows, shortened, whole_product
+from dpkit.clipping import shortened
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize._moments import LAST_DIGIT, half_vector, rounded_once
 from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
 from dpkit.optimize.result import NOTHING, outcome
+from dpkit.whole_rows import BITS, check_rows, whole_product
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

@@ -83,6 +83,9 @@ class AboveThreshold:
         self._level = level + int(discrete_laplace(scale, rng=self._rng))
         self.done = False
 
+    def __repr__(self) -> str:
+        return f"AboveThreshold: {'ended' if self.done else 'open'}, costs {self.cost!r}"
+
     def ask(self, value: float) -> bool:
         """Whether this query is above the threshold, as far as the noise lets it be seen."""
         if self.done:

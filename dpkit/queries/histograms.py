@@ -6,6 +6,7 @@ A histogram is a count by group, with the bins as groups: unit, sensitivity and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dpkit.clipping import real_array
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.answer import Answer
-from dpkit.queries.totals import count
+from dpkit.queries.totals import counted
 
 __all__ = ["histogram"]
 
@@ -82,12 +83,14 @@ def histogram(
             raise ValueError(f"bins must be a number of bins or increasing edges, got bins={bins!r}")
     place = np.searchsorted(edges, values, side="right") - 1
     place[values == edges[-1]] = edges.size - 2
-    answer = count(
+    answer = counted(
         data,
+        f"histogram of {name_of(data, column, 'data')}",
         where=where,
         groups=place,
         keys=range(edges.size - 1),
         person=person,
+        max_contributions=None,
         max_groups=max_groups,
         max_per_group=max_per_group,
         budget=budget,
@@ -95,14 +98,4 @@ def histogram(
         rng=rng,
         ledger=ledger,
     )
-    pairs = tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-    return Answer(
-        answer.value,
-        answer.cost,
-        f"histogram of {name_of(data, column, 'data')}",
-        answer.budget,
-        keys=pairs,
-        noise_std=answer.noise_std,
-        raw=answer.raw,
-        noise_interval=answer.noise_interval,
-    )
+    return replace(answer, keys=tuple(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)))

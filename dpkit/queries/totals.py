@@ -36,7 +36,7 @@ from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noi
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 
-__all__ = ["count", "sum"]
+__all__ = ["count", "counted", "sum"]
 
 # The resolution of real values: the larger bound is at most 2³⁰ steps.
 _BITS = 30
@@ -97,6 +97,30 @@ def count(
     >>> queries.count(table, groups="town", keys=["A", "B", "C"], budget=budget).value.tolist()
     [3, 1, 0]
     """
+    query = "count" if groups is None else f"count by {name_of(data, groups, 'group')}"
+    return counted(
+        data, query, where=where, groups=groups, keys=keys, person=person, max_contributions=max_contributions,
+        max_groups=max_groups, max_per_group=max_per_group, budget=budget, noise=noise, rng=rng, ledger=ledger,
+    )  # fmt: skip
+
+
+def counted(
+    data: Any,
+    query: str,
+    *,
+    where: Any,
+    groups: Any,
+    keys: Sequence[Any] | None,
+    person: Any,
+    max_contributions: int | None,
+    max_groups: int | None,
+    max_per_group: int | None,
+    budget: Budget | None,
+    noise: NoiseName | None,
+    rng: np.random.Generator | None,
+    ledger: Ledger | None,
+) -> Answer:
+    """:func:`count`, called ``query`` in the answer and in the ledger."""
     budget = check_spending(budget, ledger)
     grouped = groups is not None
     if keys is not None and not grouped:
@@ -112,7 +136,6 @@ def count(
     n = size(data)
     rows = None if where is None else mask(data, where)
     source = randomness.resolve(rng)
-    query = f"count by {name_of(data, groups, 'group')}" if grouped else "count"
     if share.alone and share.swapped and rows is None and not grouped:
         charge(ledger, PureDP(0.0, adjacency="replace"), f"queries.{query} (public)", source)
         return Answer(

@@ -12,14 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from dpkit.randomness.pool import POOL, Pool
 from dpkit.randomness.variates import BLOCK, exponentials, gammas, normals, uniforms
 
 __all__ = ["SecureGenerator", "random_bytes"]
 
 Size = int | Sequence[int] | None
-
-# Values that are drawn ahead for small requests, per distribution (128 KiB); larger requests are filled directly.
-POOL = 1 << 14
 
 
 def random_bytes(count: int) -> bytes:
@@ -38,48 +36,6 @@ def random_bytes(count: int) -> bytes:
 
 def _words(count: int) -> NDArray[np.uint64]:
     return np.frombuffer(random_bytes(8 * count), dtype=np.uint64)
-
-
-class _Pool:
-    """Values drawn ahead, each handed out once and wiped."""
-
-    def __init__(self, fill: Callable[[NDArray[Any]], None], dtype: type[np.generic]) -> None:
-        self._fill = fill
-        self._values = np.zeros(POOL, dtype)
-        self._next = POOL
-        self._taking = False
-
-    def take(self, out: NDArray[Any]) -> None:
-        """Fill the 1-d array ``out``; the caller holds the lock."""
-        if self._taking:
-            # a signal handler draws in the middle of a draw, whose values must stay where they are
-            self._fill(out)
-            return
-        self._taking = True
-        try:
-            self._take(out)
-        finally:
-            self._taking = False
-
-    def _take(self, out: NDArray[Any]) -> None:
-        while 0 < out.size < POOL:
-            start = self._next
-            stop = min(POOL, start + out.size)
-            # marked as used before it is used, so that an interrupt can waste values but never repeat them
-            self._next = stop
-            out[: stop - start] = self._values[start:stop]
-            self._values[start:stop] = 0
-            out = out[stop - start :]
-            if out.size:
-                self._fill(self._values)
-                self._next = 0
-        if out.size:
-            self._fill(out)
-
-    def wipe(self) -> None:
-        """Overwrite what has not been handed out."""
-        self._next = POOL
-        self._values[:] = 0
 
 
 class SecureGenerator(np.random.Generator):
@@ -108,14 +64,14 @@ class SecureGenerator(np.random.Generator):
     def _renew(self) -> None:
         """Wipe everything drawn ahead (and drop a lock that another thread held when the process was forked)."""
         for pool in vars(self).values():
-            if isinstance(pool, _Pool):
+            if isinstance(pool, Pool):
                 pool.wipe()
         self._guard = threading.RLock()  # reentrant, for signal handlers
         self._pid = os.getpid()
-        self._raw = _Pool(_fill_words, np.uint64)
-        self._uniform = _Pool(lambda out: uniforms(out, _words), np.float64)
-        self._normal = _Pool(lambda out: normals(out, _words), np.float64)
-        self._exponential = _Pool(lambda out: exponentials(out, _words), np.float64)
+        self._raw = Pool(_fill_words, np.uint64)
+        self._uniform = Pool(lambda out: uniforms(out, _words), np.float64)
+        self._normal = Pool(lambda out: normals(out, _words), np.float64)
+        self._exponential = Pool(lambda out: exponentials(out, _words), np.float64)
 
     def _draw(self, pool: str, size: Size, out: NDArray[np.float64] | None = None) -> Any:
         """Values of one pool in the shape ``size`` (a float for None), or in ``out``."""

@@ -237,22 +237,44 @@ def to_markdown(rows: Sequence[Row]) -> str:
 
 
 def picture(rows: Sequence[Row], path: Path) -> None:
-    """Held-out loss against ε, one panel per table and relation; written to ``path``."""
+    """Held-out loss against ε, one panel per table and relation of which there are several ε; written to ``path``."""
     from matplotlib.figure import Figure
 
-    panels = list(dict.fromkeys((row.relation, row.table) for row in rows))
+    budgets: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        budgets.setdefault((row.relation, row.table), []).append(row.epsilon)
+    panels = sorted(panel for panel, found in budgets.items() if len(set(found)) > 1) or sorted(budgets)
     columns = len({name for _, name in panels})
-    figure = Figure(figsize=(3.4 * columns, 3.0 * -(-len(panels) // columns)), layout="constrained")
-    axes = figure.subplots(-(-len(panels) // columns), columns, squeeze=False, sharex=True)
-    for (relation, name), axis in zip(sorted(panels), axes.flat, strict=False):
-        for algorithm in ALGORITHMS:
+    lines = -(-len(panels) // columns)
+    figure = Figure(figsize=(3.4 * columns, 3.0 * lines + 0.5), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
+    names = [name for name in ALGORITHMS if any(row.algorithm == name for row in rows)]
+    for (relation, name), axis in zip(panels, axes.flat, strict=False):
+        for algorithm in names:
             line = sorted(
                 (r for r in rows if (r.relation, r.table, r.algorithm) == (relation, name, algorithm)),
                 key=lambda r: r.epsilon,
             )
-            errors = [r.deviation / r.seeds**0.5 for r in line]
-            axis.errorbar([r.epsilon for r in line], [r.loss for r in line], errors, marker="o", ms=3, label=algorithm)
+            if line:
+                axis.errorbar(
+                    [r.epsilon for r in line],
+                    [r.loss for r in line],
+                    [r.deviation / r.seeds**0.5 for r in line],
+                    marker="o",
+                    ms=3,
+                    label=algorithm,
+                    color=f"C{names.index(algorithm)}",
+                )
         axis.set(xscale="log", yscale="log", title=f"{name}, {relation}", xlabel="ε", ylabel="held-out loss")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
-    figure.savefig(path, dpi=80)
+        known = sorted(set(budgets[relation, name]))
+        axis.set_xticks(known, [f"{each:g}" for each in known])
+        axis.minorticks_off()
+        low, high = axis.get_ylim()
+        ticks = [round(low * (high / low) ** share, 4) for share in (0.1, 0.5, 0.9)]
+        axis.set_yticks(ticks, [f"{tick:.2g}" for tick in ticks])
+    for axis in list(axes.flat)[len(panels) :]:
+        axis.remove()
+    shown = [axis.get_legend_handles_labels() for axis in figure.axes]
+    handles = {label: line for lines, labels in shown for line, label in zip(lines, labels, strict=True)}
+    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=4)
+    figure.savefig(path, dpi=110)

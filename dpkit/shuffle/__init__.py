@@ -11,8 +11,9 @@ adds vectors and symmetric matrices; ``docs/shuffle-model.md`` says what is trus
 """
 
 from dpkit.shuffle.analyzer import Analyzer
+from dpkit.shuffle.frequencies import Frequencies
 from dpkit.shuffle.protocol import SumProtocol, Tally
-from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
+from dpkit.shuffle.randomized_response import ShuffledRandomizedResponse
 from dpkit.shuffle.randomizer import Randomizer
 from dpkit.shuffle.scalar_mean import ScalarMean
 from dpkit.shuffle.shuffler import Shuffler

@@ -28,6 +28,9 @@ class Analyzer:
     def __init__(self, protocol: SumProtocol) -> None:
         self.protocol = protocol
 
+    def __repr__(self) -> str:
+        return f"Analyzer of {self.protocol!r}"
+
     def decode(self, shuffled: bytes, users: int | None = None) -> NDArray[np.float64]:
         """(2Δ/g)·(number of ones − m·b·p) − mΔ for each coordinate: unbiased, over all m users who sent messages.
 

@@ -80,6 +80,13 @@ class SumProtocol:
                 f"resolution={self.resolution!r}, noise_bits={self.noise_bits!r}"
             )
 
+    def __repr__(self) -> str:
+        return (
+            f"SumProtocol(dimension={self.dimension}, users={self.users:,}, bound={self.bound:g}): "
+            f"{self.messages_per_user:,} bits a user, noise of std {self.noise_std(self.users):.6g}, "
+            f"rounds={self.rounds}"
+        )
+
     @property
     def coordinates(self) -> int:
         """D, the length of the vectors that are summed."""
@@ -172,6 +179,9 @@ class Tally:
             raise ValueError(
                 f"ones must lie in [0, {most}] for {self.users} users, got {self.ones.min()} to {self.ones.max()}"
             )
+
+    def __repr__(self) -> str:
+        return f"Tally of {self.users:,} users in {self.protocol.coordinates:,} coordinates; confidential"
 
     def __add__(self, other: Tally) -> Tally:
         if not isinstance(other, Tally):

@@ -21,7 +21,6 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,36 +31,14 @@ from accounting.checks import fraction, integer
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
 from dpkit.shuffle import wire
+from dpkit.shuffle.frequencies import Frequencies
 from dpkit.shuffle.inbox import Inbox
 from dpkit.shuffle.rounds import Rounds, drawn_session
 from dpkit.states import Unrepeatable
 
-__all__ = ["Frequencies", "ShuffledRandomizedResponse"]
+__all__ = ["ShuffledRandomizedResponse"]
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Frequencies:
-    """Estimated shares of the categories among the users, with a confidence interval for each.
-
-    Attributes
-    ----------
-    estimate : (k,) ndarray
-        Unbiased; may be negative or above 1, and sums to 1.
-    low, high : (k,) ndarray
-        In [0, 1]. Each interval holds the share among the users with probability at least ``confidence``, for any
-        number of them; also the share in a population from which they were drawn at random. For all k at once take
-        1 − (1 − confidence)/k.
-    confidence : float
-    users : int
-    """
-
-    estimate: Array
-    low: Array
-    high: Array
-    confidence: float
-    users: int
 
 
 class ShuffledRandomizedResponse(Unrepeatable):
@@ -150,6 +127,13 @@ class ShuffledRandomizedResponse(Unrepeatable):
         #: Eight bytes that stand for the public constants in a message.
         self.fingerprint = hashlib.blake2b(repr(constants).encode(), digest_size=8).digest()
         self._width = (self.categories - 1).bit_length()
+
+    def __repr__(self) -> str:
+        return (
+            f"ShuffledRandomizedResponse(categories={self.categories}, users={self.users:,}): "
+            f"{'released' if self.released else 'open'}, local ε = {self.local_epsilon:.6g}, noise of std "
+            f"{self.noise_std:.6g}"
+        )
 
     @property
     def released(self) -> bool:

@@ -67,6 +67,9 @@ class Randomizer:
         self.clip = bool(clip)
         self._rng = rng
 
+    def __repr__(self) -> str:
+        return f"Randomizer of {self.protocol!r}"
+
     def encode(self, x: ArrayLike, *, round: int = 0) -> bytes:
         """One user's labelled bits, as a message of kind 1.
 

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget, Ledger, LocalShuffled
 from dpkit import randomness
 from dpkit.clipping import real_array
-from dpkit.shuffle.randomized_response import Frequencies, ShuffledRandomizedResponse
+from dpkit.shuffle.frequencies import Frequencies
+from dpkit.shuffle.randomized_response import ShuffledRandomizedResponse
 from dpkit.states import Unrepeatable
 
 __all__ = ["ScalarMean"]
@@ -58,6 +59,10 @@ class ScalarMean(Unrepeatable):
             2, users, budget=budget, honest=honest, rng=rng, ledger=ledger, session=session
         )
         self._rng = rng
+
+    def __repr__(self) -> str:
+        noise = f"local ε = {self.cost.epsilon:.6g}, noise of std {self.noise_std:.6g}"
+        return f"ScalarMean({self._response.users:,} users): {noise}"
 
     @property
     def cost(self) -> LocalShuffled:

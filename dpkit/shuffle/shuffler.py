@@ -66,6 +66,9 @@ class Shuffler(Unrepeatable):
         self.refused: Counter[str] = Counter()
         self._rounds = Rounds(protocol.rounds, protocol.cost, protocol.users, label, ledger, simulation)
 
+    def __repr__(self) -> str:
+        return f"Shuffler of {self.protocol!r}, {self.rounds_left} left"
+
     @property
     def round(self) -> int:
         """The number of the open round, from 0: devices send it with their messages."""

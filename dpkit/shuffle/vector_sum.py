@@ -182,6 +182,14 @@ class VectorSum(Unrepeatable):
         self.shuffler = Shuffler(self.protocol, rng=rng, ledger=ledger, label=label)
         self.analyzer = Analyzer(self.protocol)
 
+    def __repr__(self) -> str:
+        plan = self.protocol
+        return (
+            f"VectorSum(dimension={plan.dimension}, users={plan.users:,}, bound={plan.bound:g}): "
+            f"{self.shuffler.rounds_left} of {plan.rounds} rounds left, noise of std {self.noise_std:.6g}, "
+            f"{self.messages_per_user:,} bits a user"
+        )
+
     @property
     def cost(self) -> Release:
         """What one release costs one user; all ``rounds`` of them meet the budget."""

@@ -5,18 +5,22 @@ row, by its place, into the part to train on or into the one to score on. A run 
 the first part, and scores on the second: the number of right answers, or of the regressor the negative sum of squared
 errors within the target range, over the square of its length, with Gaussian noise.
 
-Privacy. Unit: one row, replaced or blanked in its place. It is in one of the two parts, so a run costs the dearer one
-of two releases, Gaussian(z) for the fit and Gaussian(z) for the score (one row moves it by at most 1); the whole search
-costs BestOfRuns(Gaussian(z)), z calibrated to the budget. The fitted estimator of the best run is released with its
-setting and its noisy score. The grid, the parts and the law of the number of runs are public. Runs warn of nothing and
-are not counted among an estimator's fits, for nobody may hear of those that lost; for the same reason the time that a
-search takes should stay with its maker.
+Privacy. Unit: one row, replaced or blanked in its place, or with ``groups`` one person, all of whose rows are in one
+part and count there as one, with their mean score. A unit is in one of the two parts, so a run costs the dearer one of
+two releases, Gaussian(z) for the fit and Gaussian(z) for the score (one unit moves it by at most 1); the whole search
+costs BestOfRuns(Gaussian(z)), z calibrated to the budget. Under add_remove a row that goes would move the others to
+other places: who must protect the number of rows too splits them by a public trait, and fits by hand.
+
+The fitted estimator of the best run is released with its setting and its noisy score. The grid, the parts and the law
+of the number of runs are public. Runs warn of nothing and are not counted among an estimator's fits, for nobody may
+hear of those that lost; for the same reason the time that a search takes should stay with its maker.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +32,7 @@ from accounting import BestOfRuns, Budget, Gaussian, Ledger, calibrate, epsilon
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import checked_budget
 from dpkit.selection import best_of
 from dpkit.sklearn._classifier import PrivateGLMClassifier
@@ -50,13 +55,13 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
     parameters : mapping from names to sequences
         The grid; a run draws one value of each, evenly. It cannot hold ``classes`` or ``target_range``.
     budget : Budget
-        For all of it; counted by "replace" or "zero_out", with δ > 0.
+        For all of it; counted by "replace" or "zero_out", with δ > 0, for a row, or a person where ``fit`` gets groups.
     runs : float
         How many runs there are in the mean; more than 1.
     shape : float
         η of their law, see :class:`accounting.BestOfRuns`: 1 is the geometric law, 0 a heavier tail at a lower price.
     validation : float
-        The share of rows to score on.
+        The share of rows, or people, to score on.
     ledger : Ledger, optional
         Charged once, before the first run. ``clone`` keeps it, and pickling leaves it behind, as for the estimators.
     random_state : int, Generator or RandomState, optional
@@ -68,7 +73,7 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         Fitted on the part to train on, with the setting that won.
     best_params_ : dict
     best_score_ : float
-        The noisy score over the number of rows that it counts: an accuracy, or minus an error.
+        The noisy score over the number of rows, or people, that it counts: an accuracy, or minus an error.
     cost_ : BestOfRuns
     n_features_in_ : int
     feature_names_in_ : ndarray, where X had names
@@ -108,8 +113,15 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a search.
+
+        Parameters
+        ----------
+        X : (n, d) array_like
+        y : (n,) array_like
+        groups : (n,) array_like of int or str, optional
+            Whose row each one is; then the budget's ``unit`` must be "person". Who there is counts as public.
 
         Raises
         ------
@@ -126,7 +138,12 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
             )
         if self.budget is None:
             raise ValueError("budget must be given, got budget=None")
-        budget = checked_budget(self.budget, allowed=("replace", "zero_out"))
+        if isinstance(self.budget, Budget) and self.budget.adjacency == "add_remove":
+            raise ValueError(
+                "budget.adjacency must be one of ('replace', 'zero_out'), under which places in the table are public, "
+                "got 'add_remove': a fit without a search takes it, with public_rows="
+            )
+        budget = checked_budget(self.budget, allowed=("replace", "zero_out"), people=True)
         if budget.delta == 0:
             raise ValueError("budget must have delta > 0, got delta=0")
         grid = {name: list(values) for name, values in self.parameters.items()}
@@ -144,11 +161,16 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
             estimator.scale()
         else:
             fixed["classes"] = estimator.checked_labels(labels)[0]
-        order = np.random.default_rng(0).permutation(len(rows))
-        count = round(share * len(rows))
-        if not 0 < count < len(rows):
-            raise ValueError(f"validation must leave rows in both parts, got {share!r} of {len(rows)} rows")
-        held, train = order[:count], order[count:]
+        checked_people(budget, groups, len(rows))
+        # a unit is a row, or all rows of a person
+        unit = np.arange(len(rows)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+        units = int(unit.max(initial=-1)) + 1
+        count = round(share * units)
+        if not 0 < count < units:
+            raise ValueError(f"validation must leave rows in both parts, got {share!r} of {units} units")
+        place = np.random.default_rng(0).permutation(units)[unit]
+        held, train = np.flatnonzero(place < count), np.flatnonzero(place >= count)
+        whose = {} if groups is None else {"groups": np.asarray(groups)[train]}
 
         def cost(z: float) -> BestOfRuns:
             return BestOfRuns.of_mean(Gaussian(z, adjacency=budget.adjacency), positive("runs", self.runs), self.shape)
@@ -156,7 +178,7 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         z = calibrate(cost, budget)
         one = Gaussian(z, adjacency=budget.adjacency)
         # a little less than that costs, for what rounding does to the way there and back
-        each = Budget(epsilon(one, budget.delta) * (1.0 - 1e-9), budget.delta, adjacency=budget.adjacency)
+        each = replace(budget, epsilon=epsilon(one, budget.delta) * (1.0 - 1e-9))
         fixed["budget"] = each
         source = randomness.resolve(generator_of(self.random_state))
 
@@ -166,9 +188,9 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
             model = type(estimator)(**fixed | chosen | {"random_state": rng})
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model.fit(rows[train], labels[train])
+                model.fit(rows[train], labels[train], **whose)
             noise = GaussianMechanism(noise_multiplier=z, sensitivity=1.0, adjacency=budget.adjacency, rng=rng)
-            return float(noise.release(_score(model, rows[held], labels[held]))), (model, chosen)
+            return float(noise.release(_score(model, rows[held], labels[held], place[held]))), (model, chosen)
 
         best = best_of(run, cost(z), rng=source, ledger=ledger)
         if best is None:
@@ -186,14 +208,16 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         return np.asarray(self.best_estimator_.predict(X))
 
 
-def _score(model: Any, X: NDArray[Any], y: NDArray[Any]) -> float:
-    """A sum over rows of numbers in [0, 1], or in [−1, 0]."""
+def _score(model: Any, X: NDArray[Any], y: NDArray[Any], unit: NDArray[np.intp]) -> float:
+    """A sum over units of the means of their rows' numbers in [0, 1], or in [−1, 0]."""
     found = model.predict(X)
+    worth, sign = (found == y).astype(np.float64), 1.0
     if isinstance(model, PrivateGLMRegressor):
         middle, half = model.scale()
         with np.errstate(all="ignore"):  # what overflows is cut
             ends = [np.clip((values - middle) / half, -1.0, 1.0) for values in (y, found)]
-        errors = np.nan_to_num(0.5 * (ends[0] - ends[1]), nan=1.0)
-        # whole multiples of 2⁻²⁶, so that the sum over up to 2²⁶ rows is exact
-        return -float(np.floor(np.square(errors) * 2.0**26).sum()) * 2.0**-26
-    return float(np.count_nonzero(found == y))
+        worth, sign = np.square(np.nan_to_num(0.5 * (ends[0] - ends[1]), nan=1.0)), -1.0
+    # of a unit from its own rows alone, in their order
+    means = np.bincount(unit, worth) / np.maximum(np.bincount(unit), 1)
+    # whole multiples of 2⁻²⁶, so that the sum over up to 2²⁶ units is exact
+    return sign * float(np.floor(np.minimum(means, 1.0) * 2.0**26).sum()) * 2.0**-26

@@ -132,6 +132,10 @@ class Run:
         self.also: Callable[[int], Callable[[Any], None]] | None = None
         self._hold: files.Hold | None = None
 
+    def __repr__(self) -> str:
+        state = "open" if self.stopped is None else "stopped"
+        return f"Run({self.label!r}): {self.step:,} releases, {state}"
+
     def keep_in(self, checkpoint: Path, hold: files.Hold | None = None) -> None:
         """Save the state to this file at every release; one object at a time may hold it.
 

@@ -13,7 +13,8 @@ pd = pytest.importorskip("pandas")
 from dpbandits import PriceTable, price_of_privacy  # noqa: E402
 from dpbandits.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
 from dpbandits.evaluate import Log  # noqa: E402
-from dpbandits.price import PriceRow, _ratio  # noqa: E402
+from dpbandits.price import _ratio  # noqa: E402
+from dpbandits.price_table import PriceRow  # noqa: E402
 
 
 def log(rows: int = 3000, items: int = 20, seed: int = 0, **more) -> tuple[Log, np.ndarray]:
@@ -293,3 +294,16 @@ def test_wrong_commands_end_with_one_line(call, arguments, message):
     assert result.exit_code == 2
     assert message in result.output
     assert len(result.output.strip().splitlines()) == 1
+
+
+def test_the_sentence_asks_for_a_base_rate_where_rewards_are_rare():
+    found, _ = log(600)
+    rare = Log.of(
+        found.rewards * (np.arange(600) % 12 == 0), found.probabilities, found.chosen, features=found.features
+    )
+    keywords = {"rounds": 200, "seeds": 2, "progress": False}
+    said = price_of_privacy(rare, [1.0], **keywords).sentence()
+    assert "policies believed 0.5" in said
+    assert "base_rate= or --base-rate" in said
+    assert "base-rate" not in price_of_privacy(rare, [1.0], base_rate=0.05, **keywords).sentence()
+    assert "base-rate" not in price_of_privacy(GLM(2), [1.0], **keywords).sentence()

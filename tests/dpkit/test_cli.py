@@ -301,3 +301,16 @@ def test_ticks_reach_the_top_in_few_round_steps(top):
     assert ticks[0] == 0
     assert ticks[-2] < top <= ticks[-1] * (1 + 1e-9)
     assert 3 <= len(ticks) <= 6
+
+
+def test_help_breaks_no_line_within_a_sentence():
+    """Only the first paragraph of a command's text is filled; the others keep their lines."""
+    texts = {command.callback.__name__: command.callback.__doc__ for command in app.registered_commands}
+    (group,) = app.registered_groups
+    texts |= {
+        command.callback.__name__: command.callback.__doc__ for command in group.typer_instance.registered_commands
+    }
+    assert len(texts) > 10
+    for name, text in texts.items():
+        for paragraph in text.strip().split("\n\n")[1:]:
+            assert "\n" not in paragraph.strip(), (name, paragraph)

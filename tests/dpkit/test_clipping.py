@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpkit import clipping
-from dpkit.clipping import UnitRows, clipped, clipped_slope, lengths, shortened, whole_product, within_norm
+from dpkit import whole_rows
+from dpkit.clipping import clipped, clipped_slope, lengths, shortened, within_norm
+from dpkit.whole_rows import UnitRows, whole_product
 
 finite = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 sizes = st.one_of(finite, st.sampled_from([5e-324, 2.2e-308, 1e-162, 1e-154, 1e154, 1e160, 1.7976931348623157e308]))
@@ -140,11 +141,11 @@ def test_sums_are_exact_at_the_largest_size(monkeypatch):
     A, B = np.full(n, 2.0**18), np.full((n, 2), 2.0**18)
     B[0] -= 1.0
     assert whole_product(A, B).tolist() == [(n << 36) - (1 << 18)] * 2
-    monkeypatch.setattr(clipping, "_BLOCK", 7)
+    monkeypatch.setattr(whole_rows, "_BLOCK", 7)
     rng = np.random.default_rng(2)
     A, B = (rng.integers(-(2**18), 2**18, size=size, endpoint=True).astype(float) for size in (50, (50, 3)))
     assert whole_product(A, B).tolist() == (A.astype(int) @ B.astype(int)).tolist()
-    monkeypatch.setattr(clipping, "_MOST", 49)
+    monkeypatch.setattr(whole_rows, "_MOST", 49)
     with pytest.raises(ValueError, match=r"X must have at most 2\*\*26 rows"):
         UnitRows(B)
 

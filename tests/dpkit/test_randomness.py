@@ -11,6 +11,7 @@ from scipy import stats
 
 from dpkit import randomness
 from dpkit.randomness import generator, variates
+from dpkit.randomness.pool import POOL
 
 SECURE = randomness.secure()
 
@@ -179,14 +180,14 @@ def test_a_forked_child_draws_other_values(hooks):
 def test_a_signal_handler_may_draw_in_the_middle_of_a_draw():
     """It neither waits for ever, nor overwrites what is being handed out."""
     source = generator.SecureGenerator()
-    source.random(generator.POOL - 10)  # ten are left in the pool
+    source.random(POOL - 10)  # ten are left in the pool
     pool, within = source._uniform, []
     fill = pool._fill
 
     def interrupted(out):
         if not within:
             within.append(None)
-            within[0] = source.random(generator.POOL - 1)
+            within[0] = source.random(POOL - 1)
         fill(out)
 
     pool._fill = interrupted

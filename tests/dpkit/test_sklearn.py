@@ -370,7 +370,43 @@ def test_targets_of_any_size_have_a_score():
         X = np.array([[0.5, 0.5, 0.5], [-0.5, 0.0, 0.0]])
         for y in ([1.5e308, -1.5e308], [-1.5e308, 1.5e308], [0.0, 0.0]):
             with np.errstate(all="ignore"):
-                assert -2.0 <= _score(model, X, np.array(y)) <= 0.0
+                assert -2.0 <= _score(model, X, np.array(y), np.arange(2)) <= 0.0
+
+
+def test_a_search_for_people_keeps_their_rows_together(monkeypatch):
+    X, y = problem(400)
+    people = np.repeat(np.arange(100), 4)
+    budget = Budget(4.0, 1e-5, unit="person")
+    seen = []
+    fit = PrivateGLMClassifier.fit
+
+    def recorded(self, X, y, groups=None):
+        seen.append((np.unique(groups), self.budget.unit))
+        return fit(self, X, y, groups)
+
+    monkeypatch.setattr(PrivateGLMClassifier, "fit", recorded)
+    search = PrivateSearch(classifier(), {}, budget=budget, runs=1.5, random_state=0).fit(X, y, groups=people)
+    (trained, unit), *_ = seen
+    assert (len(trained), unit) == (80, "person")
+    assert epsilon(search.cost_, 1e-5) == pytest.approx(4.0, rel=1e-6)
+    for wrong, more in ((budget, {}), (BUDGET, {"groups": people})):
+        with pytest.raises(ValueError, match=r"groups must be given|unit must be 'person'"):
+            PrivateSearch(classifier(), {}, budget=wrong).fit(X, y, **more)
+
+
+@pytest.mark.parametrize("make", [classifier, regressor])
+def test_a_person_moves_a_score_by_at_most_one(make):
+    X, y = problem(60)
+    model = make(BUDGET).fit(X, y)
+    who = np.repeat(np.arange(12), 5)
+    whole = _score(model, X, y, who)
+    for person in range(12):
+        for wrong in (0.0, 1.0):
+            assert abs(_score(model, X, np.where(who == person, wrong, y), who) - whole) <= 1.0
+    # as many rows as anybody likes weigh no more than one
+    many = np.concatenate([who, np.zeros(5000, int)])
+    grown = _score(model, np.vstack([X, np.ones((5000, 3))]), np.concatenate([y, np.zeros(5000)]), many)
+    assert abs(grown - whole) <= 1.0
 
 
 def test_budgets_are_split_exactly():

@@ -708,3 +708,13 @@ def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
         with pytest.raises(ValueError, match="must"):
             sums.resume(state)
         assert entries(sums.kept()) == before
+
+
+@pytest.mark.parametrize("shape", [(), (2,)])
+def test_masked_arrays_are_refused(shape):
+    sums = BinaryTree(horizon=4, shape=shape, sensitivity=1.0, noise_multiplier=1.0)
+    one = np.ma.masked_array(np.ones(shape), mask=np.ones(shape, bool))
+    for refused in (lambda: sums.add(one), lambda: sums.add_many(np.ma.masked_array(np.ones((3, *shape))))):
+        with pytest.raises(TypeError, match="x must not be masked"):
+            refused()
+    assert sums.steps == 0

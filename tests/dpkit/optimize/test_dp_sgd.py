@@ -4,6 +4,8 @@ import copy
 import doctest
 import importlib
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -621,3 +623,12 @@ def test_the_example_of_the_docstring():
     torch.manual_seed(0)
     assert doctest.DocTestRunner().run(example) == doctest.TestResults(failed=0, attempted=len(example.examples))
     assert len(example.examples) >= 9
+
+
+def test_the_example_of_the_guide(capsys):
+    page = (Path(__file__).resolve().parents[3] / "docs" / "optimizers.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(import numpy as np, torch\n.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, object] = {}
+    exec(block.replace("epochs=15", "epochs=2"), names)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert names["fit"].epsilon <= 4.0

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from accounting import Budget
-from dpkit.clipping import BITS, grid
 from dpkit.optimize._linear_layers import clipped_sum, linear_layers
+from dpkit.whole_rows import BITS, grid
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")

@@ -332,3 +332,10 @@ def test_rows_and_people_have_the_same_sums_but_for_the_mean():
 def test_nobody_may_be_an_empty_list(name, adjacency, more):
     budget = Budget(1.0, 1e-5, adjacency=adjacency, unit="person")
     assert np.isfinite(fit(name, np.empty((0, 3)), [], groups=[], budget=budget, **more).x).all()
+
+
+@pytest.mark.parametrize("name", ["phased_sgd", "half_sample_frank_wolfe", "variance_reduced_frank_wolfe"])
+def test_what_knows_rows_only_says_who_knows_people(name):
+    X, y = problem(50)
+    with pytest.raises(ValueError, match=r"take an optimizer with groups=, such as noisy_gradient_descent"):
+        fit(name, X, y, constraint=LpBall(1, 3), **({"row_norm": 1.0} if name == "phased_sgd" else {}))

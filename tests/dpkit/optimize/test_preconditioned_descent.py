@@ -10,13 +10,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from accounting import Budget, Ledger, epsilon
-from dpkit.clipping import UnitRows
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize import glm, noisy_gradient_descent, preconditioned_descent, softmax
 from dpkit.optimize._people import People
 from dpkit.optimize.preconditioned_descent import _within
 from dpkit.optimize.softmax import SoftmaxSums, softmax_probabilities
+from dpkit.whole_rows import UnitRows
 
 BUDGET = Budget(1.0, 1e-6)
 AMPLE = Budget(1e5, 1e-6)

@@ -11,7 +11,8 @@ from dpkit.cli import app
 from dpkit.geometry import LpBall
 from dpkit.optimize import OnlineFrankWolfe, glm, online_frank_wolfe
 from dpkit.reproduce import table_5_1
-from dpkit.reproduce.table_5_1 import ALGORITHMS, Cell, draw, from_csv, run, suboptimality, to_csv, to_markdown
+from dpkit.reproduce.convex_workload import ALGORITHMS, RADIUS, Cell, draw, suboptimality
+from dpkit.reproduce.table_5_1 import from_csv, run, to_csv, to_markdown
 
 
 @pytest.mark.parametrize("p", [1.5, math.inf])
@@ -179,7 +180,7 @@ def test_the_defaults_need_no_tuning(cell):
             glm("squared", clip=0.05 * cell.row_length),
             X,
             y,
-            constraint=LpBall(cell.p, cell.d, table_5_1.RADIUS),
+            constraint=LpBall(cell.p, cell.d, RADIUS),
             budget=Budget(1.0, 1 / cell.T),
             rng=np.random.default_rng(seed),
         )

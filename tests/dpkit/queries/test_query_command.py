@@ -127,3 +127,57 @@ def test_the_help_says_how():
 def test_a_histogram_of_persons_says_how_they_are_bounded(file):
     bounded = ("--histogram", "income", "--bounds", 0, 1000, "--person", "id", "--max-contributions", 1)
     assert "give --max-groups and --max-per-group" in run(file, *bounded, "--epsilon", 1, status=2)
+
+
+@pytest.mark.parametrize(
+    ("tests", "right"),
+    [
+        (["age >= 30"], lambda f: f.age >= 30),
+        (["age<30", "town = Linz"], lambda f: (f.age < 30) & (f.town == "Linz")),
+        (["town != Linz"], lambda f: f.town != "Linz"),
+        (["age = 30.5"], lambda f: f.age == 30.5),
+        (["age > 20", "age <= 40"], lambda f: (f.age > 20) & (f.age <= 40)),
+    ],
+)
+def test_rows_can_be_chosen(file, tests, right):
+    frame = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
+    # at ε = 10⁶ noise is no more than a row, but for once in e^(10⁶) times
+    told = run(file, "--count", *(part for test in tests for part in ("--where", test)), "--epsilon", 1e6, "--json")
+    assert json.loads(told)["value"] == int(right(frame).sum())
+
+
+def test_a_row_without_the_value_never_passes(tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("age,town,new\n20,Linz,True\n,Graz,False\n40,,True\n")
+    for test, number in (
+        ("age != 20", 1),
+        ("town != Graz", 1),
+        ("age >= 0", 2),
+        ("new = True", 2),
+        ("age", 2),
+        ("town", 2),
+    ):
+        assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
+
+
+@pytest.mark.parametrize(
+    ("test", "message"),
+    [
+        ("", "--where must be a column, or a column, one of"),
+        ("height > 1", "the file has no column 'height'"),
+        ("age > tall", "which holds numbers, with one, got 'tall'"),
+        ("town > Linz", "must ask for = or != of 'town'"),
+    ],
+)
+def test_tests_that_make_no_sense(file, test, message):
+    assert message in " ".join(run(file, "--count", "--where", test, "--epsilon", 1, status=2).split())
+
+
+def test_dates_have_an_order_and_a_missing_value_a_way_out(tmp_path):
+    path = tmp_path / "days.csv"
+    path.write_text("day,age\n2026-01-31,20\n2026-02-01,\n2026-03-01,30\n")
+    for test, number in (("day < 2026-02-01", 1), ("day >= 2026-02", 2)):
+        assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
+    asked = (path, "--mean", "age", "--bounds", 0, 90, "--epsilon", 1e6)
+    assert "by --where COLUMN" in run(*asked, status=2)
+    assert run(*asked, "--where", "age").startswith("mean of age: 25")

@@ -1,6 +1,5 @@
-"""The examples of the guide run as they stand, and its table holds."""
+"""The table of the guide holds. (Its examples run in tests/test_documents.py.)"""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -10,12 +9,6 @@ from accounting import Budget, Gaussian, calibrate
 from dpkit.shuffle import VectorSum
 
 GUIDE = Path(__file__).resolve().parents[3] / "docs" / "shuffle-model.md"
-
-
-def test_the_examples_run():
-    failed, tried = doctest.testfile(str(GUIDE), module_relative=False)
-    assert tried > 20
-    assert failed == 0
 
 
 ROWS = re.findall(
@@ -38,11 +31,6 @@ def test_the_table_of_noise_holds(row):
 
 def test_the_table_is_there():
     assert len(ROWS) == 3
-
-
-def test_every_link_leads_to_a_file():
-    for target in re.findall(r"\]\(([^)#]+)\)", GUIDE.read_text(encoding="utf-8")):
-        assert (GUIDE.parent / target).exists(), target
 
 
 def test_the_threat_model_names_a_section_that_is_there():

@@ -1,0 +1,25 @@
+"""The result of an optimizer, which prints what may be published of it; imported when there is one."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import OptimizeResult
+
+from accounting.printed import as_html, parameter_cells
+
+__all__ = ["PrivateResult"]
+
+
+class PrivateResult(OptimizeResult):  # type: ignore[misc]
+    """An ``OptimizeResult`` in one line: what was released, and its cost; without ``clipped``, which is not private."""
+
+    def __repr__(self) -> str:
+        x = np.asarray(self.x)
+        size = f"{x.size:,} parameters of length {np.linalg.norm(x):.6g}"
+        return f"PrivateResult({size}; {self.message}; costs {self.cost!r})"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        shown = {name: value for name, value in self.items() if name not in ("clipped", "release", "success")}
+        return as_html("Private result", parameter_cells(shown))

@@ -1,0 +1,141 @@
+"""What is public prints itself in one line that says what it is: the objects of every public class's examples."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import functools
+import importlib
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from accounting import ApproxDP, Bracket, Budget, Gaussian
+from accounting.ledger import Ledger
+from accounting.printed import as_html
+from dpbandits.environments import world
+from dpkit.optimize import GLM, glm, noisy_gradient_descent, softmax
+
+PACKAGES = (
+    "accounting",
+    "accounting.audit",
+    "accounting.ledger",
+    "dpkit.continual",
+    "dpkit.geometry",
+    "dpkit.mechanisms",
+    "dpkit.optimize",
+    "dpkit.queries",
+    "dpkit.shuffle",
+    "dpkit.states",
+    "dpbandits.environments",
+    "dpbandits.evaluate",
+)
+# an answer is a value over its cost, or a table; what has a number of its own prints that; the others are abstract
+LINES = {"Answer": 30}
+NOT_MADE = {
+    "ApproxDP", "ConvexSet", "Environment", "Factorization", "LoggedRound", "Mark", "OneRunBound", "PolyhedralSet",
+    "Release", "Report", "ScopeReport", "Softmax", "Bracket", "Unrepeatable", "World",
+}  # fmt: skip
+# worlds that read tables; they print themselves as all worlds do
+SLOW = {"Films", "Supervised"}
+MORE = (ApproxDP(1.0, 1e-6), Bracket(1.0, 1.5), softmax(3, clip=1.0), world("people"), Ledger(Budget(1.0, 1e-6)))
+
+
+def public_classes(package: str) -> list[type]:
+    module = importlib.import_module(package)
+    names = (getattr(module, name) for name in module.__all__)
+    return [one for one in names if isinstance(one, type) and not issubclass(one, BaseException)]
+
+
+CLASSES = list(dict.fromkeys(one for package in PACKAGES for one in public_classes(package)))
+
+
+def check(thing: object) -> None:
+    name, shown = type(thing).__name__, repr(thing)
+    lines = shown.split("\n")
+    assert len(lines) <= LINES.get(name, 1), shown
+    assert max(map(len, lines)) < 200, shown
+    assert " object at 0x" not in shown
+    assert "<function" not in shown
+    # a word and a number, or a name of its own
+    assert re.search(r"\w", shown)
+    assert re.search(r"\d|'", shown), shown
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Whatever of a public class is made while the test runs."""
+    found: list[object] = []
+    for one in CLASSES:
+        if "__init__" in vars(one):
+            first = one.__init__
+
+            @functools.wraps(first)
+            def recorded(self, *args, _first=first, **keywords):
+                _first(self, *args, **keywords)
+                found.append(self)
+
+            monkeypatch.setattr(one, "__init__", recorded)
+    return found
+
+
+def test_objects_of_all_examples_print_in_one_line(made, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kinds: set[type] = set()
+    for one in CLASSES:
+        if one.__name__ in SLOW:
+            continue
+        names = dict(vars(sys.modules[one.__module__]))
+        with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
+            for example in doctest.DocTestParser().get_examples(one.__doc__ or ""):
+                if not example.exc_msg:
+                    exec(compile(example.source, one.__name__, "exec"), names)
+        for thing in (*made, *names.values()):
+            if type(thing) in CLASSES:
+                kinds.add(type(thing))
+                check(thing)
+        made.clear()
+    assert {one.__name__ for one in CLASSES if one not in kinds} == NOT_MADE | SLOW
+
+
+@pytest.mark.parametrize("thing", MORE, ids=lambda thing: type(thing).__name__)
+def test_others_do_too(thing):
+    check(thing)
+
+
+def test_the_check_sees_what_it_should():
+    class Silent:
+        pass
+
+    with pytest.raises(AssertionError):
+        check(Silent())
+    with pytest.raises(AssertionError):
+        check(np.zeros((20, 20)))
+
+
+def test_a_result_prints_what_is_private_and_nothing_else():
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    fit = noisy_gradient_descent(
+        glm("logistic", clip=0.01),
+        X,
+        np.ones(50),
+        constraint=importlib.import_module("dpkit.geometry").LpBall(2, 3),
+        budget=Budget(1.0, 1e-6),
+        max_iterations=3,
+        rng=np.random.default_rng(0),
+    )
+    assert fit.clipped > 0
+    check(fit)
+    for shown in (repr(fit), str(fit), fit._repr_html_()):
+        assert "clipped" not in shown
+        assert repr(fit.cost) in shown.replace("&#x27;", "'")
+    assert fit._repr_html_().startswith("<table>")
+
+
+def test_names_that_others_gave_are_escaped():
+    own = GLM("<b>", lambda eta, y: eta, lambda eta, y: eta, 1.0, 1.0)
+    assert "<b>" not in as_html(repr(own), [["a"], [own.name]])
+    assert repr(Gaussian(1.0)) == "Gaussian(noise_multiplier=1.0)"
