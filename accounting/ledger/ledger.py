@@ -106,6 +106,7 @@ class Ledger(Recording, Asking):
         failure_delta: float | None = None,
         plan: Release | None = None,
         expected_head: str | None = None,
+        create: bool = True,
     ) -> Ledger:
         """Open the ledger in a file or in PostgreSQL, or make one; every entry is verified first.
 
@@ -122,6 +123,8 @@ class Ledger(Recording, Asking):
         expected_head : str, optional
             A :attr:`head` that was noted earlier, elsewhere. The ledger must still contain it, which detects what
             the file alone cannot show: an older copy put in its place, or a history rewritten with new hashes.
+        create : bool
+            Make one where there is none; else that is a ``FileNotFoundError``, as a misspelt path deserves.
 
         Raises
         ------
@@ -147,12 +150,15 @@ class Ledger(Recording, Asking):
         """
         asked = _opening(budget, accountant, failure_delta, plan)
         stored = _stored(path)
-        if expected_head is not None and not stored.exists():
-            raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
-        stored.create(asked)
-        ledger = cls.__new__(cls)
-        ledger._start(stored)
         try:
+            if not (create and expected_head is None) and not stored.exists():
+                if not create:
+                    raise FileNotFoundError(f"there is no ledger {stored.name}")
+                raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
+            if create:
+                stored.create(asked)
+            ledger = cls.__new__(cls)
+            ledger._start(stored)
             with ledger._reading() as book:
                 opening = book.opening
             if expected_head is not None:

@@ -27,8 +27,9 @@ def run(*arguments, status=0):
 # -------------------------------------------------------------------------------------------------- ledger
 
 
-def test_a_ledger_from_the_command_line(tmp_path):
-    path, copy = tmp_path / "spends.ledger", tmp_path / "copy.ledger"
+def test_a_ledger_from_the_command_line(new):
+    """In a file, or in PostgreSQL."""
+    path, copy = new("spends"), new("copy")
     shown = run("ledger", "open", path, "--epsilon", 1, "--delta", 1e-6, "--unit", "person")
     assert "ε = 1 at δ = 1e-06, one person, replace" in shown
     assert run("ledger", "open", path) == shown  # there already
@@ -53,6 +54,29 @@ def test_a_ledger_from_the_command_line(tmp_path):
     assert run("ledger", "verify", copy, "--expected-head", head).strip() == head
     assert "There is no quota" in run("ledger", "quota", path, "north", "--lift")
     assert "does not contain the expected head" in run("ledger", "verify", copy, "--expected-head", "0" * 64, status=1)
+
+
+def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
+    """Under its address without the user; and what is asked of none makes none."""
+    pytest.importorskip("pyarrow")
+    url, missing = postgres.url(), postgres.url()
+    shown = url.replace("tests@", "")
+    run("ledger", "open", url, "--epsilon", 1, "--delta", 1e-6, "--adjacency", "add_remove")
+    (tmp_path / "data.csv").write_text("age\n30\n40\n")
+    run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", url)
+    page, facts = tmp_path / "page.html", tmp_path / "page.json"
+    assert "The recorded releases are within the budget." in run("audit", url, "--html", page, "--json", facts)
+    assert json.loads(facts.read_text(encoding="utf-8"))["name"] == shown
+    assert shown in page.read_text(encoding="utf-8")
+    assert "tests@" not in page.read_text(encoding="utf-8")
+    for command in (["ledger", "list"], ["ledger", "verify"], ["ledger", "quota"], ["audit"]):
+        output = run(*command, missing, status=2)
+        assert f"there is no ledger {missing.replace('tests@', '')}" in output.replace("\n", "")
+    output = run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", missing, status=2)
+    assert "make one with dpkit ledger open" in output
+    with pytest.raises(FileNotFoundError, match="there is no ledger postgresql"):
+        Ledger.open(missing, create=False)
+    assert "in percent codes" in run("audit", "postgresql://ann:p%zz@h/db", status=2)
 
 
 @pytest.mark.parametrize(
