@@ -13,8 +13,8 @@ from accounting.ledger.book import Book
 from accounting.ledger.entries import Mark, Outcome, Quota, Row, Settlement, Spend, check_scope, checked
 from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
 from accounting.ledger.keeper import Keeper
-from accounting.ledger.text import check_text
 from accounting.releases import Release
+from accounting.text import check_text
 
 __all__ = ["Recording"]
 

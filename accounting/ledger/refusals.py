@@ -6,7 +6,6 @@ from accounting.budget import Budget
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.entries import Row
 from accounting.ledger.filters import AdditiveFilter, Filter
-from accounting.ledger.text import printable
 from accounting.releases import (
     ZCDP,
     ApproxDP,
@@ -22,6 +21,7 @@ from accounting.releases import (
     Release,
     TreeAggregation,
 )
+from accounting.text import printable
 
 __all__ = ["is_quick", "refusal"]
 

@@ -83,7 +83,7 @@ def say(text: str, style: str = "", *, stderr: bool = False) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from accounting.ledger.text import printable
+    from accounting.text import printable
 
     lines = "\n".join(map(printable, text.split("\n")))
     Console(stderr=stderr).print(Text(lines, style=style), soft_wrap=True)
@@ -96,7 +96,7 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     from rich.table import Table
     from rich.text import Text
 
-    from accounting.ledger.text import printable
+    from accounting.text import printable
 
     table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, justify in columns:

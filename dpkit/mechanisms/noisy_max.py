@@ -22,17 +22,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Ledger, NoisyMax
+from accounting import Adjacency, NoisyMax
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers._filtered import BLOCK
 from dpkit.samplers.noisy_order import FEW, Noise, NoisyOrder, largest_of_few
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["report_noisy_max"]
 
