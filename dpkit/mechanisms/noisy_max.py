@@ -149,10 +149,12 @@ def _few(scores: ArrayLike, minimise: bool) -> list[float] | None:
 
 def _best_of_few(scores: list[float], minimise: bool) -> float:
     """The largest score, checked as :func:`_best_score` does."""
-    if any(score != score for score in scores):
+    if any(map(math.isnan, scores)):
         raise ValueError("scores must be numbers, got NaN")
-    top = max(scores)
-    _check_range(top, min(score if score > -math.inf else 0.0 for score in scores), minimise)
+    top, bottom = max(scores), min(scores)
+    if bottom == -math.inf:
+        bottom = min((score for score in scores if score > -math.inf), default=0.0)
+    _check_range(top, bottom, minimise)
     return top
 
 
