@@ -15,6 +15,11 @@ from pathlib import Path
 
 import pytest
 
+import accounting.postgres
+
+# a machine that stands still for some seconds is no server that is gone
+accounting.postgres._PATIENCE["connect_timeout"] = "120"
+
 _CONFIGURATION = """
 listen_addresses = '127.0.0.1'
 port = {port}

@@ -128,11 +128,12 @@ def test_of_two_learners_one_wins(tmp_path, storage, learners):
     """Whoever has the lease; and where clocks disagree about that, whoever holds the checkpoint."""
     config = configured(tmp_path, storage=storage())
     won, lost, together = [], [], threading.Barrier(learners)
+    clock = Clock()  # by which no lease runs out, however slow the machine
 
     def race():
         together.wait()
         try:
-            won.append(Learner(config))
+            won.append(Learner(config, clock=clock))
         except (LeaseLost, BlockingIOError) as error:
             lost.append(error)
 
