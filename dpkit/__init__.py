@@ -6,7 +6,7 @@ charged to a ledger before its noise is drawn.
 """
 
 from importlib.util import find_spec
-from pathlib import Path
+from os.path import dirname, isfile, join  # pathlib costs as much as all of this package
 from typing import Any
 
 
@@ -14,9 +14,9 @@ def _check_accounting() -> None:
     """Refuse another package called ``accounting``, a common name, that Python finds before ours."""
     found = find_spec("accounting")
     origin = None if found is None else found.origin
-    ours = Path(__file__).parent.with_name("accounting") / "__init__.py"
+    ours = join(dirname(dirname(__file__)), "accounting", "__init__.py")
     # installed apart from this package, ours still has this file
-    if found is None or origin is None or not (Path(origin) == ours or Path(origin).with_name("releases.py").is_file()):
+    if found is None or origin is None or not (origin == ours or isfile(join(dirname(origin), "releases.py"))):
         place = "none" if found is None else origin or list(found.submodule_search_locations or [])
         raise ImportError(
             f"dpkit needs the package 'accounting' that is installed with it, got {place}. If a file or folder of your "

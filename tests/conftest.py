@@ -8,14 +8,25 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from postgres import new, postgres, storage  # noqa: F401 (fixtures of all tests)
+from same_noise import SameNoise
 
 from accounting import totals
 
-# how long an example takes says nothing on a busy machine; the suite's total is what is held
-settings.register_profile("suite", deadline=None)
+# How long an example takes says nothing on a busy machine; the suite's total is what is held. The examples are the same
+# in every run, so that a change is judged by what it changed; ``--hypothesis-profile=search`` looks for new ones, with
+# noise of the system's (see same_noise).
+_patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("suite", derandomize=True, **_patient)
+settings.register_profile("search", derandomize=False, print_blob=True, **_patient)
 settings.load_profile("suite")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--hypothesis-profile") != "search":
+        config.pluginmanager.register(SameNoise())
+
 
 # thousands of small files: in memory where there is plenty (a run leaves some 100 MB), else where pytest has them
 _MEMORY = Path("/dev/shm")

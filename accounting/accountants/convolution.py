@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.numerics import log_sum, split
+from accounting.accountants.numerics import fast_length, log_sum, split
 from accounting.accountants.sums import Sum
 
 if TYPE_CHECKING:
@@ -180,10 +180,8 @@ class Convolution:
 
     def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:
         """The sum on the grid; upwards, or with ``lower`` downwards."""
-        from scipy.fft import irfft, next_fast_len, rfft
-
         tilt, start = window.tilt, math.floor(window.bottom / step)
-        n = int(next_fast_len(math.ceil((window.top - window.bottom) / step) + 2, real=True))
+        n = fast_length(math.ceil((window.top - window.bottom) / step) + 2)
         image_error = 8 * _UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
         spectrum, error = np.ones(n // 2 + 1, dtype=np.complex128), np.zeros(n // 2 + 1)
         cumulant, extra, end, above, below = 0.0, 0.0, 0, 0.0, 0.0
@@ -204,9 +202,9 @@ class Convolution:
             cumulant += times * part_cumulant
             above += times * log_sum(log_mass + window.tilt_above * edges)
             below += times * log_sum(log_mass + window.tilt_below * edges)
-            image = rfft(_folded(tilted, first, n))
+            image = np.fft.rfft(_folded(tilted, first, n))
             spectrum, error = _multiply(spectrum, error, image, times, image_error)
-        composed = irfft(spectrum, n)
+        composed = np.fft.irfft(spectrum, n)
         error += image_error * np.abs(spectrum) + 2 * len(self.parts) * math.exp(-_FAINT)
         errors = float(error.sum()) * 2 / n, math.sqrt(float(error @ error) * 2 / n)
         measure = np.roll(np.maximum(composed, 0.0), -start % n)

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.numerics import normal_tail
 from accounting.amplification.blanket import response_delta
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.conversions import gdp_delta
@@ -91,9 +92,7 @@ class GaussianPair(Symmetric):
 
 def normal_masses(z: Array) -> Array:
     """Φ between neighbouring edges, from whichever tail is the smaller."""
-    from scipy.special import ndtr
-
-    tail = np.concatenate([[0.0], ndtr(-np.abs(z)), [0.0]])
+    tail = np.concatenate([[0.0], normal_tail(np.abs(z)), [0.0]])
     right = np.concatenate([[False], z > 0, [True]])
     masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
     masses[right[1:] & ~right[:-1]] += 1.0

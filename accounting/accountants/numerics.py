@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp_remainder", "log_sum", "randomized_response", "split"]
+__all__ = ["exp_remainder", "fast_length", "log_sum", "normal_tail", "randomized_response", "split"]
 
 Array = NDArray[np.float64]
 
@@ -36,6 +36,31 @@ def randomized_response(epsilon: float, categories: int, orders: Array) -> Array
         tails = np.exp(-(2 * orders - 1) * epsilon) + (k - 2) * np.exp(-orders * epsilon)
     large = x + np.log1p(tails) - math.log1p((k - 1) * math.exp(-epsilon))
     return np.asarray(np.where(x < 1.0, small, large) / eta)
+
+
+def normal_tail(z: Array) -> Array:
+    """Φ(−z) for z ≥ 0, to a few units in the last place and those of z².
+
+    scipy's is faster by far for a million numbers, and takes a quarter of a second to load.
+    """
+    scaled = (z * math.sqrt(0.5)).tolist()
+    return 0.5 * np.fromiter(map(math.erfc, scaled), np.float64, len(scaled))
+
+
+def fast_length(least: int) -> int:
+    """The smallest number 2^a·3^b·5^c that is at least ``least``: of so many points a Fourier transform is fast.
+
+    >>> fast_length(1), fast_length(7), fast_length(1025), fast_length(3_100_000)
+    (1, 8, 1080, 3110400)
+    """
+    best, fives = 1 << (least - 1).bit_length(), 1
+    while fives < best:
+        odd = fives
+        while odd < best:
+            best = min(best, odd << (-(-least // odd) - 1).bit_length())
+            odd *= 3
+        fives *= 5
+    return best
 
 
 def log_sum(terms: Array) -> float:

@@ -3,8 +3,6 @@
 ``admit`` decides and changes nothing; ``apply`` records what was decided (here, by another process or in a file).
 The same entries in the same order always give the same books. The books do not hold the entries, and their size
 depends on how many *different* releases, scopes and runs there are.
-
-(Longer than other files: deciding, recording and asking share all of the state, and must agree.)
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy as np
 
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
-from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
+from accounting.errors import AdjacencyMismatch, LedgerCorrupted, UnsupportedRelease
 from accounting.ledger.entries import (
     Entry,
     Mark,
@@ -36,36 +34,13 @@ from accounting.ledger.entries import (
 )
 from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, first_filter, make_filter
 from accounting.ledger.plan import OwnPlans
+from accounting.ledger.refusals import is_quick, refusal
 from accounting.ledger.scopes import inside, path
-from accounting.ledger.text import printable
 from accounting.ledger.totals import Totals
-from accounting.releases import (
-    ZCDP,
-    Adjacency,
-    ApproxDP,
-    Composed,
-    DiscreteGaussian,
-    DiscreteLaplace,
-    Gaussian,
-    GeneralizedGaussian,
-    Laplace,
-    NoisyMax,
-    PureDP,
-    RandomizedResponse,
-    Release,
-    TreeAggregation,
-    check_adjacency,
-    common_adjacency,
-)
+from accounting.releases import Adjacency, Composed, Release, check_adjacency, common_adjacency
 from accounting.totals import epsilon
 
 __all__ = ["Book", "Undecided"]
-
-# Descriptions with a closed formula in every measure: a fraction of a millisecond each.
-_QUICK = (
-    ApproxDP, DiscreteGaussian, DiscreteLaplace, Gaussian, GeneralizedGaussian, Laplace, NoisyMax, PureDP,
-    RandomizedResponse, TreeAggregation, ZCDP,
-)  # fmt: skip
 
 
 class Undecided(Exception):
@@ -132,7 +107,8 @@ class Book:
             if not verdict and each is self.filter and self._may_plan(budget, row):
                 rule = Rule("plan", plan=row.release)
             elif not verdict:
-                raise self._refusal(budget, each, row, of)
+                spent = self.quota_spent(of) if of else self.spent(row.scope)
+                raise refusal(budget, each, row, quota=of, spent=spent)
         return rule
 
     def _may_plan(self, budget: Budget, row: Row) -> bool:
@@ -155,7 +131,7 @@ class Book:
         filters = [self.filter, *(self._quota_filters.get(str(outer)) for outer in path(scope)[1:])]
         if self.budget is not None and self.filter is None:
             return self._first is not None and self._first[0] == release
-        return all(each is None or each.knows(release) for each in filters) or _is_quick(release)
+        return all(each is None or each.knows(release) for each in filters) or is_quick(release)
 
     def _filter_for(self, release: Release) -> Filter | None:
         """The filter, or what it would be if ``release`` were the first; none for what costs nothing."""
@@ -313,30 +289,6 @@ class Book:
     def _total_after(self, row: Row, quota: str) -> Release:
         return self.totals.total(quota or None, extra=(row.scope, row.release), within=bool(quota))
 
-    def _refusal(self, budget: Budget, filter: Filter, row: Row, quota: str) -> BudgetExceeded | UnsupportedRelease:
-        name, release = repr(row.label or "a release"), row.release
-        spent = self.quota_spent(quota) if quota else self.spent(row.scope)
-        whose = f" of the quota of {printable(quota)!r}" if quota else ""
-        if not isinstance(filter, AdditiveFilter):
-            return BudgetExceeded(
-                f"{name} asks for {release!r}, which is not among what is left of the plan {filter.rule.plan!r}; "
-                f"spent {spent:.6g} of {budget.epsilon:g}"
-            )
-        if not filter.covers(row.scope, release):
-            return UnsupportedRelease(
-                f"{name} asks for {release!r}, and the filter of this ledger ({filter.rule.accountant!r}, fixed before "
-                f"its first release) has no bound for it together with what was recorded; open the ledger with an "
-                f"accountant that covers everything to come"
-            )
-        message = (
-            f"{name} asks for {release!r} (ε at δ={budget.delta:g}: {filter.alone(release):.6g} alone); "
-            f"spent {spent:.6g} of {budget.epsilon:g}, left {max(0.0, budget.epsilon - spent):.6g}{whose}"
-        )
-        if not filter.may_fail(row.scope, release):
-            kept = filter.rule.failure_delta
-            message += f"; its failures pass the part of δ that this ledger keeps for them, failure_delta={kept:g}"
-        return BudgetExceeded(message)
-
     # ----------------------------------------------------------------------------------------- summaries
 
     @property
@@ -405,8 +357,3 @@ def _restore(filter: AdditiveFilter, stored: dict[str, Any]) -> AdditiveFilter:
         sums.append((scope, values))
     filter.sums.restore(int(stored["terms"]), sums)
     return filter
-
-
-def _is_quick(release: Release) -> bool:
-    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
-    return len(parts) <= 16 and all(type(part) in _QUICK for part, _ in parts)

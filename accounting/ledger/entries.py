@@ -12,8 +12,8 @@ from accounting.budget import Budget
 from accounting.checks import integer
 from accounting.ledger.rule import Measure, Rule
 from accounting.ledger.serialize import VERSION, canonical, decode, encode
-from accounting.ledger.text import check_text
 from accounting.releases import Release
+from accounting.text import check_text
 
 __all__ = [
     "FORMAT",

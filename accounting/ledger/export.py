@@ -12,7 +12,7 @@ from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
 from accounting.ledger.entries import FORMAT, Entry, Mark, Opening, Quota, Settlement, Spend, from_dict, to_dict
 from accounting.ledger.serialize import VERSION, canonical, encode
-from accounting.ledger.text import printable
+from accounting.text import printable
 
 __all__ = ["chained", "dumps", "loads", "to_csv"]
 

@@ -45,7 +45,7 @@ _SURROUNDINGS = {
 
 # a file system without hard links: exFAT, some mounts into containers
 _NO_LINKS = {errno.EPERM, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-_LONGEST_CLAIM = 5.0
+_LONGEST_CLAIM = 30.0
 
 
 def _place(draft: Path, path: Path) -> None:

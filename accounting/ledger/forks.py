@@ -12,16 +12,16 @@ import weakref
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accounting.ledger.ledger import Ledger
+    from accounting.ledger.keeper import Keeper
 
 __all__ = ["register"]
 
-_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+_ledgers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 _registry_lock = threading.RLock()
-_held: list[Ledger] = []
+_held: list[Keeper] = []
 
 
-def register(ledger: Ledger) -> None:
+def register(ledger: Keeper) -> None:
     """Bring a ledger safely over every fork to come."""
     with _registry_lock:
         _ledgers.add(ledger)

@@ -1,61 +1,37 @@
 """The ledger: every release is recorded, and checked against the budget, before its noise is drawn.
 
-(Longer than other files: one public class, half of it the texts and examples of its methods. What it decides is in
-:mod:`accounting.ledger.book`, where it lies in :mod:`accounting.ledger.file`.)
+What it records is in :mod:`accounting.ledger.recording`, what it answers in :mod:`accounting.ledger.asking`, how both
+stay together in :mod:`accounting.ledger.keeper`; what it decides is in :mod:`accounting.ledger.book`, where it lies in
+:mod:`accounting.ledger.file` and :mod:`accounting.ledger.server`.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from accounting.budget import Budget
 from accounting.errors import LedgerCorrupted
 from accounting.ledger import export
-from accounting.ledger.book import Book, Undecided
-from accounting.ledger.entries import (
-    Entry,
-    Mark,
-    Opening,
-    Outcome,
-    Quota,
-    Row,
-    Settlement,
-    Spend,
-    Summary,
-    check_scope,
-    checked,
-)
-from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
-from accounting.ledger.forks import register
-from accounting.ledger.journal import Journal, MemoryJournal, Position, Rows
-from accounting.ledger.scopes import inside
-from accounting.ledger.state import State
-from accounting.ledger.text import check_text
-from accounting.ledger.verification import verified
+from accounting.ledger.asking import Asking
+from accounting.ledger.book import Book
+from accounting.ledger.entries import Entry, Opening
+from accounting.ledger.filters import Measure, check_rule
+from accounting.ledger.journal import MemoryJournal
+from accounting.ledger.recording import Recording
 from accounting.postgres import is_url, place
-from accounting.printed import as_html
 from accounting.releases import Release
-from accounting.totals import Bound, epsilon
 
 if TYPE_CHECKING:
     from accounting.ledger.stored import Stored
 
 __all__ = ["Ledger"]
 
-_E = TypeVar("_E", Spend, Settlement, Mark, Quota)
 
-# rows that a notebook shows
-_SHOWN = 20
-
-
-class Ledger:
+class Ledger(Recording, Asking):
     """Record releases and refuse the one that would pass the budget.
 
     ``Ledger(budget)`` lives in memory, :meth:`Ledger.open` in a file or in PostgreSQL, shared by several processes;
@@ -110,9 +86,6 @@ class Ledger:
     1
     """
 
-    # the books, while nobody uses them; see _take
-    _state: State | None = None
-
     def __init__(
         self,
         budget: Budget | None = None,
@@ -122,13 +95,6 @@ class Ledger:
         plan: Release | None = None,
     ) -> None:
         self._start(MemoryJournal([_opening(budget, accountant, failure_delta, plan)]))
-
-    def _start(self, journal: Journal) -> None:
-        self._journal = journal
-        self._closed = False
-        self._rows = Rows()
-        self._lock = threading.RLock()
-        register(self)
 
     @classmethod
     def open(
@@ -140,6 +106,7 @@ class Ledger:
         failure_delta: float | None = None,
         plan: Release | None = None,
         expected_head: str | None = None,
+        create: bool = True,
     ) -> Ledger:
         """Open the ledger in a file or in PostgreSQL, or make one; every entry is verified first.
 
@@ -156,6 +123,8 @@ class Ledger:
         expected_head : str, optional
             A :attr:`head` that was noted earlier, elsewhere. The ledger must still contain it, which detects what
             the file alone cannot show: an older copy put in its place, or a history rewritten with new hashes.
+        create : bool
+            Make one where there is none; else that is a ``FileNotFoundError``, as a misspelt path deserves.
 
         Raises
         ------
@@ -181,12 +150,15 @@ class Ledger:
         """
         asked = _opening(budget, accountant, failure_delta, plan)
         stored = _stored(path)
-        if expected_head is not None and not stored.exists():
-            raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
-        stored.create(asked)
-        ledger = cls.__new__(cls)
-        ledger._start(stored)
         try:
+            if not (create and expected_head is None) and not stored.exists():
+                if not create:
+                    raise FileNotFoundError(f"there is no ledger {stored.name}")
+                raise LedgerCorrupted(f"{stored.name} is missing, and with it the expected head {expected_head}")
+            if create:
+                stored.create(asked)
+            ledger = cls.__new__(cls)
+            ledger._start(stored)
             with ledger._reading() as book:
                 opening = book.opening
             if expected_head is not None:
@@ -199,359 +171,6 @@ class Ledger:
             stored.disconnect()
             raise
         return ledger
-
-    def __repr__(self) -> str:
-        where = "in memory" if isinstance(self._journal, MemoryJournal) else f"in {self._journal.name!r}"
-        return f"<Ledger {where}, {'closed' if self.closed else self.budget or 'no budget'}>"
-
-    def _repr_html_(self) -> str:
-        """The newest rows, and what all of them cost."""
-        rows, budget = self.rows(), self.budget
-        cells = [["", "label", "scope", "release", "outcome"]]
-        for row in rows[-_SHOWN:]:
-            cells.append([str(row.index), row.label, row.scope or "", repr(row.release), row.outcome])
-        told = f"{len(rows):,} rows" + (f", the newest {_SHOWN} shown" if len(rows) > _SHOWN else "")
-        if budget is not None:
-            told += f"; ε {self.epsilon():.6g} of {budget.epsilon:g} at δ = {budget.delta:g}"
-        return as_html(f"{self!r}: {told}", cells)
-
-    @property
-    def budget(self) -> Budget | None:
-        """What may be spent; fixed when the ledger was made."""
-        with self._reading() as book:
-            return book.budget
-
-    @property
-    def path(self) -> Path | None:
-        """The file that holds the ledger, or None in memory and in PostgreSQL."""
-        return self._journal.path
-
-    @property
-    def accountant(self) -> str | None:
-        """What the filter counts: the caller's choice, or what follows from the first release; None before that."""
-        with self._reading() as book:
-            return book.opening.accountant if book.filter is None else book.filter.rule.accountant
-
-    @property
-    def head(self) -> str:
-        """The hash of the last entry: noted elsewhere, it pins down everything recorded so far."""
-        with self._lock:
-            position = self._position()
-            if position.head:
-                return position.head
-            return export.chained(entry for _, entry in self._journal.everything(position))[0]
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing more can be recorded."""
-        return self._closed
-
-    def spend(
-        self,
-        release: Release,
-        *,
-        label: str = "",
-        scope: str | None = None,
-        unit: str | None = None,
-        simulation: bool = False,
-        unique: bool = False,
-    ) -> Row:
-        """Record a release that is about to happen, or refuse it and record nothing.
-
-        When this returns, the reservation is on disk (for a ledger in a file). It counts from here on; to note
-        afterwards what became of it, see :meth:`commit`.
-
-        Parameters
-        ----------
-        release : Release
-            What will leave.
-        label : str
-            For the reader of the ledger.
-        scope : str, optional
-            The disjoint part of the data that it reads; by default all of it.
-        unit : str, optional
-            The unit that its sensitivity covers. If stated, it must be the budget's.
-        simulation : bool
-            The noise comes from a seeded generator, so that nothing here is a private release.
-        unique : bool
-            Refuse if any row has this label already, so that of several processes one only gets it.
-
-        Raises
-        ------
-        BudgetExceeded
-            If the total would pass the budget.
-        AdjacencyMismatch
-            If the release was measured under another adjacency or unit than the budget counts, or than what was
-            recorded before.
-        UnsupportedRelease
-            If the filter's accountant has no bound for it.
-        ValueError
-            If the ledger is closed, or a ``unique`` label was recorded before.
-        """
-        if not isinstance(release, Release):
-            raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
-        check_text("label", label)
-        if scope is not None:
-            check_scope("scope", scope)
-        if unit is not None:
-            check_text("unit", unit, empty=False)
-        # what would not be read back is refused before it is priced
-        checked(Spend(Row(0, datetime.now(UTC), label, scope, release, bool(simulation), unit)))
-
-        def decide(book: Book, quick: bool) -> Spend:
-            if unique and self._journal.has_label(label):
-                raise ValueError(f"label must be new, got label={label!r}, which the ledger holds already")
-            row = Row(book.rows, datetime.now(UTC), label, scope, release, bool(simulation), unit)
-            return Spend(row, book.admit(row, quick=quick))
-
-        return self._record(decide).row
-
-    @contextmanager
-    def reserve(
-        self,
-        release: Release,
-        *,
-        label: str = "",
-        scope: str | None = None,
-        unit: str | None = None,
-        simulation: bool = False,
-    ) -> Iterator[Row]:
-        """:meth:`spend`, then commit as released at the end of the block, or as failed if it raises.
-
-        Examples
-        --------
-        >>> from accounting import Gaussian, Ledger
-        >>> ledger = Ledger()
-        >>> with ledger.reserve(Gaussian(2.0), label="mean age"):
-        ...     answer = 41.3  # measured with noise
-        >>> ledger.rows()[0].outcome
-        'released'
-        """
-        row = self.spend(release, label=label, scope=scope, unit=unit, simulation=simulation)
-        try:
-            yield row
-        except BaseException:
-            self.commit(row, "failed")
-            raise
-        self.commit(row)
-
-    def commit(self, row: Row, outcome: Outcome = "released") -> None:
-        """Note what became of a reservation. It counts as spent either way.
-
-        Parameters
-        ----------
-        row : Row
-            From :meth:`spend`.
-        outcome : {"released", "failed"}
-            Whether its result left the process.
-
-        Raises
-        ------
-        ValueError
-            If the row is not of this ledger or has an outcome already, or the ledger is closed.
-        """
-        if not isinstance(row, Row):
-            raise TypeError(f"row must be a Row from spend, got row={row!r}")
-
-        def decide(book: Book, quick: bool) -> Settlement:
-            book.check_settlement(row.index, outcome)
-            settled = self._journal.outcome(row.index)
-            if settled is not None:
-                raise ValueError(f"row {row.index} was already committed as {settled!r}")
-            if self._journal.row(row.index) != replace(row, outcome="reserved"):
-                raise ValueError(f"row {row.index} of this ledger is another one than {row!r}")
-            return Settlement(row.index, outcome, datetime.now(UTC))
-
-        self._record(decide)
-
-    def mark(
-        self,
-        run: str,
-        step: int,
-        digest: str,
-        *,
-        label: str = "",
-        simulation: bool = False,
-        also: Callable[[Any], None] | None = None,
-    ) -> Mark:
-        """Record, at no cost, that a run made its release number ``step`` and what state that left.
-
-        Before anything of the release is exposed, and durably. Of several processes that continue the same run, only
-        one gets the mark; a state that is loaded is the newest if its digest is the newest mark's.
-
-        Parameters
-        ----------
-        run : str
-            The id of what releases.
-        step : int
-            At least 1, and larger than that of the run's last mark.
-        digest : str
-            Of the state after the release, in hexadecimal digits.
-        label : str
-            For the reader of the ledger.
-        simulation : bool
-            The run draws its noise from a seeded generator.
-        also : callable, optional
-            Called with the ledger's own connection, in the transaction that records the mark: what it writes there
-            stands or falls with the mark. Only for a ledger in a database; it must neither commit nor roll back.
-
-        Raises
-        ------
-        ValueError
-            If the run has a mark at ``step`` or later, or the ledger is closed. Nothing was recorded.
-
-        Examples
-        --------
-        >>> from accounting import Ledger
-        >>> ledger = Ledger()
-        >>> mark = ledger.mark("5f3a", 1, "c0ffee")
-        >>> ledger.newest_mark("5f3a") == mark
-        True
-        >>> ledger.mark("5f3a", 1, "decade")
-        Traceback (most recent call last):
-            ...
-        ValueError: step must pass the newest mark of run '5f3a', which is 1, got step=1: another process or ...
-        """
-        Mark(run, step, digest, datetime.now(UTC), label, simulation)  # refused before the lock is waited for
-
-        def decide(book: Book, quick: bool) -> Mark:
-            made = Mark(run, step, digest, datetime.now(UTC), label, simulation)
-            book.check_mark(made)
-            return made
-
-        return self._record(decide, also)
-
-    def newest_mark(self, run: str) -> Mark | None:
-        """The last mark of a run, by whichever process; None if it has none."""
-        with self._reading() as book:
-            return book.marks.get(run)
-
-    def set_quota(self, scope: str, budget: Budget | None, *, accountant: Measure | None = None) -> None:
-        """Limit what is released inside one scope, under the ledger's own budget; None lifts the limit.
-
-        A quota counts what is recorded in the scope and in its parts, what was recorded before included. It does not
-        count what is released on more than the scope, which the ledger's budget is there for. Its filter is fixed
-        here, from the quota alone.
-
-        Parameters
-        ----------
-        scope : str
-            A part of the data: ``"north"``, or ``"north/ann"`` for a part of that.
-        budget : Budget or None
-            With the unit and adjacency of the ledger's.
-        accountant : {"mixed", "gdp", "pure", "zcdp"}, optional
-            What the quota's filter adds up; by default all of them share δ.
-
-        Examples
-        --------
-        >>> from accounting import Budget, Gaussian, Ledger
-        >>> ledger = Ledger(Budget(2.0, 1e-6))
-        >>> ledger.set_quota("north", Budget(1.0, 1e-6))
-        >>> row = ledger.spend(Gaussian(8.0), scope="north")
-        >>> ledger.spend(Gaussian(5.0), scope="north/ann", label="Ann's mean")
-        Traceback (most recent call last):
-            ...
-        accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'
-        """
-        if budget is not None and not isinstance(budget, Budget):
-            raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
-        rule = None
-        if budget is not None:
-            check_rule(budget, accountant, None, None)
-            if accountant == "rdp":
-                raise ValueError("a quota is fixed before its first release, which accountant='rdp' asks for its order")
-            rule = mixed_rule(budget) if accountant in (None, "mixed") else Rule(accountant)
-        checked(Quota(scope, budget, datetime.now(UTC), rule))
-
-        def decide(book: Book, quick: bool) -> Quota:
-            quota = Quota(scope, budget, datetime.now(UTC), rule)
-            book.check_quota(quota)
-            return quota
-
-        self._record(decide)
-
-    def quotas(self) -> dict[str, Budget]:
-        """The quota of every scope that has one."""
-        with self._reading() as book:
-            return {scope: quota.budget for scope, quota in book.quotas.items() if quota.budget is not None}
-
-    def quota_spent(self, scope: str) -> float:
-        """ε at a quota's δ of what was recorded in its scope, as its filter counts it."""
-        with self._reading() as book:
-            if scope not in book.quotas:
-                raise ValueError(f"scope must have a quota, got scope={scope!r}")
-            return book.quota_spent(scope)
-
-    def scopes(self) -> list[str]:
-        """Every named scope in which something was recorded or that has a quota."""
-        with self._reading() as book:
-            return sorted({*book.totals.scopes(), *book.quotas})
-
-    @property
-    def total(self) -> Release:
-        """The description of everything recorded so far."""
-        with self._reading() as book:
-            return book.total()
-
-    @property
-    def simulation(self) -> bool:
-        """Whether any recorded release took its noise from a seeded generator."""
-        with self._reading() as book:
-            return book.simulation
-
-    def epsilon(self, delta: float | None = None, *, scope: str | None = None) -> Bound:
-        """The smallest proved ε of everything recorded, at ``delta`` (by default the budget's).
-
-        With a ``scope``, of everything that a unit in that scope met: there, in its parts, around it and on the whole.
-        """
-        if scope is not None:
-            check_scope("scope", scope)
-        with self._reading() as book:
-            if delta is None:
-                if book.budget is None:
-                    raise ValueError("delta must be given for a ledger without a budget, got delta=None")
-                delta = book.budget.delta
-            total = book.total(scope)
-        return epsilon(total, delta)
-
-    def remaining(self, *, scope: str | None = None) -> float:
-        """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.
-
-        What was spent is bounded in any order. A filter that charges by what is left may admit a little more than that.
-
-        With a ``scope``, what is left for a release in that scope, its quotas included.
-        """
-        if scope is not None:
-            check_scope("scope", scope)
-        with self._reading() as book:
-            return book.remaining(scope)
-
-    def rows(self, *, scope: str | None = None) -> list[Row]:
-        """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far."""
-        with self._lock:
-            if self._closed:
-                position = self._position()
-                found = Rows().extended((entry for _, entry in self._journal.everything(position)), position)
-                self._let_go()
-            else:
-                found = self._rows.read(self._journal)
-        return found if scope is None else [row for row in found if inside(row.scope, scope)]
-
-    def verify(self, *, expected_head: str | None = None) -> str:
-        """Read every entry again, and check hashes, books, summaries and the filter's sums; the verified head.
-
-        Opening a file verifies what follows its last summary; this verifies all of it.
-
-        Raises
-        ------
-        LedgerCorrupted
-            Naming the entry that is wrong, or if ``expected_head`` is not in the ledger.
-        """
-        with self._lock:
-            position = self._position()
-            head = verified(self._journal, position, expected_head)
-            self._let_go()
-            return head
 
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Copy a ledger in a file or in PostgreSQL, as it is at one moment, also while others spend; the copy's head.
@@ -598,40 +217,6 @@ class Ledger:
             ledger.backup(path)
         return cls.open(path)
 
-    def close(self) -> None:
-        """Record nothing more. What is recorded can still be read; closing twice is harmless."""
-        with self._lock:
-            if self._closed:
-                return
-            try:
-                self._position()
-            finally:
-                self._closed = True
-                self._journal.disconnect()
-
-    def to_json(self) -> str:
-        """Everything recorded as JSON text, with the same hashes as in a file.
-
-        Examples
-        --------
-        >>> from accounting import Gaussian, Ledger
-        >>> ledger = Ledger()
-        >>> row = ledger.spend(Gaussian(2.0), label="mean age")
-        >>> Ledger.from_json(ledger.to_json()).head == ledger.head
-        True
-        """
-        with self._lock:
-            found = export.dumps(entry for _, entry in self._journal.everything(self._position()))
-            self._let_go()
-            return found
-
-    def to_csv(self) -> str:
-        """Everything recorded as CSV text, one line per row, mark and quota, for a spreadsheet."""
-        with self._lock:
-            found = export.to_csv([entry for _, entry in self._journal.everything(self._position())])
-            self._let_go()
-            return found
-
     @classmethod
     def from_json(cls, text: str, *, expected_head: str | None = None) -> Ledger:
         """The ledger, in memory, that :meth:`to_json` wrote; verified like a file.
@@ -658,109 +243,6 @@ class Ledger:
             return _reopened, (type(self), self._journal.address, position.head, self._closed)
 
     # ------------------------------------------------------------------------- the books and the journal
-
-    @contextmanager
-    def _reading(self) -> Iterator[Book]:
-        """The books, up to date and held."""
-        with self._lock:
-            state = self._take()
-            try:
-                yield state.book
-            finally:
-                self._state = state
-
-    def _position(self) -> Position:
-        """How far the books go, up to date."""
-        state = self._take()
-        self._state = state
-        return state.position
-
-    def _take(self) -> State:
-        """The books with everything that others recorded (those of a closed ledger as they were), to be given back.
-
-        Until then they are in nobody else's reach. Who comes in between (a signal handler of this thread) or after
-        (if an exception kept them from being given back) finds none, and reads the journal anew.
-        """
-        state: State | None = self.__dict__.pop("_state", None)  # in one step
-        name = self._journal.name
-        if state is None:
-            opening, opening_hash, summary, position = self._journal.start()
-            try:
-                book = Book(opening) if summary is None else Book.restored(opening, summary.state)
-            except (KeyError, TypeError, ValueError) as error:
-                raise LedgerCorrupted(f"{name}: entry {position.entries - 1} cannot be read: {error}") from None
-            state = State(book, position, 0 if summary is None else position.entries - 1, opening_hash)
-        elif self._closed:
-            return state
-        entries, position = self._journal.unread(state.position)
-        return state.extended(entries, position, name)
-
-    def _let_go(self) -> None:
-        """A closed ledger holds no connection."""
-        if self._closed:
-            self._journal.disconnect()
-
-    def _record(self, decide: Callable[[Book, bool], _E], also: Callable[[Any], None] | None = None) -> _E:
-        """Record the entry that ``decide`` makes of the books, held and up to date; durably, if in a file."""
-        with self._lock:
-            while True:
-                if self._closed:
-                    raise ValueError("the ledger is closed: nothing was recorded, and nothing may be released")
-                made = self._attempt(decide, also)
-                if made is not None:
-                    return made
-
-    def _attempt(self, decide: Callable[[Book, bool], _E], also: Callable[[Any], None] | None) -> _E | None:
-        """One try of :meth:`_record`; None if others recorded something in the meantime that takes long to price.
-
-        What takes long is decided first, without the journal's own lock. Under it, the decision stands if nothing was
-        recorded in the meantime; else it is taken again, quickly.
-        """
-        taken = self._take()
-        # None while the books change: then they are not given back
-        state: State | None = taken
-        after: State | None = None
-        try:
-            made = decide(taken.book, False)
-
-            def make(now: Position) -> list[Entry] | None:
-                nonlocal state, after, made
-                if state is not None and now != state.position:
-                    if (others := self._quick(state, now)) is None:
-                        return None
-                    old, state = state, None
-                    state = old.extended(others, now, self._journal.name)
-                    try:
-                        made = decide(state.book, True)
-                    except Undecided:
-                        return None
-                if state is None:
-                    return None
-                old, state = state, None
-                entries: list[Entry] = [made]
-                after = old.extended(entries, now, "the ledger")
-                if now.head and after.wants_summary(now.entries + 1):
-                    entries.append(Summary(after.opening, datetime.now(UTC), after.book.summary()))
-                    after = after._replace(summary=now.entries + 1)
-                return entries
-
-            position = self._journal.append(make, also)
-            if position is None or after is None:
-                return None
-            state = after._replace(position=position)
-            return made
-        finally:
-            self._state = state
-
-    def _quick(self, state: State, now: Position) -> list[Entry] | None:
-        """What others recorded up to a position, under the journal's lock; None if it takes long to price."""
-        entries, position = self._journal.unread(state.position, inside=True)
-        known = all(
-            not isinstance(entry, Quota)
-            and not (isinstance(entry, Spend) and not state.book.knows(entry.row.scope, entry.row.release))
-            for entry in entries
-        )
-        return entries if known and position == now else None
 
 
 def _stored(path: str | os.PathLike[str]) -> Stored:

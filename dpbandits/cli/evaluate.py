@@ -48,7 +48,11 @@ def evaluate(
         tuple[float, float], typer.Option(help="Rewards outside are cut to it.", rich_help_panel=_PRIVATE)
     ] = (0.0, 1.0),
     ledger: Annotated[
-        Path | None, typer.Option(help="Record the cost in this ledger, which may refuse it.", rich_help_panel=_PRIVATE)
+        str | None,
+        typer.Option(
+            help="Record the cost in this ledger (a file or postgresql://…), which may refuse it.",
+            rich_help_panel=_PRIVATE,
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -155,17 +159,16 @@ def _released(
     budget: Any,
     noise: Any,
     max_contributions: int | None,
-    path: Path | None,
+    place: str | None,
     confidence: float,
 ) -> list[dict[str, Any]]:
     from accounting import Ledger
     from dpbandits.evaluate import private_value
 
-    ledger = None
-    if path is not None:
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no ledger {path}: make one with dpkit ledger open {path} --epsilon …")
-        ledger = Ledger.open(path)
+    try:
+        ledger = None if place is None else Ledger.open(place, create=False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
     rows = []
     try:
         for name, pi in valued:

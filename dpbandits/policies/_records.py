@@ -15,13 +15,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accounting.checks import positive
 from dpbandits.mathematics.links import Link
 from dpbandits.policy import Array
-from dpkit.optimize.objectives import GLM
+
+if TYPE_CHECKING:
+    from dpkit.optimize.objectives import GLM
 
 __all__ = ["GLMRecord", "SecantRecord", "link_objective", "pair_scales", "typical_deviation"]
 
@@ -146,6 +149,8 @@ def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float
 
 def link_objective(link: Link, theta_bound: float, clip: float) -> GLM:
     """The loss m(e) − r·e of a link, for the optimizers of ``dpkit``: gradients are cut to the length ``clip``."""
+    from dpkit.optimize.objectives import GLM  # the optimizers cost 25 ms, and few policies have one
+
     return GLM(
         link.name,
         loss=lambda e, r: np.asarray(link.integral(e) - r * e),

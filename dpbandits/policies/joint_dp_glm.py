@@ -79,7 +79,6 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
-from dpkit.optimize import noisy_gradient_descent
 
 __all__ = ["JointDPGLM"]
 
@@ -375,6 +374,8 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         noise = z * math.sqrt(_STEPS) * sensitivity / count
         default_step = constraint.diameter() / math.sqrt(_STEPS * (self.clip**2 + self.dim * noise**2))
         rows = data.array
+        from dpkit.optimize import noisy_gradient_descent
+
         fit = noisy_gradient_descent(
             self._objective,
             rows[:, :-1],

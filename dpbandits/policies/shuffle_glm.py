@@ -62,7 +62,6 @@ from dpbandits.policies._shuffled import ShufflePolicy, batch_protocol, max_cost
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
-from dpkit.optimize import shuffle_gradient_descent
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
 
 __all__ = ["ShuffleGLM"]
@@ -279,6 +278,8 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         tally = Randomizer(protocol, rng=self.rng).tally(weights[:, None] * svec(X[:, :, None] * X[:, None, :]))
         matrix = smat(Analyzer(protocol).decode(Shuffler(protocol, rng=self.rng).shuffle_tallies(tally)))
         budget, rounds, cost = self._fits[k]
+        from dpkit.optimize import shuffle_gradient_descent
+
         fit = shuffle_gradient_descent(
             self._objective,
             X,

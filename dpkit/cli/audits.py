@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.printing import accountant_name, brief, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, ledger_name, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -19,7 +19,9 @@ __all__ = ["audit_command", "print_report"]
 
 
 def audit_command(
-    ledger: Annotated[Path, typer.Argument(help="A ledger's file, or what Ledger.to_json wrote.")],
+    ledger: Annotated[
+        str, typer.Argument(help="A ledger's file, a database (postgresql://…), or what Ledger.to_json wrote.")
+    ],
     html: Annotated[Path | None, typer.Option(help="Also write the report to this file, as one HTML page.")] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the report to this file, as JSON.")] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of the totals; by default the budget's.")] = None,
@@ -35,6 +37,7 @@ def audit_command(
     """
     made = datetime.now(UTC)
     with refusals():
+        name = ledger_name(ledger)
         from accounting import LedgerCorrupted
         from accounting.audit import recompute
         from dpkit.cli.page import broken_page, page
@@ -43,16 +46,16 @@ def audit_command(
             opened = opened_ledger(ledger, expected_head)
             opened.close()  # what is read from here on is one state of it, whatever others add meanwhile
             report = recompute(opened, delta=delta)
-            text = page(opened, report, name=ledger.name, made=made) if html is not None else ""
+            text = page(opened, report, name=name, made=made) if html is not None else ""
         except LedgerCorrupted as error:
             if html is not None:
-                html.write_text(broken_page(str(error), name=ledger.name, made=made), encoding="utf-8")
+                html.write_text(broken_page(str(error), name=name, made=made), encoding="utf-8")
             say(f"The ledger does not verify. {error}", style="bold red")
             raise typer.Exit(1) from None
         if html is not None:
             html.write_text(text, encoding="utf-8")
         if json is not None:
-            facts = {"name": ledger.name, "made": made.isoformat(), "head": opened.head, **report.to_dict()}
+            facts = {"name": name, "made": made.isoformat(), "head": opened.head, **report.to_dict()}
             json.write_text(dumps(facts, indent=1, ensure_ascii=True, allow_nan=False) + "\n", encoding="utf-8")
     print_report(opened, report)
     for written in (html, json):

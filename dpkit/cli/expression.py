@@ -21,11 +21,14 @@ __all__ = ["Expression", "names"]
 
 def names() -> dict[str, Callable[..., Release]]:
     """What a text may call: every description of ``accounting``, and ``parallel``."""
-    public = {name: getattr(accounting, name) for name in accounting.__all__}
+    # what is loaded only when it is asked for, ledgers and brackets, is no description
     found: dict[str, Callable[..., Release]] = {
         name: value
-        for name, value in public.items()
-        if isinstance(value, type) and issubclass(value, Release) and value is not Release
+        for name, value in vars(accounting).items()
+        if name in accounting.__all__
+        and isinstance(value, type)
+        and issubclass(value, Release)
+        and value is not Release
     }
     found["parallel"] = accounting.parallel
     return found

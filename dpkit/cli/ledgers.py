@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dpkit.cli.printing import accountant_name, brief, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, is_export, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Ledger
@@ -20,12 +19,15 @@ ledger_app = typer.Typer(
     no_args_is_help=True, help="Make a ledger, list it, spend from it, verify it, copy it, and set its quotas."
 )
 
-_File = Annotated[Path, typer.Argument(help="The ledger's file.")]
+_Place = Annotated[str, typer.Argument(metavar="LEDGER", help="The ledger's file, or a database: postgresql://…")]
+_Readable = Annotated[
+    str, typer.Argument(metavar="LEDGER", help="The ledger's file, a database (postgresql://…), or exported JSON.")
+]
 
 
 @ledger_app.command("open")
 def open_command(
-    file: _File,
+    ledger: _Place,
     epsilon: Annotated[float | None, typer.Option(help="The budget's ε; without one nothing is refused.")] = None,
     delta: Annotated[float | None, typer.Option(help="The budget's δ.")] = None,
     adjacency: Annotated[str, typer.Option(help="replace, add_remove or zero_out.")] = "replace",
@@ -46,13 +48,13 @@ def open_command(
         budget = None
         if epsilon is not None and delta is not None:
             budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)
-        with Ledger.open(file, budget, accountant=cast("Measure | None", accountant)) as ledger:
-            _show(ledger)
+        with Ledger.open(ledger, budget, accountant=cast("Measure | None", accountant)) as opened:
+            _show(opened)
 
 
 @ledger_app.command("list")
 def list_command(
-    file: Annotated[Path, typer.Argument(help="A ledger's file, or what --format json wrote.")],
+    ledger: _Readable,
     scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
     format: Annotated[str, typer.Option(help="table, csv or json; the last two hold everything.")] = "table",
     last: Annotated[int, typer.Option(help="How many of the last rows a table shows; 0 for all.", min=0)] = 50,
@@ -66,14 +68,14 @@ def list_command(
             raise ValueError(f"--format must be table, csv or json, got {format!r}")
         if format != "table" and scope is not None:
             raise ValueError("csv and json hold the whole ledger: leave --scope out")
-        with opened_ledger(file) as ledger:
+        with opened_ledger(ledger) as opened:
             if format != "table":
-                typer.echo(ledger.to_csv() if format == "csv" else ledger.to_json(), nl=format == "json")
+                typer.echo(opened.to_csv() if format == "csv" else opened.to_json(), nl=format == "json")
                 return
-            rows = ledger.rows(scope=scope)
+            rows = opened.rows(scope=scope)
             shown = rows[-last:] if last else rows
-            _show(ledger, scope)
-            budget = ledger.budget
+            _show(opened, scope)
+            budget = opened.budget
     # the budget's relation is said above
     said = "" if budget is None else f", adjacency={budget.adjacency!r}"
     columns = ("row", "right"), ("time", "left"), ("label", "left"), ("scope", "left"), ("release", "left")
@@ -97,7 +99,7 @@ def list_command(
 
 @ledger_app.command("spend")
 def spend_command(
-    file: _File,
+    ledger: _Place,
     description: Annotated[str, typer.Argument(help="What will be released, as for dpkit epsilon.")],
     label: Annotated[str, typer.Option(help="For the reader of the ledger.")] = "",
     scope: Annotated[str | None, typer.Option(help="The part of the data that it reads.")] = None,
@@ -114,19 +116,19 @@ def spend_command(
         from dpkit.cli.expression import Expression
 
         release = Expression(description)()
-        with opened_ledger(_sqlite(file)) as ledger:
+        with opened_ledger(_writable(ledger)) as opened:
             try:
-                row = ledger.spend(release, label=label, scope=scope, unit=unit)
+                row = opened.spend(release, label=label, scope=scope, unit=unit)
             except BudgetExceeded as error:
                 say(f"Refused: {error}", style="bold red")
                 raise typer.Exit(1) from None
-            left = ledger.remaining(scope=scope)
+            left = opened.remaining(scope=scope)
     say(f"Row {row.index} is recorded{'' if math.isinf(left) else f'; ε = {left:.6g} is left'}.", style="bold green")
 
 
 @ledger_app.command("verify")
 def verify_command(
-    file: Annotated[Path, typer.Argument(help="A ledger's file, or an exported JSON text.")],
+    ledger: _Readable,
     expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
 ) -> None:
     """Read every entry and check the whole chain, the books and the summaries; print the head.
@@ -137,8 +139,8 @@ def verify_command(
         from accounting import LedgerCorrupted
 
         try:
-            with opened_ledger(file, expected_head) as ledger:
-                head = ledger.verify()
+            with opened_ledger(ledger, expected_head) as opened:
+                head = opened.verify()
         except LedgerCorrupted as error:
             say(f"The ledger does not verify. {error}", style="bold red")
             raise typer.Exit(1) from None
@@ -147,21 +149,21 @@ def verify_command(
 
 @ledger_app.command("backup")
 def backup_command(
-    file: _File,
-    copy: Annotated[Path, typer.Argument(help="The copy, where nothing may be yet.")],
+    ledger: _Place,
+    copy: Annotated[str, typer.Argument(help="The copy, a file or a database, where nothing may be yet.")],
 ) -> None:
     """Copy a ledger as it is at one moment, also while others spend from it; print the copy's head.
 
     To go back: copy the backup with this command to where the ledger was, and verify it against the last head.
     """
-    with refusals(), opened_ledger(_sqlite(file)) as ledger:
-        head = ledger.backup(copy)
+    with refusals(), opened_ledger(_writable(ledger)) as opened:
+        head = opened.backup(copy)
     say(head)
 
 
 @ledger_app.command("quota")
 def quota_command(
-    file: _File,
+    ledger: _Place,
     scope: Annotated[str | None, typer.Argument(help="The scope; without it all quotas are shown.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The quota's ε.")] = None,
     delta: Annotated[float | None, typer.Option(help="The quota's δ.")] = None,
@@ -174,30 +176,25 @@ def quota_command(
     with refusals():
         from accounting import Budget
 
-        with opened_ledger(_sqlite(file)) as ledger:
+        with opened_ledger(_writable(ledger)) as opened:
             if scope is not None and lift:
-                ledger.set_quota(scope, None)
+                opened.set_quota(scope, None)
             elif scope is not None:
                 if epsilon is None or delta is None:
                     raise ValueError("a quota needs --epsilon and --delta, or --lift")
-                own = ledger.budget
+                own = opened.budget
                 budget = Budget(epsilon, delta)
                 if own is not None:
                     budget = Budget(epsilon, delta, adjacency=own.adjacency, unit=own.unit)
-                ledger.set_quota(scope, budget)
-            _show_quotas(ledger)
+                opened.set_quota(scope, budget)
+            _show_quotas(opened)
 
 
-def _sqlite(path: Path) -> Path:
-    """A path of a ledger that can be written to."""
-    if path.is_file() and _starts_like_json(path):
-        raise ValueError(f"{path} is an export, which is read only: use the ledger's own file")
-    return path
-
-
-def _starts_like_json(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(64).lstrip()[:1] == b"{"
+def _writable(place: str) -> str:
+    """The place of a ledger that can be written to."""
+    if is_export(place):
+        raise ValueError(f"{place} is an export, which is read only: use the ledger's own file")
+    return place
 
 
 def _show(ledger: Ledger, scope: str | None = None) -> None:

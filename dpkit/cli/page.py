@@ -12,8 +12,8 @@ import numpy as np
 
 from accounting import Ledger, Release, UnsupportedRelease, epsilon
 from accounting.audit import Report, ScopeReport
-from accounting.ledger.text import printable
 from accounting.ledger.totals import Totals
+from accounting.text import printable
 from accounting.totals import Accountant
 from dpkit.cli.charts import Line, Mark, line_chart
 from dpkit.cli.printing import accountant_name

@@ -13,7 +13,17 @@ import typer
 if TYPE_CHECKING:
     from accounting import Ledger, Release
 
-__all__ = ["accountant_name", "brief", "opened_ledger", "print_accountants", "print_table", "refusals", "say"]
+__all__ = [
+    "accountant_name",
+    "brief",
+    "is_export",
+    "ledger_name",
+    "opened_ledger",
+    "print_accountants",
+    "print_table",
+    "refusals",
+    "say",
+]
 
 _NAMES = {
     "gdp": "Gaussian DP",
@@ -42,17 +52,30 @@ def refusals() -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def opened_ledger(path: Path, expected_head: str | None = None) -> Ledger:
-    """The ledger in a file of either kind; never a new one."""
+def opened_ledger(place: str, expected_head: str | None = None) -> Ledger:
+    """The ledger in a file of either kind or in PostgreSQL; never a new one."""
     from accounting import Ledger
 
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no ledger {path}")
-    with path.open("rb") as file:
-        first = file.read(64).lstrip()[:1]
-    if first == b"{":
-        return Ledger.from_json(path.read_text(encoding="utf-8"), expected_head=expected_head)
-    return Ledger.open(path, expected_head=expected_head)
+    if is_export(place):
+        return Ledger.from_json(Path(place).read_text(encoding="utf-8"), expected_head=expected_head)
+    return Ledger.open(place, expected_head=expected_head, create=False)
+
+
+def is_export(place: str) -> bool:
+    """Whether a file holds what :meth:`accounting.Ledger.to_json` wrote."""
+    from accounting.postgres import is_url
+
+    if is_url(place) or not Path(place).is_file():
+        return False
+    with Path(place).open("rb") as file:
+        return file.read(64).lstrip()[:1] == b"{"
+
+
+def ledger_name(place: str) -> str:
+    """What a report calls a ledger: its file's name, or its address without user and password."""
+    from accounting import postgres
+
+    return postgres.place(place, schema="ledger").name if postgres.is_url(place) else Path(place).name
 
 
 def say(text: str, style: str = "", *, stderr: bool = False) -> None:
@@ -60,7 +83,7 @@ def say(text: str, style: str = "", *, stderr: bool = False) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from accounting.ledger.text import printable
+    from accounting.text import printable
 
     lines = "\n".join(map(printable, text.split("\n")))
     Console(stderr=stderr).print(Text(lines, style=style), soft_wrap=True)
@@ -73,7 +96,7 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     from rich.table import Table
     from rich.text import Text
 
-    from accounting.ledger.text import printable
+    from accounting.text import printable
 
     table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     filled = [any(row[place] for row in rows) or not rows for place in range(len(columns))]

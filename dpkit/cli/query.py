@@ -82,7 +82,10 @@ def query_command(
     unit: Annotated[
         str | None, typer.Option(help="Who is protected; by default the ledger's, or person with --person, else row.")
     ] = None,
-    ledger: Annotated[Path | None, typer.Option(help="Record the cost in this ledger, which may refuse it.")] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it."),
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals in --json.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
@@ -130,7 +133,7 @@ def _answer(
     delta: float | None,
     adjacency: str | None,
     unit: str | None,
-    ledger_path: Path | None,
+    ledger_place: str | None,
 ) -> Any:
     from accounting import Budget, Ledger
     from dpkit import queries
@@ -151,11 +154,10 @@ def _answer(
         given["where"] = _passing(data, tests)
     if "keys" in given:
         given["keys"] = _typed(given["keys"], data[cast(str, given.get("groups", column))])
-    if ledger_path is not None and not ledger_path.is_file():
-        raise FileNotFoundError(
-            f"there is no ledger {ledger_path}: make one with dpkit ledger open {ledger_path} --epsilon … first"
-        )
-    ledger = None if ledger_path is None else Ledger.open(ledger_path)
+    try:
+        ledger = None if ledger_place is None else Ledger.open(ledger_place, create=False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
     try:
         allowed = None if ledger is None else ledger.budget
         budget = Budget(

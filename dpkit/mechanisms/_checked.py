@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting import Adjacency, Budget, Ledger, Release, calibrate
+from accounting import Adjacency, Budget, Release, calibrate
 from accounting.checks import integer
 from dpkit import randomness
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["charge", "smallest_multiplier"]
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Gaussian, Laplace, Ledger
+from accounting import Adjacency, Budget, Gaussian, Laplace
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.clipping import check_bound, real_array, within_norm
@@ -44,6 +44,9 @@ from dpkit.samplers.lattice import (
     to_lattice,
 )
 from dpkit.samplers.rounded import rounded_gaussian_one, rounded_laplace_one
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["GaussianMechanism", "LaplaceMechanism"]
 

@@ -27,18 +27,21 @@ says so. Cost: three random numbers per entry, or one where r = 2.
 from __future__ import annotations
 
 import math
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Gaussian, GeneralizedGaussian, Ledger, Release
+from accounting import Adjacency, Budget, Gaussian, GeneralizedGaussian, Release
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.clipping import check_bound, real_array, within_norm
 from dpkit.geometry.smooth_norm import best_norm, distorted_smoothness
 from dpkit.mechanisms._checked import charge, smallest_multiplier
 from dpkit.samplers import generalized_gaussian
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["GeneralizedGaussianMechanism"]
 

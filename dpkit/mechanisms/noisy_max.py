@@ -22,17 +22,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Ledger, NoisyMax
+from accounting import Adjacency, NoisyMax
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers._filtered import BLOCK
 from dpkit.samplers.noisy_order import FEW, Noise, NoisyOrder, largest_of_few
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["report_noisy_max"]
 
@@ -145,10 +149,12 @@ def _few(scores: ArrayLike, minimise: bool) -> list[float] | None:
 
 def _best_of_few(scores: list[float], minimise: bool) -> float:
     """The largest score, checked as :func:`_best_score` does."""
-    if any(score != score for score in scores):
+    if any(map(math.isnan, scores)):
         raise ValueError("scores must be numbers, got NaN")
-    top = max(scores)
-    _check_range(top, min(score if score > -math.inf else 0.0 for score in scores), minimise)
+    top, bottom = max(scores), min(scores)
+    if bottom == -math.inf:
+        bottom = min((score for score in scores if score > -math.inf), default=0.0)
+    _check_range(top, bottom, minimise)
     return top
 
 

@@ -128,9 +128,9 @@ def largest_of_few(
 ) -> int:
     """The winner of :class:`NoisyOrder` among a few candidates, from the same words, on Python's floats."""
     words = random_words(rng, len(weights)).tolist()
+    drawn = [-math.log(((word >> 1) + 0.5) * 2.0**-63) for word in words]
     noisy = []
-    for weight, word in zip(weights, words, strict=True):
-        e = -math.log(((word >> 1) + 0.5) * 2.0**-63)
+    for weight, word, e in zip(weights, words, drawn, strict=True):
         if e > LARGEST or (noise == "gumbel" and e < SMALLEST):
             noisy.append(math.nan)
         elif noise == "gumbel":

@@ -14,18 +14,23 @@ from accounting import Budget, Gaussian, Ledger
 from accounting.ledger import file
 
 # of processes that spend from a file, or from a server, on which starting takes ten times as long
-KILLS = {"file": 104, "server": 39}
+KILLS = {"file": 65, "server": 26}
 KILLS_PER_LEDGER = 13
 
 
-def spend_until_killed(path, released, name):
-    """Record, then release (append a line to a file that the ledger knows nothing of), then commit; for ever."""
+def spend_until_killed(path, released, name, stay):
+    """Record, then release (append a line to a file that the ledger knows nothing of), then commit; for ever.
+
+    Or stay before the first commit: so some kill surely falls there, whatever the machine does meanwhile.
+    """
     descriptor = os.open(released, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     ledger = Ledger.open(path)
     for count in range(10**9):
         label = f"{name}.{count}"
         row = ledger.spend(Gaussian(1.0 + count), label=label)
         os.write(descriptor, f"{label}\n".encode())
+        while stay:
+            time.sleep(60.0)
         ledger.commit(row)
 
 
@@ -39,11 +44,10 @@ def start(*arguments):
     return pid
 
 
-def wait_for_more(released, lines):
-    """Until the file has some more lines."""
-    before = released.read_bytes().count(b"\n") if released.exists() else 0
-    deadline = time.monotonic() + 10
-    while not released.exists() or released.read_bytes().count(b"\n") < before + lines:
+def wait_for(released, true):
+    """Until it is true of what was released."""
+    deadline = time.monotonic() + 120
+    while not true(released.read_text().splitlines() if released.exists() else []):
         assert time.monotonic() < deadline
         time.sleep(0.0005)
 
@@ -57,15 +61,20 @@ def test_a_killed_process_never_released_more_than_it_recorded(tmp_path, new, re
         killed = killed if kill % KILLS_PER_LEDGER else 0
         path, released = new(str(number)), tmp_path / f"{number}.released"
         # every third time a second process spends beside the one that is killed, and is killed after it
-        children = [start(path, released, f"{kill}{side}") for side in ("a", "b")[: 2 if kill % 3 == 0 else 1]]
-        for child in children:
-            if generator.random() < 0.5:  # anywhere, the opening of the ledger included
+        stays = kill % KILLS_PER_LEDGER == KILLS_PER_LEDGER - 1
+        names = [f"{kill}{side}" for side in "ab"[: 2 if kill % 3 == 0 else 1]]
+        children = {name: start(path, released, name, stays) for name in names}
+        for name, child in children.items():
+            if stays:
+                wait_for(released, lambda lines: f"{name}.0" in lines)  # noqa: B023
+            elif generator.random() < 0.5:  # anywhere, the opening of the ledger included
                 time.sleep(generator.uniform(0.0, 0.012 if kind == "file" else 0.1))
             else:  # in the midst of spending, however slow the machine
-                wait_for_more(released, lines=generator.randrange(1, 4))
+                last = generator.randrange(3)
+                wait_for(released, lambda lines: f"{name}.{last}" in lines)  # noqa: B023
                 time.sleep(generator.uniform(0.0, 0.002))
             os.kill(child, signal.SIGKILL)
-        for child in children:
+        for child in children.values():
             assert os.waitpid(child, 0)[1] == signal.SIGKILL
         with Ledger.open(path) as ledger:  # which verifies the chain
             rows = ledger.rows()
@@ -88,6 +97,7 @@ def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, "no hard links here")
 
     monkeypatch.setattr(os, "link", none)
+    monkeypatch.setattr(file, "_LONGEST_CLAIM", 60.0)
     budget = Budget(1.0, 1e-6)
     for race in range(20):
         path, ready = tmp_path / f"{race}.ledger", threading.Barrier(4)

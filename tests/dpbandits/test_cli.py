@@ -25,8 +25,11 @@ def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
 
-    def invoke(*arguments):
-        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    def invoke(*arguments, drawn=False):
+        with monkeypatch.context() as patch:
+            if not drawn:  # a picture takes longer than what it shows, and is tested with the results
+                patch.setattr(Results, "plot", lambda self, path: path)
+            return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
     return invoke
 
@@ -60,7 +63,7 @@ def test_help_is_enough_and_fits_80_columns(call, command):
 
 
 def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_path):
-    result = call("quickstart", "--seeds", 1, "--jobs", 1, "--out", "made")
+    result = call("quickstart", "--seeds", 1, "--jobs", 1, "--out", "made", drawn=True)
     assert result.exit_code == 0, result.output
     assert max(map(len, result.output.splitlines()[:14])) <= 80
     text = " ".join(result.output.split())
@@ -89,7 +92,9 @@ def test_quickstart_prints_reward_cost_and_unit_and_writes_both_files(call, tmp_
 
 
 def test_run_compares_policies_and_budgets(call, tmp_path):
-    result = call("run", *QUICK, "-p", "uniform", "-p", "one-pass-private", "-e", 1, "-e", 2.5, "--delta", 1e-6)
+    result = call(
+        "run", *QUICK, "-p", "uniform", "-p", "one-pass-private", "-e", 1, "-e", 2.5, "--delta", 1e-6, drawn=True
+    )
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.policies == ["uniform", "one-pass private, ε = 1", "one-pass private, ε = 2.5"]
@@ -101,7 +106,8 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
 @pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
 def test_every_policy_plays_every_link(call, tmp_path, link):
     named = [word for policy in CHANGING for word in ("-p", policy)]
-    result = call("run", *QUICK, "--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+    options = ("--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+    result = call("run", *QUICK, *options, drawn=link == "logistic")
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")
     assert results.complete
@@ -117,7 +123,7 @@ def test_policies_with_a_parameter_per_arm_play_contexts(call, tmp_path):
     assert len(results.policies) == len(STANDING) == 4
     log = tmp_path / "log.csv"
     log.write_text("a,b,label\n" + "0.9,0.1,yes\n0.1,0.8,no\n-0.4,0.3,maybe\n" * 20)
-    result = call("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1)
+    result = call("replay", log, "--layout", "labels", "--seeds", 1, "--jobs", 1, *named, "-e", 1, drawn=True)
     assert result.exit_code == 0, result.output
     assert set(Results.load(tmp_path / "replay.json").policies) == set(results.policies)
 
@@ -266,7 +272,7 @@ def interrupt(*_, **__):
 
 def test_an_interrupt_saves_what_is_done(call, tmp_path, monkeypatch):
     monkeypatch.setattr("dpbandits.policies.GLBOMD.select", interrupt)
-    result = call("run", *QUICK, "-p", "uniform", "-p", "glb-omd")
+    result = call("run", *QUICK, "-p", "uniform", "-p", "glb-omd", drawn=True)
     assert result.exit_code == 130
     assert "interrupted: 1 of 4 runs are kept" in result.output
     assert "INCOMPLETE: 1 of 4 runs" in " ".join(result.output.split())

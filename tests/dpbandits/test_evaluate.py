@@ -315,7 +315,7 @@ def test_the_command_releases_values_and_charges_a_ledger(clicks, tmp_path):
         (["--probability", "reward"], "must be in (0, 1]"),
         (["--target", "arm"], "is not a finite number"),
         (["--epsilon", 1, "--largest-weight", 2, "--person", "user"], "--max-contributions"),
-        (["--epsilon", 1, "--largest-weight", 2, "--ledger", "nowhere"], "no ledger nowhere"),
+        (["--epsilon", 1, "--largest-weight", 2, "--ledger", "nowhere"], "there is no ledger"),
     ],
 )
 def test_the_command_says_what_is_wrong(clicks, options, said):

@@ -16,6 +16,7 @@ from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
 from dpbandits.mathematics.links import get_link
 from dpbandits.policies import JointDPGLM, joint_dp_glm
 from dpbandits.policy import Pending
+from dpkit import optimize
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec
 
@@ -33,7 +34,7 @@ def spied(monkeypatch):
     """Every input of every continual sum, and the cost of every call of an optimizer, in order."""
     inputs: list[np.ndarray] = []
     costs: list = []
-    add, descend = BufferedToeplitz.add, joint_dp_glm.noisy_gradient_descent
+    add, descend = BufferedToeplitz.add, optimize.noisy_gradient_descent
 
     def spying_add(self, x):
         inputs.append(np.array(x))
@@ -45,7 +46,7 @@ def spied(monkeypatch):
         return fit
 
     monkeypatch.setattr(BufferedToeplitz, "add", spying_add)
-    monkeypatch.setattr(joint_dp_glm, "noisy_gradient_descent", spying_descend)
+    monkeypatch.setattr(optimize, "noisy_gradient_descent", spying_descend)
     return inputs, costs
 
 

@@ -89,7 +89,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound):
         lambda first, trials: runs((first, 1.0), trials),
         arm,
         other,
-        trials=TRIALS,
+        trials=TRIALS if sound else TRIALS // 2,  # what is broken is far beyond the claim
         delta=BUDGET.delta,
         confidence=CONFIDENCE,
         score=exact_score(policy, arm, other),

@@ -93,7 +93,7 @@ def lower_bound(
     ids=["as it is", "half the noise", "no clip"],
 )
 def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, kind, sound):
-    claim, bound = lower_bound(monkeypatch, 1200, noise, kind)
+    claim, bound = lower_bound(monkeypatch, 700, noise, kind)
     if sound:
         bound.check(claim)
         assert bound.epsilon >= 0.5 * claim  # and the audit is not blind

@@ -485,10 +485,12 @@ def kills(folder: Path, count: int) -> None:
         child = in_a_child(lambda: rounds_that_are_told(folder, write))  # noqa: B023
         os.close(write)
         assert os.read(read, 1) == b"s"
-        time.sleep(float(rng.uniform(0.0, 0.1)))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         told = b""
+        for _ in range(rng.integers(2, 40)):  # anywhere in its work, however slow the machine
+            told += os.read(read, 1)
+        time.sleep(float(rng.uniform(0.0, 0.001)))
+        os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
         while chunk := os.read(read, 1 << 16):
             told += chunk
         os.close(read)

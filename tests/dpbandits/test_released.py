@@ -328,5 +328,5 @@ def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):
     (program,) = re.findall(r"```python\n(import multiprocessing\n.*?)```", page, flags=re.DOTALL)
     assert len(program.split("if __name__")[1].splitlines()) <= 12
     (tmp_path / "two.py").write_text(program)
-    done = subprocess.run([sys.executable, "two.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "two.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert re.match(r"Released\(OnePassPrivateGLM, number=\d+, \(1, 1e-06\)-DP joint", done.stdout), done.stderr

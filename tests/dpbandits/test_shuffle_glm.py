@@ -15,7 +15,8 @@ from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledg
 from dpbandits import Policy
 from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.links import get_link
-from dpbandits.policies import ShuffleGLM, shuffle_glm
+from dpbandits.policies import ShuffleGLM
+from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer, Randomizer
 
@@ -109,7 +110,7 @@ def test_weights_never_pass_the_bound_of_the_matrix_sum(link, parameters, size, 
 def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
     """The matrix rows, the fit's rows, and Q_k computed from exact sums."""
     rows, fits, exact = [], [], []
-    tally, fit = Randomizer.tally, shuffle_glm.shuffle_gradient_descent
+    tally, fit = Randomizer.tally, optimize.shuffle_gradient_descent
 
     def recorded_tally(self, X):
         rows.append(np.array(X))
@@ -132,7 +133,7 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
         return exact[-1]
 
     monkeypatch.setattr(Randomizer, "tally", recorded_tally)
-    monkeypatch.setattr(shuffle_glm, "shuffle_gradient_descent", recorded_fit)
+    monkeypatch.setattr(optimize, "shuffle_gradient_descent", recorded_fit)
     monkeypatch.setattr(Analyzer, "decode", exact_matrix)
     policy = policy_with(parameters=parameters, theta_bound=2.0)
     X, r = play(policy, 40, np.random.default_rng(3))

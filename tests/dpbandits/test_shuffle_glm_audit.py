@@ -19,6 +19,7 @@ from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
 from dpbandits.policies import ShuffleGLM, shuffle_glm
+from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer, VectorSum
 
@@ -78,7 +79,7 @@ def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) ->
     monkeypatch.setattr(module, "calibrate", lru_cache(module.calibrate))
     decoded: list[np.ndarray] = []
     iterates: list[np.ndarray] = []
-    decode, descent = Analyzer.decode, shuffle_glm.shuffle_gradient_descent
+    decode, descent = Analyzer.decode, optimize.shuffle_gradient_descent
 
     def recorded_decode(self, *arguments):
         decoded.append(decode(self, *arguments))
@@ -89,7 +90,7 @@ def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) ->
         return descent(*arguments, callback=iterates.append, **known)
 
     monkeypatch.setattr(Analyzer, "decode", recorded_decode)
-    monkeypatch.setattr(shuffle_glm, "shuffle_gradient_descent", recorded_descent)
+    monkeypatch.setattr(optimize, "shuffle_gradient_descent", recorded_descent)
 
     def runs(first, trials: int) -> np.ndarray:
         outputs = np.empty((trials, 3 + 4 * ROUNDS))

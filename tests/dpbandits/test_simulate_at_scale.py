@@ -156,10 +156,12 @@ def reference():
 
 @pytest.mark.parametrize("backend", ["threading", "sequential", "loky"])
 def test_every_back_end_gives_the_same_bits(reference, backend, tmp_path):
-    pytest.importorskip("joblib")
+    joblib = pytest.importorskip("joblib")
     path = tmp_path / "runs.jsonl"
     assert curves(quiet(POLICIES, WORLD, rounds=200, seeds=3, jobs=2, backend=backend, resume=path)) == reference
     assert curves(Results.load(path)) == reference
+    if backend == "loky":  # its processes and threads would stay for all tests to come
+        joblib.externals.loky.get_reusable_executor().shutdown(wait=True)
 
 
 def test_a_local_cluster_of_dask_gives_the_same_bits(reference):

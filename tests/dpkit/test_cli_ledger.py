@@ -1,21 +1,16 @@
-"""``dpkit ledger``, ``dpkit check``, and a team's month from the first spend to the report."""
+"""``dpkit ledger`` and ``dpkit check``."""
 
-import csv
-import io
 import json
-import multiprocessing
 import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger, epsilon
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpkit.cli import app
 from dpkit.cli.costs import NAMES
 from dpkit.cli.expression import names
-
-FORK = multiprocessing.get_context("fork")
 
 
 def run(*arguments, status=0):
@@ -27,8 +22,9 @@ def run(*arguments, status=0):
 # -------------------------------------------------------------------------------------------------- ledger
 
 
-def test_a_ledger_from_the_command_line(tmp_path):
-    path, copy = tmp_path / "spends.ledger", tmp_path / "copy.ledger"
+def test_a_ledger_from_the_command_line(new):
+    """In a file, or in PostgreSQL."""
+    path, copy = new("spends"), new("copy")
     shown = run("ledger", "open", path, "--epsilon", 1, "--delta", 1e-6, "--unit", "person")
     assert "ε = 1 at δ = 1e-06, one person, replace" in shown
     assert run("ledger", "open", path) == shown  # there already
@@ -53,6 +49,29 @@ def test_a_ledger_from_the_command_line(tmp_path):
     assert run("ledger", "verify", copy, "--expected-head", head).strip() == head
     assert "There is no quota" in run("ledger", "quota", path, "north", "--lift")
     assert "does not contain the expected head" in run("ledger", "verify", copy, "--expected-head", "0" * 64, status=1)
+
+
+def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
+    """Under its address without the user; and what is asked of none makes none."""
+    pytest.importorskip("pyarrow")
+    url, missing = postgres.url(), postgres.url()
+    shown = url.replace("tests@", "")
+    run("ledger", "open", url, "--epsilon", 1, "--delta", 1e-6, "--adjacency", "add_remove")
+    (tmp_path / "data.csv").write_text("age\n30\n40\n")
+    run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", url)
+    page, facts = tmp_path / "page.html", tmp_path / "page.json"
+    assert "The recorded releases are within the budget." in run("audit", url, "--html", page, "--json", facts)
+    assert json.loads(facts.read_text(encoding="utf-8"))["name"] == shown
+    assert shown in page.read_text(encoding="utf-8")
+    assert "tests@" not in page.read_text(encoding="utf-8")
+    for command in (["ledger", "list"], ["ledger", "verify"], ["ledger", "quota"], ["audit"]):
+        output = run(*command, missing, status=2)
+        assert f"there is no ledger {missing.replace('tests@', '')}" in output.replace("\n", "")
+    output = run("query", tmp_path / "data.csv", "--count", "--epsilon", 0.1, "--ledger", missing, status=2)
+    assert "make one with dpkit ledger open" in output
+    with pytest.raises(FileNotFoundError, match="there is no ledger postgresql"):
+        Ledger.open(missing, create=False)
+    assert "in percent codes" in run("audit", "postgresql://ann:p%zz@h/db", status=2)
 
 
 @pytest.mark.parametrize(
@@ -145,82 +164,3 @@ def test_help_loads_nothing_heavy():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
-
-
-# ------------------------------------------------------------------------------------------- a team's month
-
-TEAMS = {"north": 1.0, "south": 0.8, "west": 0.6}
-
-
-def week(path, team, spends, results):
-    """One process of a team: what it was allowed to spend."""
-    ledger = Ledger.open(path)
-    allowed = 0
-    for i in range(spends):
-        scope = [team, f"{team}/person {i % 9}"][i % 2]
-        release = [Gaussian(400.0), Gaussian(900.0), Gaussian(600.0)][i % 3]
-        with ledger.reserve(release, label=f"{team} {i}", scope=scope):
-            allowed += 1
-    results.put(allowed)
-
-
-def month(path, tmp_path, spends):
-    """Four processes, three teams, a backup that is restored in the middle, a spend that is refused."""
-    with Ledger.open(path, Budget(2.0, 1e-6, unit="person")) as ledger:
-        for team, quota in TEAMS.items():
-            ledger.set_quota(team, Budget(quota, 1e-7, unit="person"))
-        ledger.set_quota("north/person 1", Budget(0.5, 1e-7, unit="person"))
-        ledger.spend(Gaussian(40.0), label="everybody")
-
-    def go(teams):
-        results = FORK.SimpleQueue()
-        processes = [FORK.Process(target=week, args=(path, team, spends // 8, results)) for team in teams]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        return sum(results.get() for _ in processes)
-
-    recorded = go(["north", "south", "west", "north"])
-    with Ledger.open(path) as ledger:
-        head = ledger.backup(tmp_path / "backup")
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):  # the disk is gone
-        path.with_name(name).unlink(missing_ok=True)
-    Ledger.restore(tmp_path / "backup", path, expected_head=head).close()
-    recorded += go(["north", "south", "west", "south"])
-    with Ledger.open(path) as ledger:
-        with pytest.raises(BudgetExceeded, match="of the quota of 'west'"):
-            ledger.spend(Gaussian(6.0), scope="west", label="too much")
-        assert len(ledger.rows()) == recorded + 1
-        ledger.verify(expected_head=head)
-    return recorded
-
-
-@pytest.mark.parametrize("spends", [96, pytest.param(5000, marks=pytest.mark.slow)])
-def test_a_teams_month(tmp_path, spends):
-    path = tmp_path / "month.ledger"
-    recorded = month(path, tmp_path, spends)
-    assert recorded == spends // 8 * 8
-    text = run("audit", path, "--html", tmp_path / "page.html", "--json", tmp_path / "page.json")
-    assert "The recorded releases are within the budget." in text
-    report = json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    scopes = {one["scope"]: one for one in report["scopes"]}
-    assert (report["rows"], report["within_budget"], report["problems"]) == (recorded + 1, True, [])
-    with Ledger.open(path) as ledger:
-        assert report["head"] == ledger.head
-        assert len(ledger.rows(scope="north")) == scopes["north"]["rows"]
-        assert ledger.remaining(scope="west") <= 0.6
-        for team in TEAMS:
-            assert scopes[team]["quota"]["epsilon"] == TEAMS[team]
-            assert 0 < scopes[team]["used"] <= ledger.quota_spent(team) <= TEAMS[team]
-            assert f"{scopes[team]['used']:.6g}" in text
-            assert f"{scopes[team]['used']:.6g}" in page
-        assert scopes["south"]["epsilon"] >= ledger.epsilon(scope="south") * (1 - 1e-9)
-        lines = list(csv.DictReader(io.StringIO(ledger.to_csv())))
-    assert [line["entry"] for line in lines].count("spend") == recorded + 1
-    assert [line["entry"] for line in lines].count("quota") == 4
-    assert {line["outcome"] for line in lines if line["entry"] == "spend"} == {"released", "reserved"}
-    assert "Scopes and quotas" in page
-    assert scopes["north/person 1"]["quota"]["epsilon"] == 0.5
-    assert epsilon(Gaussian(40.0), 1e-6) < scopes["west"]["epsilon"]

@@ -3,16 +3,22 @@
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+import accounting.postgres
+
+# a machine that stands still for some seconds is no server that is gone
+accounting.postgres._PATIENCE["connect_timeout"] = "120"
 
 _CONFIGURATION = """
 listen_addresses = '127.0.0.1'
@@ -21,9 +27,13 @@ unix_socket_directories = ''
 shared_buffers = 16MB
 max_wal_senders = 0
 wal_level = minimal
-max_connections = 40
+max_connections = 200
 autovacuum = off
 """
+# below those that a system gives to whoever connects: else a client that knocks while the server is away may be given
+# the server's own port, and is then connected to itself, and the server cannot come back
+_PORTS = range(20_000, 30_000)
+_START = 120.0  # seconds
 _names = itertools.count()
 
 
@@ -61,8 +71,6 @@ class Server:
 
     def __init__(self, folder, user):
         self.folder, self._user = Path(folder), user
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            self.port = taken.getsockname()[1]
         self.process = None
         self._run(
             "initdb",
@@ -76,41 +84,52 @@ class Server:
             "--locale=C",
             "--no-sync",
         )
-        with (self.folder / "data" / "postgresql.conf").open("a") as file:
-            file.write(_CONFIGURATION.format(port=self.port))
+        for _ in range(20):  # somebody else may take the port between the look and the start
+            self.port = _free_port()
+            with (self.folder / "data" / "postgresql.conf").open("a") as file:
+                file.write(_CONFIGURATION.format(port=self.port))
+            if self._started():
+                return
+        raise AssertionError(f"the server must start: {self._log()}")
 
     def _run(self, name, *arguments):
         command = [str(binaries() / name), *arguments]
         subprocess.run(command, check=True, capture_output=True, user=self._user, cwd="/")
 
     def start(self):
-        log = (self.folder / "log").open("ab")
-        command = [str(binaries() / "postgres"), "-D", str(self.folder / "data")]
-        self.process = subprocess.Popen(command, stdout=log, stderr=log, user=self._user, cwd="/")
-        log.close()
-        for _ in range(600):
-            if (
-                subprocess.run(
-                    [str(binaries() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)],
-                    check=False,
-                    cwd="/",
-                ).returncode
-                == 0
-            ):
-                return
-            assert self.process.poll() is None, (self.folder / "log").read_text()
-            time.sleep(0.05)
-        raise AssertionError("the server must start")
+        """Again, where it was."""
+        assert self._started(), self._log()
+
+    def _started(self):
+        with (self.folder / "log").open("ab") as log:
+            command = [str(binaries() / "postgres"), "-D", str(self.folder / "data")]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, user=self._user, cwd="/")
+        asked = [str(binaries() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        end = time.monotonic() + _START
+        while self.process.poll() is None and time.monotonic() < end:
+            if subprocess.run(asked, check=False, cwd="/").returncode == 0 and self.process.poll() is None:
+                return True
+            time.sleep(0.02)
+        self.stop()
+        return False
+
+    def _log(self):
+        return (self.folder / "log").read_text()
 
     def kill(self):
-        """Like a loss of power: nothing is written any more."""
+        """Like a loss of power: nothing is written any more, and nothing of it is left running."""
+        self.process.send_signal(signal.SIGSTOP)  # it starts no more children
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         for pid in [self.process.pid, *map(int, children)]:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         self.process.wait()
+        # as long as one of them has the shared memory, a new server refuses to start
+        end = time.monotonic() + _START
+        while any(_runs(pid) for pid in children):
+            assert time.monotonic() < end, "what was killed must end"
+            time.sleep(0.002)
 
     def stop(self):
         if self.process is not None and self.process.poll() is None:
@@ -121,6 +140,21 @@ class Server:
         return (
             f"postgresql://tests@127.0.0.1:{self.port}/postgres?schema={schema or f'test_{os.getpid()}_{next(_names)}'}"
         )
+
+
+def _free_port():
+    while True:
+        port = random.SystemRandom().choice(_PORTS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def _runs(pid):
+    """Whether a process has not ended; one that nobody has waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.fixture(scope="session")
@@ -207,7 +241,6 @@ class running:  # noqa: N801
             shutil.chown(self._folder, user)
         try:
             self._server = Server(self._folder, user)
-            self._server.start()
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

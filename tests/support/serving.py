@@ -1,8 +1,13 @@
 """A service for tests: its file, its tokens, its workers in this process, and a clock that is told the time."""
 
+import time
 from contextlib import contextmanager
 
+from dpbandits.serve import desk
 from dpbandits.serve.config import Config, digest
+
+# a machine that stands still for some seconds is no database that is away
+desk._PATIENCE = 60.0
 
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
 
@@ -72,13 +77,19 @@ def worker(config, **arguments):
         yield Browser(client)
 
 
+def wait_until(true):
+    """Until it is true, however slow the machine; for ever would hide that it never will be."""
+    end = time.monotonic() + 120.0
+    while not true():
+        assert time.monotonic() < end, "it must become true"
+        time.sleep(0.01)
+
+
 def refresh(browser, number):
     """Wait until the worker knows a release."""
-    import time
 
-    for _ in range(500):
+    def known():
         answer = browser.send("GET", "/healthz")
-        if answer.status_code == 200 and answer.json()["release"] >= number:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"release {number} must become known, got {answer.text}")
+        return answer.status_code == 200 and answer.json()["release"] >= number
+
+    wait_until(known)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, Clock, configured, refresh, worker, written
+from serving import TOKENS, Clock, configured, refresh, wait_until, worker, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -20,14 +20,6 @@ from dpbandits.serve.supervise import Service
 ARMS = np.eye(3).tolist()
 # seconds for which the database is away in the slow test
 AWAY = float(os.environ.get("AWAY", "60"))
-
-
-def wait_until(true):
-    for _ in range(600):
-        if true():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it must become true")
 
 
 def test_decisions_go_on_while_the_database_is_away(tmp_path):
@@ -136,11 +128,12 @@ def test_of_two_learners_one_wins(tmp_path, storage, learners):
     """Whoever has the lease; and where clocks disagree about that, whoever holds the checkpoint."""
     config = configured(tmp_path, storage=storage())
     won, lost, together = [], [], threading.Barrier(learners)
+    clock = Clock()  # by which no lease runs out, however slow the machine
 
     def race():
         together.wait()
         try:
-            won.append(Learner(config))
+            won.append(Learner(config, clock=clock))
         except (LeaseLost, BlockingIOError) as error:
             lost.append(error)
 

@@ -146,7 +146,7 @@ def in_another_thread(job):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(120)
     assert got, "deadlock"
     return got[0]
 
