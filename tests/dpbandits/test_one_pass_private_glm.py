@@ -209,7 +209,10 @@ def test_what_all_arms_share_takes_up_less_of_a_record(tmp_path):
 
 @pytest.mark.parametrize("parameters", [{"metric": "plain"}, {"groups": [[0, 1, 2], [2, 3, 4]]}, {"discount": 0.99}])
 def test_a_plain_metric_stays_plain(parameters):
-    policy, rng = policy_with("linear", dim=5, horizon=300, budget=Budget(50.0, 1e-4), **parameters), np.random.default_rng(0)
+    policy, rng = (
+        policy_with("linear", dim=5, horizon=300, budget=Budget(50.0, 1e-4), **parameters),
+        np.random.default_rng(0),
+    )
     for _ in range(300):
         arms = ball(rng, 3, 5) / 2
         arms[:, 3:] = 0.0
@@ -224,16 +227,14 @@ def test_a_metric_of_another_name_is_refused():
 
 
 def test_the_metric_saves_regret_where_arms_share_a_constant():
-    """ε = 1, T = 3000, the same seeds: 0.85 of the regret, in standard errors 0.04, where the records are plain."""
-    found = {}
-    for metric in ("learned", "plain"):
-        found[metric] = sum(
-            played(
-                policy_with("linear", dim=5, horizon=3000, theta_bound=1.0, metric=metric, rng=np.random.default_rng(seed)),
-                UnitLinear(), seed, 3000, since=0.0,
+    """ε = 1, the same six seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
+    found = dict.fromkeys(("learned", "plain"), 0.0)
+    for metric in found:
+        for seed in range(6):
+            policy = policy_with(
+                "linear", dim=5, horizon=3000, theta_bound=1.0, metric=metric, rng=np.random.default_rng(seed)
             )
-            for seed in range(6)
-        )  # fmt: skip
+            found[metric] += played(policy, UnitLinear(), seed, 3000, since=0.0)
     assert found["learned"] < found["plain"]
 
 
