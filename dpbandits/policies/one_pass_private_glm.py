@@ -164,8 +164,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
-        What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that are
-        not centred, or that all arms share, cost a tenth to a quarter more regret; arms that stand gain nothing by A.
+        What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
+        are not centred, or that all arms share, cost a tenth to a quarter more regret; arms that stand gain nothing.
     exploration : float or "inverse_gap"
         β ≥ 0. Or arms are drawn by the gaps of their predicted rewards from the best (Foster & Rakhlin 2020): a has
         probability 1/(K + γ·gap_a), and the best the rest, with γ = ``gamma_scale``·√t after a release at round t: no
