@@ -46,7 +46,8 @@ class PublicScaler:
     centre : as ``low``, optional
         What becomes 0; by default the middle of the bounds. Between them, and public as they are.
     constant : bool
-        Put a constant feature before the others, and divide by √2 more: for models without an intercept.
+        Put a constant feature before the others, as long as the longest of them, √(d + 1) in place of √d: for models
+        without an intercept. (A constant that is longer takes up privacy noise, and decides nothing.)
 
     Raises
     ------
@@ -114,10 +115,10 @@ class PublicScaler:
                 f"column {column if self.columns is None else self.columns[column]!r}"
             )
         # one spare rounding step, so that rows are at most 1 long and not just about 1
-        length = np.sqrt(d * (2.0 if self.constant else 1.0)) * (1.0 + 2.0**-50)
+        length = np.sqrt(d + self.constant) * (1.0 + 2.0**-50)
         scaled: Array = (np.clip(rows, self._low, self._high) - self._centre) / (self._reach * length)
         if self.constant:
-            ones = np.full((*scaled.shape[:-1], 1), np.sqrt(0.5) / (1.0 + 2.0**-50))
+            ones = np.full((*scaled.shape[:-1], 1), 1.0 / length)
             scaled = np.concatenate([ones, scaled], axis=-1)
         return scaled
 

@@ -8,7 +8,7 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). As M = Σψs·x xᵀ has
   Mθ = Σψ(μ(e) − c₀)x, the difference Σgx − Mθ is the gradient Σψ(r − μ(e))x, and with slopes γ·s, about those of the
   curve itself, θ* solves γMθ* = Σgx − (1 − γ)Mθ. The factor ψ = min(1/‖x‖, 2) makes gradients of unit length:
-  the noise does not shrink with ‖x‖.
+  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖².
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class GLMRecord:
 class SecantRecord:
     """The levels s_min, W and B at which the weights of a secant record are clipped, and the slope of the curve.
 
-    Privacy. With x = ‖x‖u, ‖u‖ = 1 and ‖x‖ ≤ 1, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Let
-    q = ψ‖x‖ = min(1, 2‖x‖), so that ‖x‖ ≥ q/2. As s and g are clipped, ω ∈ [0, W] and |γ| ≤ qB, and
-    ω = sq‖x‖ ≥ ½s_min·q²: what ``dpkit.geometry.pair_sensitivity`` asks for with ``least`` = ½s_min.
+    Privacy. With x = ‖x‖u, ‖u‖ = 1, and any length, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Let
+    q = ψ‖x‖ = min(1, 2‖x‖, 1/‖x‖), so that ‖x‖ ≥ q/2 and q‖x‖ ≤ 1. As s and g are clipped, ω = sq‖x‖ ∈ [0, W] and
+    |γ| ≤ qB, and ω ≥ ½s_min·q²: what ``dpkit.geometry.pair_sensitivity`` asks for with ``least`` = ½s_min.
     """
 
     link: Link
@@ -113,8 +113,9 @@ class SecantRecord:
 
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """ψs and ψg, within their levels whatever a caller's link says."""
-        length = math.sqrt(float(x @ x))
-        psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / length
+        square = float(x @ x)
+        length = math.sqrt(square)
+        psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
         secant = (float(self.link.mean(e)) - self.centre) / e if abs(e) > 1e-6 else float(self.link.derivative(0.0))
         s = min(max(self.s_min, secant), self.W)
         return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)

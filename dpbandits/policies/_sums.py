@@ -47,7 +47,7 @@ class PairSums:
     dim : int
         d.
     W, B : float
-        0 ≤ w ≤ W and |g| ≤ B, always; and ‖x‖ ≤ 1.
+        0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B, always.
     share : float
         In (0, 1).
     budget : Budget

@@ -2,10 +2,11 @@
 
 For whoever runs a bandit on people's data behind a trusted server. Every round leaves one record, formed at the
 parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the secant slope s = (μ(e) − c₀)/e cut to
-[s_min, W], g = clip(r − c₀, ±B) and ψ = min(1/‖x‖, 2), it is the pair (ψs·x xᵀ, ψg·x). Records are summed over batches
-of growing, public length; a continual mechanism over the *batches* releases the running sums. Let M_j, m_j be their
-differences, the noisy sums over batch j, and θ_j the parameter in force in it. M_jθ_j is about Σψ(μ(xᵀθ_j) − c₀)x, so
-m_j − M_jθ_j is a gradient, and with γ_j the slope of the curve over that of the secant
+[s_min, W], g = clip(r − c₀, ±B), v = A x for a public metric A and ψ = min(1/‖v‖, 1/‖v‖², 2), it is the pair
+(ψs·v vᵀ, ψg·v). Records are summed over batches of growing, public length; a continual mechanism over the *batches*
+releases the running sums. Let M_j, m_j be their differences, the noisy sums over batch j (back in terms of x, by A⁻¹),
+and θ_j the parameter in force in it. M_jθ_j is about Σψ(μ(xᵀθ_j) − c₀)x, so m_j − M_jθ_j is a gradient, and with γ_j
+the slope of the curve over that of the secant
 
     H = Σγ_jM_j,   b = Σm_j − Σ(1 − γ_j)M_jθ_j,   Hθ* ≈ b.
 
@@ -14,14 +15,17 @@ H is shrunk for its noise, and θ weighs b along every eigenvector of H by what 
 posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that frees runs that
 are stuck on a few arms, and costs nothing where arms are fresh.
 
+A is I at first; until half of the directions are known it follows H, so that what all arms have in common takes up less
+of the noise (``mathematics.metric``). It is a function of what was released, as θ is.
+
 Guarantee
 ---------
 * Unit: one round, that is its arm set and its reward. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one batch, by one record. With x = ‖x‖u, ω = ψs‖x‖² and γ = ψg‖x‖ it is (ω·u uᵀ, γ·u). Let
-  q = ψ‖x‖ ≤ 1. As ‖x‖ ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖x‖ ≥ q/2 says that ω ≥ mq²,
+* One round enters one batch, by one record. With v = ‖v‖u, ω = ψs‖v‖² and γ = ψg‖v‖ it is (ω·u uᵀ, γ·u). Let
+  q = ψ‖v‖ ≤ 1. As ψ‖v‖² ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖v‖ ≥ q/2 says that ω ≥ mq²,
   m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
-  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``.
+  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -53,11 +57,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
-from accounting.checks import fraction, integer, positive
+from accounting.checks import choice, fraction, integer, positive
 from dpbandits.mathematics.change import surprise, surprise_bound
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
+from dpbandits.mathematics.metric import levelling, symmetric_root
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._estimating import EstimatingPolicy
@@ -105,8 +110,8 @@ class Estimate:
     """The public half.
 
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
-    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; and how badly the last batch
-    fits what was released before it (see ``mathematics.change``).
+    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
+    what was released before it (see ``mathematics.change``); and A, by which records of the next batch are formed.
     """
 
     theta: Array
@@ -120,6 +125,7 @@ class Estimate:
     misfit: float
     covariance: Array
     surprise: float
+    metric: Array
 
 
 class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
@@ -157,6 +163,9 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
+    metric : {"learned", "plain"}
+        What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
+        are not centred, or that all arms share, cost a tenth to a quarter more regret; arms that stand gain nothing.
     exploration : float or "inverse_gap"
         β ≥ 0. Or arms are drawn by the gaps of their predicted rewards from the best (Foster & Rakhlin 2020): a has
         probability 1/(K + γ·gap_a), and the best the rest, with γ = ``gamma_scale``·√t after a release at round t: no
@@ -213,6 +222,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         groups: Sequence[Sequence[int]] | None = None,
         gradient_share: float = 0.65,
         clip: float | None = None,
+        metric: Literal["learned", "plain"] = "learned",
         exploration: Exploration = 0.5,
         gamma_scale: float = 10.0,
         ridge: float = 1.0,
@@ -239,6 +249,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
+        self.metric = choice("metric", metric, "learned", "plain")
+        self._levels = metric == "learned" and groups is None and discount is None
         self.groups = _listed(groups)
         self._outside, self._grouped = _structure(self.groups, self.dim)
 
@@ -260,7 +272,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if self.prior is not None:
             root, covariance = self._width * self._prior.root, self._prior.covariance
         public = self._prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
-        self.public = Estimate(*public, Past.empty(dim), 0.0, covariance, 0.0)
+        self.public = Estimate(*public, Past.empty(dim), 0.0, covariance, 0.0, np.eye(dim))
         noise_H, noise_b = self._sums.noise(max(1, len(self.schedule.ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
         clear = clarity(self.dim, remembered, self._record.W, S, noise_b, noise_H)
@@ -307,7 +319,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     def _learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
-        self._sums.add(arm, *self._record.weigh(arm, float(arm @ self.public.theta), reward))
+        v = self.public.metric @ arm
+        self._sums.add(v, *self._record.weigh(v, float(arm @ self.public.theta), reward))
 
     # --------------------------------------------------------------------------------------------- release
 
@@ -322,11 +335,20 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         first_H, first_b = self._sums.noise(1)
         noise_H, first_H = left_in_row * noise_H, left_in_row * first_H
         kept, theta = self._sums.decay, last.theta
+        # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
+        A, inverse = last.metric, np.linalg.inv(last.metric)
         M, m = self._grouped * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
+        residual, seen = m - M @ inverse @ theta, inverse @ theta
 
         # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
-        noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(theta @ theta))
-        unlikely = surprise(m - M @ theta, M, last.covariance, noise=noise, reward_variance=self._record.chance)
+        noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(seen @ seen))
+        before = inverse @ last.covariance @ inverse
+        unlikely = surprise(residual, M, before, noise=noise, reward_variance=self._record.chance)
+        # differences of two releases have at most twice the variance of one
+        variance = 2.0 * (noise_b**2 + noise_H**2 * float(seen @ seen))
+        start = self.schedule.start(self.releases)
+        found = misfit(residual, seen, variance, rounds - start, self.clip)
+        M, m = inverse @ M @ inverse, inverse @ m
 
         # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.prior is not None
@@ -339,15 +361,16 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         b = kept * last.b + m - (1.0 - slope) * (M @ theta)
         slopes = last.slopes + slope**2
 
-        # what H says of Σγψs·x xᵀ along its eigenvectors; the noise of Σγ_jM_j is about that of ΣM_j times the root
-        # mean square of γ
+        # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
+        # the root mean square of γ. (While A changes, noise of earlier releases is left in H: N_j, once in the metric
+        # of batch j, less once in the next. That is little, since A changes little from batch to batch.)
         noise = noise_H * math.sqrt(slopes / k)
-        eigenvalues, U = np.linalg.eigh(H)
+        eigenvalues, U = np.linalg.eigh(A @ H @ A)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise)
-        length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
+        length = float(seen @ seen) if guessed else 0.25 * S**2
         variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
         gains, precision = precisions(eigenvalues, variances)
-        known = posterior(self._prior, precision, U, gains * (U.T @ b), S)
+        known = posterior(self._prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
 
         # where information stands still, look around
         since, earlier, _ = last.past.before(0.55 * rounds)
@@ -355,12 +378,13 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         left, share = 1.0, since / rounds
         if self.discount is not None:
             left = share = self.discount ** (rounds - since)
-        growth = np.einsum("ij,ij->j", U, (H - left * earlier) @ U)
+        growth = np.einsum("ij,ij->j", U, A @ (H - left * earlier) @ A @ U)
         f = stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN) if since else np.ones(d)
-        root = known.root @ (U * (self._width * np.sqrt(f)))
+        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self._width * np.sqrt(f)))
         past = last.past.followed_by(rounds, H, squares)
-        # differences of two releases have at most twice the variance of one
-        variance = 2.0 * (noise_b**2 + noise_H**2 * float(last.theta @ last.theta))
-        start = self.schedule.start(self.releases)
-        found = misfit(m - M @ last.theta, last.theta, variance, rounds - start, self.clip)
-        return Estimate(known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely)
+        metric = A
+        if self._levels and (k == 1 or (eigenvalues > _KNOWN * noise).mean() < 0.5):
+            metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, noise)
+        return Estimate(
+            known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely, metric
+        )

@@ -50,7 +50,7 @@ def test_the_formula_by_hand():
 def test_tables_are_read_by_name(table):
     data = table({"z": [1.0, 2.0], "age": [0, 100], "size": [1.0, 3.0]})
     scaler = PublicScaler(low={"age": 0, "size": 1}, high={"size": 3, "age": 100}, constant=True)
-    expected = np.array([[np.sqrt(2), -1, -1], [np.sqrt(2), 1, 1]]) / 2
+    expected = np.array([[1, -1, -1], [1, 1, 1]]) / np.sqrt(3)
     np.testing.assert_allclose(scaler.transform(data), expected, atol=1e-12)
     assert scaler.get_feature_names_out().tolist() == ["constant", "age", "size"]
 
