@@ -87,7 +87,8 @@ class PoissonSubsampled(Release):
     The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
     relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
     swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for a single
-    ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, exactly so for ``Gaussian``.
+    ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, by what it costs at worst
+    (:mod:`accounting.accountants.swapped_losses`).
 
     Sampling must be done as described. Batches of a fixed size are :class:`FixedSizeSubsampled`. Shuffled epochs are
     neither, and gain less (Chua et al. 2024): a unit is in one batch of every epoch, so an epoch is one release,

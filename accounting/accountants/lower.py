@@ -158,8 +158,9 @@ def _witness(release: Release, order: float) -> Release | None:
             return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
-            swap = adjacency if isinstance(found, Gaussian) else None  # by a unit that is as good as absent
-            return None if found is None else PoissonSubsampled(found, rate, adjacency=swap)
+            if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
+                return PoissonSubsampled(found, rate, adjacency=adjacency)
+            return None if found is None else PoissonSubsampled(found, rate)
         case FixedSizeSubsampled(release=inner, rate=rate):
             # all others contribute what the unit is replaced by
             found = _witness(inner, order)

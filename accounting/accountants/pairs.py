@@ -49,7 +49,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         RangePair,
         ShuffledPair,
     )
-    from accounting.accountants.sampled_losses import SwappedPair
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -78,10 +77,9 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=response):
             return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
-        case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
-            return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
-            return [_replace(_doubled(inner), rate, release)]
+            (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
+            return [_swap(pairs, rate)]
         case FixedSizeSubsampled(release=inner, rate=rate):
             return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
         case PoissonSubsampled(release=inner, rate=rate):
@@ -127,16 +125,21 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
 
 
 def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Release) -> Counter[LossPair]:
-    from accounting.accountants.sampled_losses import SubsampledPair, SwappedPair
+    from accounting.accountants.sampled_losses import SubsampledPair
 
     if not pairs:
         return pairs
     (pair, count), *more = pairs.items()
     if more or count > 1 or isinstance(pair, SubsampledPair):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    if isinstance(pair, SwappedPair):
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
     return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
+
+
+def _swap(pairs: Counter[LossPair], rate: float) -> Counter[LossPair]:
+    """One unit of a Poisson sample swapped, where ``pairs`` are those of a single release: one pair, or none."""
+    from accounting.accountants.swapped_losses import swapped
+
+    return Counter({swapped(pair, rate) if rate < 1 else pair: 1 for pair in pairs})
 
 
 def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
@@ -158,6 +161,8 @@ def _doubled(release: Release) -> Counter[LossPair]:
     from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
 
     match release:
+        case Gaussian(noise_multiplier=z):
+            return Counter({GaussianPair(2.0 / z): 1})
         case Laplace(noise_multiplier=z):
             return Counter({LaplacePair(2.0 / z): 1})
         case PureDP(epsilon=eps):

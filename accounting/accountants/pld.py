@@ -202,10 +202,10 @@ def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> 
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.accountants.sampled_losses import SwappedPair
+    from accounting.accountants.swapped_losses import SwappedGaussianPair
 
     alone = _alone(parts)
-    if alone is not None and not isinstance(alone, SwappedPair):
+    if alone is not None and not isinstance(alone, SwappedGaussianPair):
         high = alone.highest(math.log(delta))
         found = _inverse(lambda at: alone.delta(at) * (1 - _CLOSED_FORM), delta, high) * (1 - 1e-12)
         # the inverse may end at the highest loss, where nothing is known
