@@ -38,6 +38,7 @@ from accounting.releases import (
     Release,
     ShuffledBinomial,
     TreeAggregation,
+    UnaryEncoding,
     compose,
     parallel,
 )
@@ -76,6 +77,7 @@ __all__ = [
     "Release",
     "ShuffledBinomial",
     "TreeAggregation",
+    "UnaryEncoding",
     "UnsupportedRelease",
     "ZCDP",
     "bound",

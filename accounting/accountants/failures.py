@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And three descriptions that only accountants make.
+And four descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["CentralShuffledBinomial", "OneCount", "TwoLosses", "rest_delta", "split_failures"]
+__all__ = ["CentralShuffledBinomial", "DifferenceOfCounts", "OneCount", "TwoLosses", "rest_delta", "split_failures"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +42,17 @@ class TwoLosses(Release):
 
     low: float
     high: float
+
+
+@dataclass(frozen=True, repr=False)
+class DifferenceOfCounts(Release):
+    """A − B for a message of each of ``trials`` that is in A or in B with probability ``rate`` each, and one more
+    that is in A with probability ``first`` and in B with ``second``, or the other way round."""
+
+    trials: int
+    rate: float
+    first: float
+    second: float
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants import pld
-from accounting.accountants.failures import OneCount, TwoLosses, rest_delta, split_failures
+from accounting.accountants.failures import DifferenceOfCounts, OneCount, TwoLosses, rest_delta, split_failures
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
-from accounting.amplification.blanket import response_epsilon_at_least
+from accounting.amplification.randomizers import epsilon_at_least, thirds
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
@@ -51,6 +51,7 @@ from accounting.releases import (
     Release,
     ShuffledBinomial,
     TreeAggregation,
+    UnaryEncoding,
     compose,
     parallel,
 )
@@ -72,8 +73,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
     if isinstance(release, LocalShuffled) and delta > 0:
         # binary responses are a randomizer of that ε
-        categories = release.randomizer.categories if release.randomizer else 2
-        return response_epsilon_at_least(release.epsilon, int(categories), int(release.users), delta)
+        return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
     best = _best_order(release, delta)
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
@@ -140,7 +140,7 @@ def _witness(release: Release, order: float) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own."""
     adjacency = release.adjacency
     match release:
-        case Gaussian() | Laplace() | RandomizedResponse() | PureDP() | ApproxDP():
+        case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
             return release
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
@@ -168,10 +168,10 @@ def _witness(release: Release, order: float) -> Release | None:
         case BestOfRuns(release=inner):
             return _witness(inner, order)  # where all scores are equal, the best is the first
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
-            k = int(response.categories) if response else 2
-            lie = 1 / (math.exp(eps) + k - 1)
-            truth = math.exp(eps) * lie
-            return OneCount(int(users) - 1, truth if k == 2 else lie, 1, truth, lie, adjacency=adjacency)
+            if response is None or (isinstance(response, RandomizedResponse) and response.categories == 2):
+                truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))
+                return OneCount(int(users) - 1, truth, 1, truth, lie, adjacency=adjacency)
+            return DifferenceOfCounts(int(users) - 1, *thirds(response), adjacency=adjacency)
         case ShuffledBinomial(trials=trials, shift_norm=norm) if trials <= _MOST_TRIALS:
             step = math.floor(norm)
             return OneCount(int(trials), 0.5, step, 1.0, 0.0, adjacency=adjacency) if step else None

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from accounting.accountants.convolution import Parts
-from accounting.accountants.failures import CentralShuffledBinomial, OneCount, TwoLosses
+from accounting.accountants.failures import CentralShuffledBinomial, DifferenceOfCounts, OneCount, TwoLosses
 from accounting.accountants.gdp import gdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -25,6 +25,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -75,8 +76,14 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case LocalShuffled(epsilon=eps, users=users, randomizer=response):
-            return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
+        case UnaryEncoding(epsilon=eps):
+            return [Counter({Coins(eps, release.as_many_as): 1})]
+        case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
+            return [Counter({ShuffledPair(eps, int(users), randomizer): 1})]
+        case DifferenceOfCounts(trials=n, rate=rate, first=first, second=second):
+            from accounting.accountants.count_losses import DifferencePair
+
+            return [Counter({DifferencePair(n, rate, first, second): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]

@@ -96,6 +96,14 @@ def _alone(parts: Parts) -> LossPair | None:
     return pair if count == 1 and not more else None
 
 
+def _top(alone: LossPair, delta: float) -> float:
+    """An ε at which δ is certainly met."""
+    from accounting.accountants.losses import ShuffledPair
+
+    # where their tail begins takes longer to find than the answer
+    return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
+
+
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest ε with ``to_delta(ε) ≤ delta``, rounded up; ``high`` is large enough."""
     if to_delta(0.0) <= delta:
@@ -120,7 +128,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
     alone = _alone(parts)
     if alone is not None:
-        return _inverse(alone.delta, delta, alone.highest(math.log(delta)))
+        return _inverse(alone.delta, delta, _top(alone, delta))
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
@@ -206,7 +214,7 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
 
     alone = _alone(parts)
     if alone is not None and not isinstance(alone, SwappedGaussianPair):
-        high = alone.highest(math.log(delta))
+        high = _top(alone, delta)
         found = _inverse(lambda at: alone.delta(at) * (1 - _CLOSED_FORM), delta, high) * (1 - 1e-12)
         # the inverse may end at the highest loss, where nothing is known
         return found if alone.delta(found) * (1 - _CLOSED_FORM) >= delta * (1 - 1e-9) else 0.0

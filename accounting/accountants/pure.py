@@ -18,6 +18,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -37,7 +38,13 @@ def pure(release: Release) -> float:
     1.5
     """
     match release:
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | NoisyMax(epsilon=eps) | LocalShuffled(epsilon=eps):
+        case (
+            PureDP(epsilon=eps)
+            | RandomizedResponse(epsilon=eps)
+            | UnaryEncoding(epsilon=eps)
+            | NoisyMax(epsilon=eps)
+            | LocalShuffled(epsilon=eps)
+        ):
             return eps
         case TwoLosses(low=low, high=high):
             return max(low, high)

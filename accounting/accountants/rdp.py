@@ -61,6 +61,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -120,6 +121,8 @@ def curve(release: Release, orders: Array) -> Array:
             return _discrete_laplace(z, int(shift), orders)
         case RandomizedResponse(epsilon=eps, categories=k):
             return randomized_response(eps, k, orders)
+        case UnaryEncoding(epsilon=eps):
+            return randomized_response(eps, release.as_many_as, orders)
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return _bounded_range(eps, orders)
         case PureDP(epsilon=eps):

@@ -181,7 +181,7 @@ class SwappedLaplacePair(Symmetric):
 
 
 def laplace_masses(x: Array) -> Array:
-    """What Laplace noise of scale 1 has up to x[0], between neighbouring x, and above the last; from the nearer tail."""
+    """Laplace noise of scale 1: its mass up to x[0], between neighbouring x, and above the last."""
     with np.errstate(under="ignore"):
         tail = np.concatenate([[0.0], np.exp(-np.abs(x)) / 2, [0.0]])
     right = np.concatenate([[False], x > 0, [True]])

@@ -309,13 +309,6 @@ def test_brackets_elsewhere():
     ("release", "trials", "rate", "step", "shares"),
     [
         (LocalShuffled(1.0, 40), 39, 1 / (1 + math.exp(-1)), 1, (1 / (1 + math.exp(-1)), 1 / (1 + math.e))),
-        (
-            LocalShuffled(RandomizedResponse(1.5, 5), 60),
-            59,
-            1 / (math.exp(1.5) + 4),
-            1,
-            (math.exp(1.5) / (math.exp(1.5) + 4), 1 / (math.exp(1.5) + 4)),
-        ),
         (ShuffledBinomial(300, 3.2, 4), 300, 0.5, 3, (1.0, 0.0)),
         (LocalShuffled(0.5, 2), 1, 1 / (1 + math.exp(-0.5)), 1, (1 / (1 + math.exp(-0.5)), 1 / (1 + math.exp(0.5)))),
     ],
