@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accounting.accountants.adaptive_coins import adaptive_delta, adaptive_epsilon, is_playable
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -104,6 +105,16 @@ def _top(alone: LossPair, delta: float) -> float:
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
 
 
+def _choices(parts: Parts) -> tuple[float, int] | None:
+    """ε₀ and the number of choices by the exponential mechanism, if ``parts`` are nothing else."""
+    from accounting.accountants.losses import GumbelPair
+
+    (pair, count), *more = parts
+    if more or not isinstance(pair, GumbelPair) or not is_playable(pair.epsilon, count):
+        return None
+    return pair.epsilon, count
+
+
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest ε with ``to_delta(ε) ≤ delta``, rounded up; ``high`` is large enough."""
     if to_delta(0.0) <= delta:
@@ -132,7 +143,9 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
-    return _epsilon_of_sum(parts, delta).value
+    found = _epsilon_of_sum(parts, delta).value
+    choices = _choices(parts)
+    return adaptive_epsilon(*choices, delta, found) if choices and math.isfinite(found) else found
 
 
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
@@ -160,6 +173,12 @@ def _delta(parts: Parts, epsilon: float) -> float:
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
+    if choices := _choices(parts):
+        return min(_delta_of_sum(parts, epsilon), adaptive_delta(*choices, epsilon))
+    return _delta_of_sum(parts, epsilon)
+
+
+def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     losses = Convolution(parts, -700.0)
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
