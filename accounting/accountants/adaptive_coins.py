@@ -54,12 +54,13 @@ def _rounding(epsilon0: float, cells: int) -> float:
 
 def _fineness(count: int) -> int:
     """Cells of ε₀: the work is about count^1.5 times its square."""
-    return 128 if count <= 10 else 64 if count <= 40 else 32 if count <= 250 else 16
+    return 64 if count <= 10 else 32 if count <= 60 else 20 if count <= 300 else 14
 
 
 def _lattice(epsilon0: float, count: int, centre: float, cells: int) -> tuple[Array, int]:
     """Points around ``centre``, and the place of ``centre`` among them."""
-    deviation = min(8 * math.sqrt(count) * epsilon0 / 2, count * epsilon0)
+    # from four deviations below 0 to four above ``centre``: what happens beyond is rarer than the lattice is fine
+    deviation = min(4 * math.sqrt(count) * epsilon0 / 2, count * epsilon0)
     step = epsilon0 / cells
     below, above = math.ceil((centre + deviation) / step) + cells, math.ceil(deviation / step) + cells
     return centre + step * np.arange(-below, above + 1), below
@@ -89,8 +90,7 @@ def _best_coin(values: Array, y: Array, epsilon0: float, cells: int) -> Array:
         with np.errstate(divide="ignore", invalid="ignore"):
             u = np.sqrt(down / up)
         u = np.where(np.isfinite(u), np.clip(u, low, high), high)
-        for at in (low, u):  # the upper end is the next cell's lower one, but for u = 1: then p = 1 and nothing changes
-            best = np.maximum(best, fixed + down / at + up * at)
+        np.maximum(best, fixed + down / u + up * u, out=best)
     return np.minimum(np.maximum(best / (grown - 1), values) * (1 + _rounding(epsilon0, cells)), 1.0)
 
 
