@@ -49,6 +49,7 @@ from accounting.mechanisms import (
     TreeAggregation,
     UnaryEncoding,
 )
+from accounting.perturbation import ObjectivePerturbation
 from accounting.selection import BestOfPoissonRuns, BestOfRuns
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Laplace",
     "LocalShuffled",
     "NoisyMax",
+    "ObjectivePerturbation",
     "Parallel",
     "PoissonSubsampled",
     "PureDP",

@@ -2,7 +2,8 @@
 
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
-failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise. Discrete noise
+failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so
+does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
 on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
 then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
@@ -46,6 +47,7 @@ from accounting.releases import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -152,7 +154,7 @@ def _witness(release: Release, order: float) -> Release | None:
             return release
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
-        case GeneralizedGaussian(noise_multiplier=z):
+        case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
             return Gaussian(z, adjacency=adjacency)
         case ZCDP(rho=rho):
             return Gaussian(1 / math.sqrt(2 * rho), adjacency=adjacency) if rho > 0 else Composed()

@@ -20,6 +20,7 @@ from accounting.releases import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -78,6 +79,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):
             return [Counter({Coins(eps, release.as_many_as): 1})]
+        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
+            from accounting.accountants.curves import HalfNormalPair
+
+            return [Counter({HalfNormalPair(1.0 / z, math.log1p(curvature)): 1})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
             return [Counter({ShuffledPair(eps, int(users), randomizer): 1})]
         case DifferenceOfCounts(trials=n, rate=rate, first=first, second=second):

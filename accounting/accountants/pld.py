@@ -174,6 +174,8 @@ def _delta(parts: Parts, epsilon: float) -> float:
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
     if choices := _choices(parts):
+        if choices[0] <= 1:  # there the game is certainly the better one
+            return adaptive_delta(*choices, epsilon)
         return min(_delta_of_sum(parts, epsilon), adaptive_delta(*choices, epsilon))
     return _delta_of_sum(parts, epsilon)
 

@@ -3,11 +3,9 @@
 The curves are those of :mod:`accounting.amplification.blanket` (k-ary responses), :mod:`accounting.amplification.unary`
 and :mod:`accounting.amplification.local_laplace`, each for two neighbours that are the worst.
 
-For compositions a curve is turned into a pair (P, Q). Between points at which δ is known from above, the largest
-convex function below these values is itself above the true curve, which is convex; as a piecewise linear function of
-e^ε it is the divergence of a pair with finitely many losses (Doroshenko et al. 2022). As a composition needs a hundred
-values, k-ary and unary messages have a faster curve here: E[(ΣG)₊]/n with G's few values spread over a grid,
-as for Laplace noise (:mod:`accounting.amplification.lattice_sums`).
+For compositions a curve is turned into a pair (:mod:`accounting.accountants.curves`). As that needs a hundred values,
+k-ary and unary messages have a faster curve here: E[(ΣG)₊]/n with G's few values spread over a grid, as for Laplace
+noise (:mod:`accounting.amplification.lattice_sums`).
 
 From below, in compositions, every message is reduced to one of three: it speaks for the first value, for the second, or
 for neither. What is released is at least the difference D of the two counts.
@@ -121,31 +119,12 @@ def _quick_delta(randomizer: Randomizer, users: int, epsilon: float) -> float:
 @lru_cache(maxsize=32)
 def curve_atoms(randomizer: Randomizer, users: int) -> tuple[Array, Array, Array]:
     """A pair that dominates shuffled messages: its losses in increasing order, and its masses under P and Q."""
+    from accounting.accountants.curves import pair_of_curve
+
     top = local_epsilon_of(randomizer)
     # a normal loss of deviation s has δ(0) ≈ s/√(2π)
     deviation = math.sqrt(2 * math.pi) * _quick_delta(randomizer, users, 0.0)
     core = min(top / 2, _DEVIATIONS * deviation)
     half = np.concatenate([np.linspace(0, core, _EVEN + 1), np.geomspace(core, top, _GEOMETRIC + 1)[1:]])
     values = np.array([*(_quick_delta(randomizer, users, float(at)) for at in half[:-1]), 0.0])
-    kept = _lower_hull(np.expm1(half), values)
-    half, values = half[kept], values[kept]
-    # the slope of the divergence falls at a loss by its mass under Q; P and Q are mirror images
-    slopes = np.append(np.diff(values) / np.diff(np.expm1(half)), 0.0)
-    q = np.diff(slopes) * (1 + 1e-9)
-    p = np.exp(half[1:]) * q
-    even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
-    masses = np.concatenate([q[::-1], even, p])
-    return np.concatenate([-half[:0:-1], half]), masses, masses[::-1]
-
-
-def _lower_hull(x: Array, y: Array) -> list[int]:
-    """The points on the largest convex function below them all; x rises."""
-    kept: list[int] = []
-    for i in range(x.size):
-        while len(kept) > 1:
-            a, b = kept[-2:]
-            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
-                break
-            kept.pop()
-        kept.append(i)
-    return kept
+    return pair_of_curve(half, values)

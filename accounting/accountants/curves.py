@@ -1,0 +1,97 @@
+"""From a curve δ(ε) that is known from above to a pair (P, Q), for compositions; and objective perturbation's pair.
+
+The curve H(y), y = e^ε, of any pair is convex in y, and of two neighbours that may change places it is symmetric:
+H(1/y) = 1 − 1/y + H(y)/y. So at 1 its slopes are −Q(L > 0) and, to the left, −1 + P(L > 0), with P(L > 0) = H(1) +
+Q(L > 0). Given values from above at some ε ≥ 0, the largest symmetric convex function below them is above the truth.
+It is their lower hull, with a slope of at least −(1 − H(1))/2 at 1 (so that P(L > 0) + Q(L > 0) ≤ 1, else H(1) is
+less); and, being linear in y between its corners, the divergence of a pair with finitely many losses (Doroshenko et al.
+2022): at a corner Q has as much as the slope changes by there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.accountants.losses import Symmetric, histogram
+from accounting.half_normal import half_normal_delta
+
+__all__ = ["HalfNormalPair", "pair_of_curve"]
+
+Array = NDArray[np.float64]
+
+# A curve is followed down to this.
+_LEAST = 1e-280
+_POINTS = 400
+
+
+def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
+    """Losses in increasing order, and the masses of P and of Q, of the pair of a symmetric curve.
+
+    Parameters
+    ----------
+    epsilons, deltas : ndarray
+        Points at or above the curve; ``epsilons`` rise from 0. Of the last ``deltas`` P has as much beyond all losses,
+        which is left to the caller.
+    """
+    y = np.expm1(epsilons)
+    values = deltas - deltas[-1]
+    # H(1) such that the line of slope −(1 − H(1))/2 passes below all points
+    values[0] = min(values[0], float(np.min((values + y / 2) / (1 + y / 2))))
+    kept = _lower_hull(y, values)
+    losses, values, y = epsilons[kept], values[kept], y[kept]
+    slopes = np.append(np.diff(values) / np.diff(y), 0.0)
+    q = np.diff(slopes) * (1 + 1e-9)
+    p = np.exp(losses[1:]) * q
+    even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
+    masses = np.concatenate([q[::-1], even, p])
+    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1]
+
+
+def _lower_hull(x: Array, y: Array) -> list[int]:
+    """The points on the largest convex function below them all; x rises."""
+    kept: list[int] = []
+    for i in range(x.size):
+        while len(kept) > 1:
+            a, b = kept[-2:]
+            if (y[b] - y[a]) * (x[i] - x[a]) < (y[i] - y[a]) * (x[b] - x[a]):
+                break
+            kept.pop()
+        kept.append(i)
+    return kept
+
+
+@dataclass(frozen=True)
+class HalfNormalPair(Symmetric):
+    """What has losses of at most ``offset`` + μ²/2 + |N(0, μ²)|, both ways; see :mod:`accounting.half_normal`."""
+
+    mu: float
+    offset: float
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return half_normal_delta(self.mu, self.offset, epsilon)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        losses, p, q = _half_normal_atoms(self)
+        in_p, in_q = histogram(edges, losses, p, q)
+        in_p[-1] += self.delta(float(losses[-1]))
+        return in_p, in_q
+
+    def highest(self, log_tail: float) -> float:
+        # P(|N| > x) ≤ e^(−x²/2)
+        return self.offset + self.mu**2 / 2 + self.mu * math.sqrt(-2 * max(log_tail, -745.0))
+
+
+@lru_cache(maxsize=16)
+def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
+    first = pair.offset + pair.mu**2 / 2
+    x = np.concatenate([np.linspace(0.0, first, 40), first + pair.mu * np.linspace(0.0, 38.0, _POINTS)[1:]])
+    values = np.array([pair.delta(float(at)) for at in x])
+    last = int(np.searchsorted(-values, -_LEAST))
+    return pair_of_curve(x[: last + 1], values[: last + 1])
