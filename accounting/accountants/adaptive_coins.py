@@ -32,7 +32,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["adaptive_delta", "adaptive_epsilon", "adaptive_epsilon_at_least", "is_playable"]
+__all__ = ["adaptive_curve", "adaptive_delta", "adaptive_epsilon", "adaptive_epsilon_at_least", "is_playable"]
 
 Array = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def _lattice(epsilon0: float, count: int, centre: float, cells: int) -> tuple[Ar
     deviation = min(4 * math.sqrt(count) * epsilon0 / 2, count * epsilon0)
     step = epsilon0 / cells
     below, above = math.ceil((centre + deviation) / step) + cells, math.ceil(deviation / step) + cells
-    return centre + step * np.arange(-below, above + 1), below
+    return centre + step * np.arange(-below, above + 1, dtype=np.float64), below
 
 
 def _padded(values: Array, cells: int, below: float, above: float) -> Array:
@@ -128,6 +128,17 @@ def adaptive_delta(epsilon0: float, count: int, epsilon: float) -> float:
     """
     _, values, place = _upper(epsilon0, count, epsilon)
     return float(values[place])
+
+
+def adaptive_curve(epsilon0: float, count: int) -> tuple[Array, Array]:
+    """Values of ε from 0 on, and δ of ``count`` choices there, rounded up; until δ is below 1e-22, or 0."""
+    cells = _fineness(count)
+    top = min(count * epsilon0, 5.0 * math.sqrt(count) * epsilon0 + count * epsilon0**2 / 8)
+    centre = math.ceil(top / epsilon0 * cells) * epsilon0 / cells
+    _, values, place = _upper(epsilon0, count, centre)
+    steps = round(centre / (epsilon0 / cells))
+    kept = values[place - steps :]
+    return epsilon0 / cells * np.arange(kept.size, dtype=np.float64), kept
 
 
 def adaptive_epsilon(epsilon0: float, count: int, delta: float, about: float) -> float:

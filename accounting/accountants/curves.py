@@ -1,4 +1,4 @@
-"""From a curve δ(ε) that is known from above to a pair (P, Q), for compositions; and objective perturbation's pair.
+"""From a curve δ(ε) that is known from above to a pair (P, Q), for compositions; and two pairs that are made so.
 
 The curve H(y), y = e^ε, of any pair is convex in y, and of two neighbours that may change places it is symmetric:
 H(1/y) = 1 − 1/y + H(y)/y. So at 1 its slopes are −Q(L > 0) and, to the left, −1 + P(L > 0), with P(L > 0) = H(1) +
@@ -17,10 +17,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.accountants.adaptive_coins import adaptive_curve, adaptive_delta
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
 
-__all__ = ["HalfNormalPair", "pair_of_curve"]
+__all__ = ["ChoicesPair", "HalfNormalPair", "pair_of_curve"]
 
 Array = NDArray[np.float64]
 
@@ -95,3 +96,41 @@ def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
     values = np.array([pair.delta(float(at)) for at in x])
     last = int(np.searchsorted(-values, -_LEAST))
     return pair_of_curve(x[: last + 1], values[: last + 1])
+
+
+@dataclass(frozen=True)
+class ChoicesPair(Symmetric):
+    """``count`` choices by the exponential mechanism, each ``epsilon``-DP, among releases of other kinds.
+
+    Let T be one round of the game of :mod:`accounting.accountants.adaptive_coins`, V ↦ max over coins, and C a release
+    of a fixed pair, V ↦ E[V(x − L)]. A mean of maxima is at least the maximum of means: TC ≤ CT. Whatever the order,
+    the total is therefore at most C…C·T…T·V₀, where the choices come last: the composition of the other pairs with the
+    one whose curve is V_k = Tᵏ·V₀. Coins may be exchanged for their mirror images, so that this curve is symmetric.
+    Choices of another ε₀ are no such C; they are priced one by one, by ``GumbelPair``, which dominates them.
+    """
+
+    epsilon: float
+    count: int
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return adaptive_delta(self.epsilon, self.count, epsilon)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        losses, p, q, beyond = _choices_atoms(self)
+        in_p, in_q = histogram(edges, losses, p, q)
+        in_p[-1] += beyond
+        return in_p, in_q
+
+    def highest(self, log_tail: float) -> float:
+        losses, p, _, beyond = _choices_atoms(self)
+        above = beyond + np.cumsum(p[::-1])
+        rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
+        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
+
+
+@lru_cache(maxsize=16)
+def _choices_atoms(pair: ChoicesPair) -> tuple[Array, Array, Array, float]:
+    x, values = adaptive_curve(pair.epsilon, pair.count)
+    return *pair_of_curve(x, values), float(values[-1])

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from accounting.accountants.adaptive_coins import is_playable
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import CentralShuffledBinomial, DifferenceOfCounts, OneCount, TwoLosses
 from accounting.accountants.gdp import gdp
@@ -190,7 +191,25 @@ def _doubled(release: Release) -> Counter[LossPair]:
     raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
 
 
+def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
+    """Among others, the choices of one kind that matter most, as one pair: what they cost one after another."""
+    from accounting.accountants.losses import GumbelPair
+
+    choices = [
+        (count * pair.epsilon**2, pair.epsilon, count)
+        for pair, count in pairs.items()
+        if isinstance(pair, GumbelPair) and pair.epsilon <= 1 and is_playable(pair.epsilon, count)
+    ]
+    if not choices or len(pairs) == 1:
+        return pairs
+    from accounting.accountants.curves import ChoicesPair
+
+    _, epsilon, count = max(choices)
+    rest = Counter({pair: times for pair, times in pairs.items() if pair != GumbelPair(epsilon)})
+    return rest + Counter({ChoicesPair(epsilon, count): 1})
+
+
 def alternatives(release: Release) -> list[Parts]:
     """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    found = [_join([(pairs, 1)]) for present in (True, False) for pairs in _pairs(release, present)]
+    found = [_played(_join([(pairs, 1)])) for present in (True, False) for pairs in _pairs(release, present)]
     return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))

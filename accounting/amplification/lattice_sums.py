@@ -70,7 +70,9 @@ def sums_of_values(values: Array, mass: Array, count: int, nodes: int, sign: flo
     cells = np.floor(places).astype(np.int64)
     np.add.at(law, cells, mass * (1 - (places - cells)))
     np.add.at(law, cells + 1, mass * (places - cells))
-    return mean_positive_part(step * (first + np.arange(law.size)), law, count, nodes, sign, spread=sign < 0)
+    return mean_positive_part(
+        step * (first + np.arange(law.size, dtype=np.float64)), law, count, nodes, sign, spread=sign < 0
+    )
 
 
 def mean_positive_part(

@@ -186,7 +186,7 @@ def local_laplace_delta_at_least(epsilon0: float, users: int, epsilon: float) ->
     first, step, law = _drawn_together(h, grown, 2 * 9.5 * math.sqrt(users) * _deviation(h, grown, 1.0) / nodes)
     if not law.any():
         return 0.0
-    points = first + step * np.arange(law.size)
+    points = first + step * np.arange(law.size, dtype=np.float64)
     # the means of the cells are right to a share of 1e-11
     return mean_positive_part(points, law, users, nodes, -1.0) / users * (1 - 1e-8)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import NoisyMax, bound, compare, delta, epsilon
+from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, bound, compare, delta, epsilon
 from accounting.accountants.adaptive_coins import adaptive_delta, adaptive_epsilon, adaptive_epsilon_at_least
 from accounting.accountants.losses import GumbelPair
 
@@ -72,6 +72,41 @@ def test_brackets_are_closer_than_a_part_in_three_hundred(eps, count, level):
     lower, upper = bound(count * NoisyMax(eps), level)
     assert 0.9967 * upper < lower <= upper
     assert delta(count * NoisyMax(eps), upper) <= level * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.1, 0.3])
+def test_choices_among_others_cost_at_most_what_they_do_when_they_come_last(at):
+    """A response, before, between or after two choices, by the game itself: the last order is the worst."""
+    eps, other = 0.4, 0.5
+    truth = 1 / (1 + math.exp(-other))
+
+    def responded(value):
+        return lambda x: truth * value(x - other) + (1 - truth) * value(x + other)
+
+    def chosen(value):
+        chances = [(t, math.expm1(t - eps) / math.expm1(-eps)) for t in np.linspace(0.0, eps, 60)]
+        return lambda x: np.max([p * value(x - t) + (1 - p) * value(x - t + eps) for t, p in chances], axis=0)
+
+    def start(x):
+        return np.maximum(-np.expm1(x), 0.0)
+
+    x = np.array(at)
+    last = float(responded(chosen(chosen(start)))(x))
+    between, first = float(chosen(responded(chosen(start)))(x)), float(chosen(chosen(responded(start)))(x))
+    assert first <= between * (1 + 1e-3) <= last * (1 + 2e-3)
+    found = delta(2 * NoisyMax(eps) + RandomizedResponse(other, 2), at, accountant="pld")
+    assert last <= found <= 1.01 * last
+
+
+@pytest.mark.parametrize(
+    ("others", "about"), [(20 * Gaussian(5.0), 4.973), (30 * Laplace(20.0) + Gaussian(3.0), None), (PureDP(0.01), None)]
+)
+def test_choices_among_others_have_narrow_brackets(others, about):
+    total = 10 * NoisyMax(0.3) + others
+    lower, upper = bound(total, 1e-6)
+    assert 0.985 * upper < lower <= upper
+    assert upper < compare(total, 1e-6)["rdp"]
+    assert about is None or upper == pytest.approx(about, abs=2e-3)
 
 
 def test_what_is_not_played_has_an_answer():
