@@ -32,7 +32,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["adaptive_curve", "adaptive_delta", "adaptive_epsilon", "adaptive_epsilon_at_least", "is_playable"]
+__all__ = [
+    "adaptive_curve",
+    "adaptive_curve_at_least",
+    "adaptive_delta",
+    "adaptive_epsilon",
+    "adaptive_epsilon_at_least",
+    "is_playable",
+]
 
 Array = NDArray[np.float64]
 
@@ -94,16 +101,20 @@ def _best_coin(values: Array, y: Array, epsilon0: float, cells: int) -> Array:
     return np.minimum(np.maximum(best / (grown - 1), values) * (1 + _rounding(epsilon0, cells)), 1.0)
 
 
+def _chances(epsilon0: float, cells: int) -> Array:
+    """The probability of the loss t, for every t on the lattice."""
+    t = epsilon0 * np.arange(cells + 1) / cells
+    return np.asarray(np.expm1(t - epsilon0) / math.expm1(-epsilon0))
+
+
 def _best_lattice_coin(values: Array, epsilon0: float, cells: int) -> Array:
     """The best of the t on the lattice."""
     n = values.size
     padded = _padded(values, cells, float(values[0]), 0.0)
     best = np.zeros(n)
-    for i in range(cells + 1):
-        t = epsilon0 * i / cells
-        chance = -math.expm1(t - epsilon0) / -math.expm1(-epsilon0)
+    for i, chance in enumerate(_chances(epsilon0, cells)):
         second = padded[2 * cells - i : 2 * cells - i + n]
-        best = np.maximum(best, chance * padded[cells - i : cells - i + n] + (1 - chance) * second)
+        np.maximum(best, chance * padded[cells - i : cells - i + n] + (1 - chance) * second, out=best)
     return best * (1 - 1e-10)
 
 
@@ -130,15 +141,32 @@ def adaptive_delta(epsilon0: float, count: int, epsilon: float) -> float:
     return float(values[place])
 
 
-def adaptive_curve(epsilon0: float, count: int) -> tuple[Array, Array]:
-    """Values of ε from 0 on, and δ of ``count`` choices there, rounded up; until δ is below 1e-22, or 0."""
+def _curve_lattice(epsilon0: float, count: int) -> tuple[float, int]:
+    """A multiple of the lattice's step above which there is next to nothing, and how many steps it is."""
     cells = _fineness(count)
     top = min(count * epsilon0, 5.0 * math.sqrt(count) * epsilon0 + count * epsilon0**2 / 8)
-    centre = math.ceil(top / epsilon0 * cells) * epsilon0 / cells
+    steps = math.ceil(top / epsilon0 * cells)
+    return steps * epsilon0 / cells, steps
+
+
+def adaptive_curve(epsilon0: float, count: int) -> tuple[Array, Array]:
+    """Values of ε from 0 on, evenly spaced, and δ of ``count`` choices there, rounded up; until it matters no more."""
+    centre, steps = _curve_lattice(epsilon0, count)
     _, values, place = _upper(epsilon0, count, centre)
-    steps = round(centre / (epsilon0 / cells))
     kept = values[place - steps :]
-    return epsilon0 / cells * np.arange(kept.size, dtype=np.float64), kept
+    return centre / steps * np.arange(kept.size, dtype=np.float64), kept
+
+
+@lru_cache(maxsize=16)
+def adaptive_curve_at_least(epsilon0: float, count: int) -> Array:
+    """As :func:`adaptive_curve`, rounded down, at the same ε."""
+    centre, steps = _curve_lattice(epsilon0, count)
+    cells = _fineness(count)
+    x, place = _lattice(epsilon0, count, centre, cells)
+    values = np.maximum(-np.expm1(x), 0.0)
+    for _ in range(count):
+        values = _best_lattice_coin(values, epsilon0, cells)
+    return values[place - steps :]
 
 
 def adaptive_epsilon(epsilon0: float, count: int, delta: float, about: float) -> float:

@@ -7,12 +7,12 @@ does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
 on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
 then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole; where there is nothing else, a
-may follow what was seen (:mod:`accounting.accountants.adaptive_coins`). The first input of a tree
-reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
-they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where all
-others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as much as
-one may (:mod:`accounting.accountants.count_losses`).
+makes the Rényi divergence largest at an order near the one which is best for the whole; of the choices with Gumbel
+noise that matter most, a follows what was seen (:mod:`accounting.accountants.adaptive_coins`). The first input of a
+tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
+where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
+all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
+much as one may (:mod:`accounting.accountants.count_losses`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -28,7 +28,14 @@ from numpy.typing import NDArray
 
 from accounting.accountants import pld
 from accounting.accountants.adaptive_coins import adaptive_epsilon_at_least, is_playable
-from accounting.accountants.failures import DifferenceOfCounts, OneCount, TwoLosses, rest_delta, split_failures
+from accounting.accountants.failures import (
+    DifferenceOfCounts,
+    OneCount,
+    PlayedChoices,
+    TwoLosses,
+    rest_delta,
+    split_failures,
+)
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
@@ -78,18 +85,37 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if isinstance(release, LocalShuffled) and delta > 0:
         # binary responses are a randomizer of that ε
         return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
-    found = 0.0
-    match release:
-        case Composed(parts=((NoisyMax(epsilon=eps, noise="gumbel"), count),)) if 0 < delta < 1 and is_playable(
-            eps, count
-        ):
-            found = adaptive_epsilon_at_least(eps, count, delta, pld.epsilon(release, delta))
     best = _best_order(release, delta)
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
     except AdjacencyMismatch:  # samples of one kind beside those of another
         return 0.0
-    return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
+    found = max(_lower_epsilon(witness, delta) for witness in witnesses)
+    return max(found, _played_epsilon(release, delta, best)) if 0 < delta < 1 else found
+
+
+def _played_epsilon(release: Release, delta: float, order: float) -> float:
+    """A lower bound where choices by the exponential mechanism follow what was seen; 0 where there are none."""
+    parts = release.parts if isinstance(release, Composed) else ()
+    choices = [
+        (count * part.epsilon**2, part, count)
+        for part, count in parts
+        if isinstance(part, NoisyMax) and part.noise == "gumbel" and is_playable(part.epsilon, count)
+    ]
+    if not choices:
+        return 0.0
+    _, most, count = max(choices, key=lambda choice: choice[0])
+    try:
+        upper = pld.epsilon(release, delta)
+        if len(parts) == 1:
+            return adaptive_epsilon_at_least(most.epsilon, count, delta, upper)
+        if not 0 < upper < math.inf:
+            return 0.0
+        others = [(_witness(part, order), n) for part, n in parts if part != most]
+        played = PlayedChoices(float(most.epsilon), int(count))
+        return _lower_epsilon(compose([(played, 1), *((w, n) for w, n in others if w is not None)]), delta)
+    except (UnsupportedRelease, ArithmeticError):
+        return 0.0
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:

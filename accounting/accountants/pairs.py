@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 from accounting.accountants.adaptive_coins import is_playable
 from accounting.accountants.convolution import Parts
-from accounting.accountants.failures import CentralShuffledBinomial, DifferenceOfCounts, OneCount, TwoLosses
+from accounting.accountants.failures import (
+    CentralShuffledBinomial,
+    DifferenceOfCounts,
+    OneCount,
+    PlayedChoices,
+    TwoLosses,
+)
 from accounting.accountants.gdp import gdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -74,6 +80,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.count_losses import CountPair
 
             return [Counter({CountPair(n, rate, step, first, second): 1})]
+        case PlayedChoices(epsilon=eps, count=n):
+            from accounting.accountants.curves import ChoicesPair
+
+            return [Counter({ChoicesPair(eps, n, from_below=True): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):

@@ -21,7 +21,7 @@ from accounting import (
     epsilon,
     rdp,
 )
-from accounting.accountants.curves import HalfNormalPair, pair_of_curve
+from accounting.accountants.curves import HalfNormalPair, pair_below_curve, pair_of_curve
 from accounting.audit import recompute
 from accounting.conversions import gdp_delta
 from accounting.half_normal import half_normal_mu
@@ -105,6 +105,24 @@ def test_a_pair_of_a_curve_is_above_it_and_has_its_values(mu, points):
         assert value * (1 - 1e-7) - 1e-15 <= found <= value * (1 + 1e-6) + 1e-15
     between = float(at[1] * 0.37)
     assert float(np.maximum(p - math.exp(between) * q, 0).sum()) + values[-1] >= gdp_delta(mu, between) * (1 - 1e-7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.05, 3.0), st.integers(8, 120), st.floats(0, 1e-3))
+def test_a_pair_below_a_curve_is_below_it_everywhere(mu, points, doubt):
+    at = np.linspace(0.0, mu**2 / 2 + 7 * mu, points)
+    values = np.array([gdp_delta(mu, float(x)) for x in at])
+    losses, p, q = pair_below_curve(at, values * (1 + doubt), values * (1 - doubt))
+    assert max(p.sum(), q.sum()) <= 1
+    assert p == pytest.approx(q[::-1])
+    assert np.all(np.diff(losses) > 0)
+    for x in np.linspace(0.0, at[-1], 173):
+        for e in (float(x), -float(x)):
+            true = gdp_delta(mu, e) if e >= 0 else -math.expm1(e) + math.exp(e) * gdp_delta(mu, -e)
+            assert float(np.maximum(p - math.exp(e) * q, 0).sum()) <= true * (1 + 1e-9) + 1e-13
+    if points > 60 and doubt < 1e-4:
+        found = float(np.maximum(p - math.exp(at[20]) * q, 0).sum())
+        assert found >= 0.9 * values[20]
 
 
 def test_values_that_no_pair_has_are_drawn_together():
