@@ -118,29 +118,6 @@ def _best_lattice_coin(values: Array, epsilon0: float, cells: int) -> Array:
     return best * (1 - 1e-10)
 
 
-@lru_cache(maxsize=64)
-def _upper(epsilon0: float, count: int, centre: float) -> tuple[Array, Array, int]:
-    cells = _fineness(count)
-    x, place = _lattice(epsilon0, count, centre, cells)
-    y = np.exp(x)
-    values = np.maximum(-np.expm1(x), 0.0)
-    for _ in range(count):
-        values = _best_coin(values, y, epsilon0, cells)
-    return y, values, place
-
-
-def adaptive_delta(epsilon0: float, count: int, epsilon: float) -> float:
-    """δ of ``count`` choices, each ``epsilon0``-DP, rounded up.
-
-    Examples
-    --------
-    >>> round(adaptive_delta(0.1, 100, 2.2536) * 1e6, 2)
-    1.0
-    """
-    _, values, place = _upper(epsilon0, count, epsilon)
-    return float(values[place])
-
-
 def _curve_lattice(epsilon0: float, count: int) -> tuple[float, int]:
     """A multiple of the lattice's step above which there is next to nothing, and how many steps it is."""
     cells = _fineness(count)
@@ -149,10 +126,16 @@ def _curve_lattice(epsilon0: float, count: int) -> tuple[float, int]:
     return steps * epsilon0 / cells, steps
 
 
+@lru_cache(maxsize=64)
 def adaptive_curve(epsilon0: float, count: int) -> tuple[Array, Array]:
     """Values of ε from 0 on, evenly spaced, and δ of ``count`` choices there, rounded up; until it matters no more."""
     centre, steps = _curve_lattice(epsilon0, count)
-    _, values, place = _upper(epsilon0, count, centre)
+    cells = _fineness(count)
+    x, place = _lattice(epsilon0, count, centre, cells)
+    y = np.exp(x)
+    values = np.maximum(-np.expm1(x), 0.0)
+    for _ in range(count):
+        values = _best_coin(values, y, epsilon0, cells)
     kept = values[place - steps :]
     return centre / steps * np.arange(kept.size, dtype=np.float64), kept
 
@@ -169,22 +152,41 @@ def adaptive_curve_at_least(epsilon0: float, count: int) -> Array:
     return values[place - steps :]
 
 
+def adaptive_delta(epsilon0: float, count: int, epsilon: float) -> float:
+    """δ of ``count`` choices, each ``epsilon0``-DP, rounded up; of no use where it is below 1e-40.
+
+    Examples
+    --------
+    >>> round(adaptive_delta(0.1, 100, 2.2536) * 1e6, 2)
+    1.0
+    """
+    if epsilon >= count * epsilon0:
+        return 0.0
+    x, values = adaptive_curve(epsilon0, count)
+    at = int(np.searchsorted(x, epsilon, side="right"))
+    if at >= x.size:
+        return float(values[-1])
+    # linear in e^ε
+    share = math.expm1(epsilon - x[at - 1]) / math.expm1(x[at] - x[at - 1])
+    return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
+
+
 def adaptive_epsilon(epsilon0: float, count: int, delta: float, about: float) -> float:
-    """ε of ``count`` choices at ``delta``, rounded up; at most ``about``, which is an upper bound.
+    """ε of ``count`` choices at ``delta``, the inverse of :func:`adaptive_delta`; at most ``about``, an upper bound.
 
     Examples
     --------
     >>> round(adaptive_epsilon(0.1, 100, 1e-6, 2.4), 3)
-    2.254
+    2.253
     """
-    y, values, place = _upper(epsilon0, count, about)
-    if values[place] > delta:  # the lattice adds more than there was to gain
+    x, values = adaptive_curve(epsilon0, count)
+    if values[-1] >= delta:
         return about
     if values[0] <= delta:
         return 0.0
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
-    return min(about, max(0.0, math.log(y[last] + share * (y[last + 1] - y[last])) * (1 + 1e-12)))
+    return min(about, (x[last] + math.log1p(share * math.expm1(x[last + 1] - x[last]))) * (1 + 1e-11))
 
 
 @lru_cache(maxsize=64)

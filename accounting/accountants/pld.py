@@ -174,9 +174,9 @@ def _delta(parts: Parts, epsilon: float) -> float:
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
     if choices := _choices(parts):
-        if choices[0] <= 1:  # there the game is certainly the better one
-            return adaptive_delta(*choices, epsilon)
-        return min(_delta_of_sum(parts, epsilon), adaptive_delta(*choices, epsilon))
+        found = adaptive_delta(*choices, epsilon)
+        # otherwise the game is certainly the better one
+        return min(found, _delta_of_sum(parts, epsilon)) if choices[0] > 1 or found < 1e-30 else found
     return _delta_of_sum(parts, epsilon)
 
 
