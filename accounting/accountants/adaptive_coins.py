@@ -177,7 +177,7 @@ def adaptive_epsilon(epsilon0: float, count: int, delta: float, about: float) ->
     Examples
     --------
     >>> round(adaptive_epsilon(0.1, 100, 1e-6, 2.4), 3)
-    2.253
+    2.254
     """
     x, values = adaptive_curve(epsilon0, count)
     if values[-1] >= delta:
@@ -186,7 +186,8 @@ def adaptive_epsilon(epsilon0: float, count: int, delta: float, about: float) ->
         return 0.0
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
-    return min(about, (x[last] + math.log1p(share * math.expm1(x[last + 1] - x[last]))) * (1 + 1e-11))
+    found = float(x[last]) + math.log1p(float(share) * math.expm1(float(x[last + 1] - x[last])))
+    return min(about, found * (1 + 1e-11))
 
 
 @lru_cache(maxsize=64)

@@ -116,7 +116,7 @@ def drawn(kinds, generator):
         (PoissonSubsampled(Gaussian(1.0), 0.005), 0.31),
         (PoissonSubsampled(Gaussian(1.5), 0.01) + Gaussian(200.0) + PureDP(0.01), 0.875),
         (DiscreteGaussian(100.0), 0.97),
-        (NoisyMax(0.02), 0.89),
+        (NoisyMax(0.02), 0.83),
         (NoisyMax(0.02, "exponential"), 0.92),
     ],
     ids=repr,
