@@ -33,7 +33,7 @@ FINENESS, MOST_NODES = 0.02, 1 << 19
 
 def nodes_for(count: int, fineness: float) -> int:
     """A length such that the grid's step is about ``fineness`` deviations of one of ``count`` variables."""
-    return 1 << max(11, math.ceil(math.log2(2 * _REACH * math.sqrt(count) / fineness)))
+    return 1 << max(13, math.ceil(math.log2(2 * _REACH * math.sqrt(count) / fineness)))
 
 
 def log_moment(points: Array, law: Array, tilt: float) -> float:
@@ -63,7 +63,9 @@ def saddle(points: Array, law: Array) -> float:
 def sums_of_values(values: Array, mass: Array, count: int, nodes: int, sign: float) -> float:
     """E[S₊] of ``count`` variables of a few ``values``, from above (``sign`` 1) or from below (−1)."""
     deviation = math.sqrt(max(float(mass @ values**2) - float(mass @ values) ** 2, 0.0))
-    step = max(2 * _REACH * math.sqrt(count) * deviation, 4 * float(np.ptp(values))) / nodes
+    # all sums of a few variables, and many deviations of many
+    width = max(2 * _REACH * math.sqrt(count) * deviation, 2.2 * min(count, 12) * float(np.ptp(values)))
+    step = width / nodes
     first = math.floor(float(values.min()) / step)
     law = np.zeros(math.ceil(float(values.max()) / step) - first + 2)
     places = values / step - first
