@@ -6,7 +6,7 @@ See :mod:`accounting.releases` for what a description says.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from accounting.checks import fraction, integer, nonnegative, positive
@@ -24,6 +24,7 @@ __all__ = [
     "PureDP",
     "RandomizedResponse",
     "TreeAggregation",
+    "UnaryEncoding",
 ]
 
 
@@ -170,6 +171,43 @@ class RandomizedResponse(Release):
         super().__post_init__()
         positive("epsilon", self.epsilon)
         integer("categories", self.categories, at_least=2)
+
+
+@dataclass(frozen=True, repr=False)
+class UnaryEncoding(Release):
+    """One bit for each of ``categories``, flipped at random, so that the message costs ``epsilon``.
+
+    The bit of the user's value is 1 with probability ½, any other one with 1/(e^ε + 1) (the optimized encoding of
+    Wang et al. 2017), or, with ``optimized=False``, with e^(ε/2)/(1 + e^(ε/2)) and 1/(1 + e^(ε/2)) (RAPPOR,
+    Erlingsson et al. 2014). Two values differ in two bits, of which one outcome has the loss ε, one −ε, and the
+    others 0: as of a randomized response of ``as_many_as`` categories, which need not be a whole number.
+
+    Examples
+    --------
+    >>> from accounting import LocalShuffled, UnaryEncoding, epsilon
+    >>> round(UnaryEncoding(1.0, 100).as_many_as, 2)
+    5.72
+    >>> round(epsilon(LocalShuffled(UnaryEncoding(1.0, 100), users=10_000), 1e-6), 4)
+    0.0297
+    """
+
+    epsilon: float
+    categories: int
+    optimized: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive("epsilon", self.epsilon)
+        if integer("categories", self.categories, at_least=2) < 3:
+            raise ValueError("categories must be at least 3 (two are a RandomizedResponse), got categories=2")
+        if not isinstance(self.optimized, bool):
+            raise TypeError(f"optimized must be True or False, got optimized={self.optimized!r}")
+
+    @property
+    def as_many_as(self) -> float:
+        """The k of randomized response at which a loss of ε is as likely: k + e^ε − 1 = e^ε/(p(1 − q))."""
+        grown = math.exp(self.epsilon if self.optimized else self.epsilon / 2)
+        return grown + 3 if self.optimized else 2 * grown + 2
 
 
 @dataclass(frozen=True, repr=False)

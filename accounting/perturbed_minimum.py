@@ -37,15 +37,20 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accounting.checks import fraction, positive
 from accounting.roots import root_between
 
-__all__ = ["divergence", "largest_shift"]
+__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_shift"]
+
+Array = NDArray[np.float64]
 
 # orders to choose from: 1 + s, with neighbours of s in the ratio 1.005
 _FIRST, _RATIO, _COUNT = 1e-2, 1.005, 5000
-# √(1 + s)·τ ≤ 1 follows from sτ < 1 and this
-_LARGEST_CURVATURE = 0.6
+#: √(1 + s)·τ ≤ 1 follows from sτ < 1 and this
+LARGEST_CURVATURE = 0.6
 _SLACK = 1e-9
 
 
@@ -64,10 +69,32 @@ def divergence(s: float, shift: float, curvature: float, *, replaced: bool) -> f
         Whether the person is another one, and not there or not there at all.
     """
     positive("s", s)
-    if not (0 < curvature <= _LARGEST_CURVATURE and s * curvature < 1):
-        raise ValueError(f"curvature must be at most {_LARGEST_CURVATURE} and below 1/s, got {curvature!r} and s={s!r}")
+    if not (0 < curvature <= LARGEST_CURVATURE and s * curvature < 1):
+        raise ValueError(f"curvature must be at most {LARGEST_CURVATURE} and below 1/s, got {curvature!r} and s={s!r}")
     goes, comes = _determinants(s, curvature)
     return (1.0 + s) * shift**2 / 2.0 + (goes + comes if replaced else max(goes, comes)) / s
+
+
+def divergences(orders: Array, shift: float, curvature: float, *, replaced: bool) -> Array:
+    """The same at many orders; infinite from 1 + 1/``curvature`` on.
+
+    Examples
+    --------
+    >>> divergences(np.array([3.0, 30.0]), 0.2, 0.05, replaced=False).round(6)
+    array([0.06389,     inf])
+    >>> round(divergence(2.0, 0.2, 0.05, replaced=False), 6)
+    0.06389
+    """
+    s = orders - 1.0
+    finite = s * curvature < 1.0 - 1e-12
+    inside = np.where(finite, s, 0.5 / curvature)
+    once = math.log1p(curvature)
+    goes = (1.0 + inside) * once - np.log1p((1.0 + inside) * curvature)
+    comes = -inside * once - np.log1p(-inside * curvature)
+    # both are differences of logarithms, right to a few units of these
+    slack = 16 * 2.0**-52 * ((1.0 + inside) * once - np.log1p(-inside * curvature))
+    found = (1.0 + inside) * shift**2 / 2.0 + ((goes + comes if replaced else np.maximum(goes, comes)) + slack) / inside
+    return np.where(finite, found * (1 + 1e-14), np.inf)
 
 
 def _determinants(s: float, τ: float) -> tuple[float, float]:
@@ -105,7 +132,7 @@ def largest_shift(epsilon: float, delta: float, share: float, *, replaced: bool)
     def over(τ: float) -> float:
         return divergence(order, 0.0, τ, replaced=replaced) - spent
 
-    high = min(_LARGEST_CURVATURE, (1.0 - _SLACK) / order)
+    high = min(LARGEST_CURVATURE, (1.0 - _SLACK) / order)
     curvature = high if over(high) <= 0 else root_between(over, 1e-12 * high, high, absolute=0.0)
     return math.sqrt(best) * (1.0 - _SLACK), curvature * (1.0 - _SLACK)
 

@@ -47,7 +47,9 @@ from accounting.mechanisms import (
     PureDP,
     RandomizedResponse,
     TreeAggregation,
+    UnaryEncoding,
 )
+from accounting.perturbation import ObjectivePerturbation
 from accounting.selection import BestOfPoissonRuns, BestOfRuns
 
 __all__ = [
@@ -64,6 +66,7 @@ __all__ = [
     "Laplace",
     "LocalShuffled",
     "NoisyMax",
+    "ObjectivePerturbation",
     "Parallel",
     "PoissonSubsampled",
     "PureDP",
@@ -71,6 +74,7 @@ __all__ = [
     "Release",
     "ShuffledBinomial",
     "TreeAggregation",
+    "UnaryEncoding",
     "ZCDP",
     "check_adjacency",
     "common_adjacency",
@@ -87,7 +91,8 @@ class PoissonSubsampled(Release):
     The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
     relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
     swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for a single
-    ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, exactly so for ``Gaussian``.
+    ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, by what it costs at worst
+    (:mod:`accounting.accountants.swapped_losses`).
 
     Sampling must be done as described. Batches of a fixed size are :class:`FixedSizeSubsampled`. Shuffled epochs are
     neither, and gain less (Chua et al. 2024): a unit is in one batch of every epoch, so an epoch is one release,
@@ -207,25 +212,29 @@ class ShuffledBinomial(Release):
 class LocalShuffled(Release):
     """The shuffled messages of ``users`` who all ran the same local randomizer, chosen before anything was seen.
 
-    ``epsilon`` is what the randomizer costs by itself, or the randomizer: ``LocalShuffled(RandomizedResponse(1.0, 10),
-    users=10_000)`` is priced by what a k-ary response is known to hide, about half as much as any ε-DP randomizer.
-    Randomizers that differ from user to user, or are chosen after messages were seen, are not covered.
+    ``epsilon`` is what the randomizer costs by itself, or the randomizer: a :class:`RandomizedResponse`, a
+    :class:`UnaryEncoding`, or ``Laplace(z)`` for one number in an interval, with noise of scale z times its length.
+    Then ``LocalShuffled(RandomizedResponse(1.0, 10), users=10_000)`` is priced by what a k-ary response is known to
+    hide, about half as much as any ε-DP randomizer. Randomizers that differ from user to user, or are chosen after
+    messages were seen, are not covered.
 
     Neighbours differ in one user's input, ``"replace"`` unless ``"zero_out"`` is stated. Never in a user's presence:
     the number of messages alone tells how many there are.
 
     Examples
     --------
-    >>> from accounting import LocalShuffled, RandomizedResponse, epsilon
+    >>> from accounting import Laplace, LocalShuffled, RandomizedResponse, epsilon
     >>> round(epsilon(LocalShuffled(1.0, users=10_000), 1e-6), 4)
     0.0432
     >>> round(epsilon(LocalShuffled(RandomizedResponse(1.0, 10), users=10_000), 1e-6), 4)
     0.0233
+    >>> round(epsilon(LocalShuffled(Laplace(1.0), users=10_000), 1e-6), 4)
+    0.0378
     """
 
     epsilon: float
     users: int
-    randomizer: RandomizedResponse | None = field(default=None, kw_only=True)
+    randomizer: RandomizedResponse | UnaryEncoding | Laplace | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -233,16 +242,23 @@ class LocalShuffled(Release):
         given: object = self.epsilon
         if isinstance(given, Release):
             object.__setattr__(self, "randomizer", given)
-            object.__setattr__(self, "epsilon", getattr(given, "epsilon", None))
-        if self.randomizer is not None:
-            if not isinstance(self.randomizer, RandomizedResponse):
-                raise UnsupportedRelease(
-                    f"epsilon must be a number or a RandomizedResponse, got {self.randomizer!r} (its ε is accepted)"
-                )
-            if self.randomizer.epsilon != self.epsilon:
-                raise ValueError(f"epsilon must be that of {self.randomizer!r}, got epsilon={self.epsilon!r}")
+            object.__setattr__(self, "epsilon", _local_epsilon(given))
+        if self.randomizer is not None and self.epsilon != _local_epsilon(self.randomizer):
+            raise ValueError(f"epsilon must be that of {self.randomizer!r}, got epsilon={self.epsilon!r}")
         positive("epsilon", self.epsilon)
         integer("users", self.users, at_least=1)
+
+
+def _local_epsilon(randomizer: Release) -> float:
+    match randomizer:
+        case RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
+            return eps
+        case Laplace(noise_multiplier=z):
+            return 1.0 / z
+    raise UnsupportedRelease(
+        "epsilon must be a number, a RandomizedResponse, a UnaryEncoding or a Laplace, "
+        f"got {randomizer!r} (its ε is accepted)"
+    )
 
 
 def _keep_number_of_users(release: Release) -> None:

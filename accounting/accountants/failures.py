@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And three descriptions that only accountants make.
+And five descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -23,7 +23,15 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["CentralShuffledBinomial", "OneCount", "TwoLosses", "rest_delta", "split_failures"]
+__all__ = [
+    "CentralShuffledBinomial",
+    "DifferenceOfCounts",
+    "OneCount",
+    "PlayedChoices",
+    "TwoLosses",
+    "rest_delta",
+    "split_failures",
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,6 +53,17 @@ class TwoLosses(Release):
 
 
 @dataclass(frozen=True, repr=False)
+class DifferenceOfCounts(Release):
+    """A − B for a message of each of ``trials`` that is in A or in B with probability ``rate`` each, and one more
+    that is in A with probability ``first`` and in B with ``second``, or the other way round."""
+
+    trials: int
+    rate: float
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, repr=False)
 class OneCount(Release):
     """Bin(``trials``, ``rate``) and one message of ``step``, with probability ``first`` or ``second``."""
 
@@ -53,6 +72,14 @@ class OneCount(Release):
     step: int
     first: float
     second: float
+
+
+@dataclass(frozen=True, repr=False)
+class PlayedChoices(Release):
+    """``count`` choices of two scores after all else, with leads that follow what was seen."""
+
+    epsilon: float
+    count: int
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

@@ -36,6 +36,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -67,7 +68,7 @@ def _laplace_mu(theta: float) -> float:
     return 2.0 * _upper_quantile(-theta / 2 - math.log(2.0), -math.expm1(-theta / 2)) * _SAFETY
 
 
-def _randomized_response_mu(epsilon: float, categories: int) -> float:
+def _randomized_response_mu(epsilon: float, categories: float) -> float:
     log_a = -epsilon - math.log1p((categories - 1) * math.exp(-epsilon))
     log_truth, log_lie = epsilon + log_a, math.log(categories - 1) + log_a  # 1 − f(a) and f(a)
     first = _tail_quantile(log_a)
@@ -102,6 +103,8 @@ def gdp(release: Release) -> float:
             return _pure_mu(eps)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_mu(eps, k)
+        case UnaryEncoding(epsilon=eps):
+            return _randomized_response_mu(eps, release.as_many_as)
         case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             return rounded_mu(trials, norm, coordinates) if rounded else central_mu(trials, norm)
         case Composed(parts=parts):

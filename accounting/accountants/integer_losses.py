@@ -67,6 +67,25 @@ class IntegerPair(Symmetric):
         rare = int(np.searchsorted(np.cumsum(p[::-1]), above * (1 - _MASS_ERROR), side="right"))
         return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + _LOSS_ERROR)
 
+    def log_noise_and_ratios(self) -> tuple[Array, Array]:
+        """ln of the noise's own masses, and of those that it has when shifted to the right over them, value by value.
+
+        Values beyond which both ratios, to the right and to the left, are constant are merged.
+        """
+        k = self.shift
+        scale = self.noise_multiplier * k
+        if self.noise == "laplace":
+            x, b = np.arange(-k, k + 1.0), math.exp(-1.0 / scale)
+            log_noise = -np.abs(x) / scale + math.log(-math.expm1(-1.0 / scale)) - math.log1p(b)
+            log_noise[[0, -1]] = -1.0 / self.noise_multiplier - math.log1p(b)
+            return log_noise, (np.abs(x) - np.abs(x - k)) / scale
+        reach = math.ceil(_REACH * scale) + k
+        x = np.arange(-reach, reach + 1.0)
+        log_noise = -0.5 * np.square(x / scale)
+        with np.errstate(under="ignore"):
+            log_noise -= math.log(float(np.exp(log_noise).sum()))
+        return log_noise, k * (2.0 * x - k) / (2.0 * scale**2)
+
 
 @lru_cache(maxsize=16)
 def _atoms(pair: IntegerPair) -> tuple[Array, Array, Array]:

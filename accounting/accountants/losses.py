@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.numerics import normal_tail
-from accounting.amplification.blanket import response_delta
+from accounting.amplification.randomizers import Randomizer, curve_atoms, delta_at_most
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.conversions import gdp_delta
+from accounting.mechanisms import RandomizedResponse
 
 __all__ = [
     "Coins",
@@ -149,7 +150,7 @@ class Coins(Symmetric):
     """Finitely many losses: randomized response, and with k = 2 every pure DP mechanism (Kairouz et al. 2015)."""
 
     epsilon: float
-    categories: int = 2
+    categories: float = 2
 
     def _atoms(self) -> tuple[Array, Array, Array]:
         eps, k = self.epsilon, self.categories
@@ -239,30 +240,41 @@ class RangePair:
 class ShuffledPair(Symmetric):
     """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
 
-    Of k-ary responses, with the curve of :mod:`accounting.amplification.blanket` where one release is alone; in
-    compositions they are priced as any ε₀-DP randomizer.
+    Of a ``randomizer`` that is known, by its own curve (:mod:`accounting.amplification.randomizers`).
     """
 
     local_epsilon: float
     users: int
-    categories: int | None = None
+    randomizer: Randomizer | None = None
 
     def delta(self, epsilon: float) -> float:
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         found = shuffled_delta(self.local_epsilon, self.users, epsilon)
-        if self.categories is None or self.categories == 2 or found == 0:
+        if self.randomizer is None or found == 0:
             return found
-        return min(found, response_delta(self.local_epsilon, self.categories, self.users, epsilon))
+        return min(found, delta_at_most(self.randomizer, self.users, epsilon))
+
+    @property
+    def _known(self) -> bool:
+        """Whether the randomizer's own pair is worth its while: binary responses are the worst of all randomizers."""
+        response = self.randomizer
+        return self.local_epsilon < 30 and not (isinstance(response, RandomizedResponse) and response.categories == 2)
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
+        if self.randomizer is not None and self._known:
+            return histogram(edges, *curve_atoms(self.randomizer, self.users))
         losses, log_p = shuffled_losses(self.local_epsilon, self.users)
         with np.errstate(under="ignore"):
             return histogram(edges, losses, np.exp(log_p), np.exp(log_p - losses))
 
     def highest(self, log_tail: float) -> float:
-        losses, log_p = shuffled_losses(self.local_epsilon, self.users)
-        with np.errstate(under="ignore"):
-            above = np.cumsum(np.exp(log_p[::-1]))
+        if self.randomizer is not None and self._known:
+            losses, p, _ = curve_atoms(self.randomizer, self.users)
+            above = np.cumsum(p[::-1])
+        else:
+            losses, log_p = shuffled_losses(self.local_epsilon, self.users)
+            with np.errstate(under="ignore"):
+                above = np.cumsum(np.exp(log_p[::-1]))
         rare = int(np.searchsorted(above, math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
         return float(losses[-1 - min(rare, losses.size - 1)])

@@ -2,15 +2,17 @@
 
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
-failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise. Discrete noise
+failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so
+does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
 on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
 then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole. The first input of a tree
-reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
-they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where all
-others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as much as
-one may (:mod:`accounting.accountants.count_losses`).
+makes the Rényi divergence largest at an order near the one which is best for the whole; of the choices with Gumbel
+noise that matter most, a follows what was seen (:mod:`accounting.accountants.adaptive_coins`). The first input of a
+tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
+where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
+all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
+much as one may (:mod:`accounting.accountants.count_losses`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -25,11 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants import pld
-from accounting.accountants.failures import OneCount, TwoLosses, rest_delta, split_failures
+from accounting.accountants.adaptive_coins import adaptive_epsilon_at_least, is_playable
+from accounting.accountants.failures import (
+    DifferenceOfCounts,
+    OneCount,
+    PlayedChoices,
+    TwoLosses,
+    rest_delta,
+    split_failures,
+)
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
-from accounting.amplification.blanket import response_epsilon_at_least
+from accounting.amplification.randomizers import epsilon_at_least, thirds
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
@@ -44,6 +54,7 @@ from accounting.releases import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -51,6 +62,7 @@ from accounting.releases import (
     Release,
     ShuffledBinomial,
     TreeAggregation,
+    UnaryEncoding,
     compose,
     parallel,
 )
@@ -72,14 +84,38 @@ def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
     if isinstance(release, LocalShuffled) and delta > 0:
         # binary responses are a randomizer of that ε
-        categories = release.randomizer.categories if release.randomizer else 2
-        return response_epsilon_at_least(release.epsilon, int(categories), int(release.users), delta)
+        return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
     best = _best_order(release, delta)
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
     except AdjacencyMismatch:  # samples of one kind beside those of another
         return 0.0
-    return max(_lower_epsilon(witness, delta) for witness in witnesses)
+    found = max(_lower_epsilon(witness, delta) for witness in witnesses)
+    return max(found, _played_epsilon(release, delta, best)) if 0 < delta < 1 else found
+
+
+def _played_epsilon(release: Release, delta: float, order: float) -> float:
+    """A lower bound where choices by the exponential mechanism follow what was seen; 0 where there are none."""
+    parts = release.parts if isinstance(release, Composed) else ()
+    choices = [
+        (count * part.epsilon**2, part, count)
+        for part, count in parts
+        if isinstance(part, NoisyMax) and part.noise == "gumbel" and is_playable(part.epsilon, count)
+    ]
+    if not choices:
+        return 0.0
+    _, most, count = max(choices, key=lambda choice: choice[0])
+    try:
+        upper = pld.epsilon(release, delta)
+        if len(parts) == 1:
+            return adaptive_epsilon_at_least(most.epsilon, count, delta, upper)
+        if not 0 < upper < math.inf:
+            return 0.0
+        others = [(_witness(part, order), n) for part, n in parts if part != most]
+        played = PlayedChoices(float(most.epsilon), int(count))
+        return _lower_epsilon(compose([(played, 1), *((w, n) for w, n in others if w is not None)]), delta)
+    except (UnsupportedRelease, ArithmeticError):
+        return 0.0
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:
@@ -140,11 +176,11 @@ def _witness(release: Release, order: float) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own."""
     adjacency = release.adjacency
     match release:
-        case Gaussian() | Laplace() | RandomizedResponse() | PureDP() | ApproxDP():
+        case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
             return release
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
-        case GeneralizedGaussian(noise_multiplier=z):
+        case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
             return Gaussian(z, adjacency=adjacency)
         case ZCDP(rho=rho):
             return Gaussian(1 / math.sqrt(2 * rho), adjacency=adjacency) if rho > 0 else Composed()
@@ -158,8 +194,9 @@ def _witness(release: Release, order: float) -> Release | None:
             return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
-            swap = adjacency if isinstance(found, Gaussian) else None  # by a unit that is as good as absent
-            return None if found is None else PoissonSubsampled(found, rate, adjacency=swap)
+            if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
+                return PoissonSubsampled(found, rate, adjacency=adjacency)
+            return None if found is None else PoissonSubsampled(found, rate)
         case FixedSizeSubsampled(release=inner, rate=rate):
             # all others contribute what the unit is replaced by
             found = _witness(inner, order)
@@ -167,10 +204,10 @@ def _witness(release: Release, order: float) -> Release | None:
         case BestOfRuns(release=inner):
             return _witness(inner, order)  # where all scores are equal, the best is the first
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
-            k = int(response.categories) if response else 2
-            lie = 1 / (math.exp(eps) + k - 1)
-            truth = math.exp(eps) * lie
-            return OneCount(int(users) - 1, truth if k == 2 else lie, 1, truth, lie, adjacency=adjacency)
+            if response is None or (isinstance(response, RandomizedResponse) and response.categories == 2):
+                truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))
+                return OneCount(int(users) - 1, truth, 1, truth, lie, adjacency=adjacency)
+            return DifferenceOfCounts(int(users) - 1, *thirds(response), adjacency=adjacency)
         case ShuffledBinomial(trials=trials, shift_norm=norm) if trials <= _MOST_TRIALS:
             step = math.floor(norm)
             return OneCount(int(trials), 0.5, step, 1.0, 0.0, adjacency=adjacency) if step else None

@@ -23,7 +23,7 @@ def exp_remainder(x: ArrayLike) -> NDArray[np.float64]:
         return np.asarray(np.where(np.abs(x) < 0.6, 0.5 * near * near * series, np.expm1(x) - x))
 
 
-def randomized_response(epsilon: float, categories: int, orders: Array) -> Array:
+def randomized_response(epsilon: float, categories: float, orders: Array) -> Array:
     """(1/(α−1))·ln((e^(αε) + e^((1−α)ε) + k − 2)/(e^ε + k − 1)), by the form that loses no digits."""
     eta, k = orders - 1, categories
     x = eta * epsilon

@@ -7,8 +7,15 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from accounting.accountants.adaptive_coins import is_playable
 from accounting.accountants.convolution import Parts
-from accounting.accountants.failures import CentralShuffledBinomial, OneCount, TwoLosses
+from accounting.accountants.failures import (
+    CentralShuffledBinomial,
+    DifferenceOfCounts,
+    OneCount,
+    PlayedChoices,
+    TwoLosses,
+)
 from accounting.accountants.gdp import gdp
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -20,11 +27,13 @@ from accounting.releases import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     Parallel,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -49,7 +58,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         RangePair,
         ShuffledPair,
     )
-    from accounting.accountants.sampled_losses import SwappedPair
 
     match release:
         case Gaussian(noise_multiplier=z):
@@ -72,16 +80,29 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.count_losses import CountPair
 
             return [Counter({CountPair(n, rate, step, first, second): 1})]
+        case PlayedChoices(epsilon=eps, count=n):
+            from accounting.accountants.curves import ChoicesPair
+
+            return [Counter({ChoicesPair(eps, n, from_below=True): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case LocalShuffled(epsilon=eps, users=users, randomizer=response):
-            return [Counter({ShuffledPair(eps, int(users), int(response.categories) if response else None): 1})]
-        case PoissonSubsampled(release=Gaussian(noise_multiplier=z), rate=rate, adjacency="replace"):
-            return [Counter({SwappedPair(z, rate) if rate < 1 else GaussianPair(2.0 / z): 1})]
+        case UnaryEncoding(epsilon=eps):
+            return [Counter({Coins(eps, release.as_many_as): 1})]
+        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
+            from accounting.accountants.curves import HalfNormalPair
+
+            return [Counter({HalfNormalPair(1.0 / z, math.log1p(curvature)): 1})]
+        case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
+            return [Counter({ShuffledPair(eps, int(users), randomizer): 1})]
+        case DifferenceOfCounts(trials=n, rate=rate, first=first, second=second):
+            from accounting.accountants.count_losses import DifferencePair
+
+            return [Counter({DifferencePair(n, rate, first, second): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
-            return [_replace(_doubled(inner), rate, release)]
+            (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
+            return [_swap(pairs, rate)]
         case FixedSizeSubsampled(release=inner, rate=rate):
             return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
         case PoissonSubsampled(release=inner, rate=rate):
@@ -127,16 +148,21 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
 
 
 def _sample(pairs: Counter[LossPair], rate: float, present: bool, release: Release) -> Counter[LossPair]:
-    from accounting.accountants.sampled_losses import SubsampledPair, SwappedPair
+    from accounting.accountants.sampled_losses import SubsampledPair
 
     if not pairs:
         return pairs
     (pair, count), *more = pairs.items()
     if more or count > 1 or isinstance(pair, SubsampledPair):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    if isinstance(pair, SwappedPair):
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
     return Counter({SubsampledPair(pair, rate, present): 1} if rate < 1 else {pair: 1})
+
+
+def _swap(pairs: Counter[LossPair], rate: float) -> Counter[LossPair]:
+    """One unit of a Poisson sample swapped, where ``pairs`` are those of a single release: one pair, or none."""
+    from accounting.accountants.swapped_losses import swapped
+
+    return Counter({swapped(pair, rate) if rate < 1 else pair: 1 for pair in pairs})
 
 
 def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
@@ -158,6 +184,8 @@ def _doubled(release: Release) -> Counter[LossPair]:
     from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
 
     match release:
+        case Gaussian(noise_multiplier=z):
+            return Counter({GaussianPair(2.0 / z): 1})
         case Laplace(noise_multiplier=z):
             return Counter({LaplacePair(2.0 / z): 1})
         case PureDP(epsilon=eps):
@@ -173,7 +201,25 @@ def _doubled(release: Release) -> Counter[LossPair]:
     raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
 
 
+def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
+    """Among others, the choices of one kind that matter most, as one pair: what they cost one after another."""
+    from accounting.accountants.losses import GumbelPair
+
+    choices = [
+        (count * pair.epsilon**2, pair.epsilon, count)
+        for pair, count in pairs.items()
+        if isinstance(pair, GumbelPair) and pair.epsilon <= 1 and is_playable(pair.epsilon, count)
+    ]
+    if not choices or len(pairs) == 1:
+        return pairs
+    from accounting.accountants.curves import ChoicesPair
+
+    _, epsilon, count = max(choices)
+    rest = Counter({pair: times for pair, times in pairs.items() if pair != GumbelPair(epsilon)})
+    return rest + Counter({ChoicesPair(epsilon, count): 1})
+
+
 def alternatives(release: Release) -> list[Parts]:
     """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    found = [_join([(pairs, 1)]) for present in (True, False) for pairs in _pairs(release, present)]
+    found = [_played(_join([(pairs, 1)])) for present in (True, False) for pairs in _pairs(release, present)]
     return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))

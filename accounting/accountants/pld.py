@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accounting.accountants.adaptive_coins import adaptive_delta, adaptive_epsilon, is_playable
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -96,6 +97,24 @@ def _alone(parts: Parts) -> LossPair | None:
     return pair if count == 1 and not more else None
 
 
+def _top(alone: LossPair, delta: float) -> float:
+    """An ε at which δ is certainly met."""
+    from accounting.accountants.losses import ShuffledPair
+
+    # where their tail begins takes longer to find than the answer
+    return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
+
+
+def _choices(parts: Parts) -> tuple[float, int] | None:
+    """ε₀ and the number of choices by the exponential mechanism, if ``parts`` are nothing else."""
+    from accounting.accountants.losses import GumbelPair
+
+    (pair, count), *more = parts
+    if more or not isinstance(pair, GumbelPair) or not is_playable(pair.epsilon, count):
+        return None
+    return pair.epsilon, count
+
+
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest ε with ``to_delta(ε) ≤ delta``, rounded up; ``high`` is large enough."""
     if to_delta(0.0) <= delta:
@@ -120,11 +139,13 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
     alone = _alone(parts)
     if alone is not None:
-        return _inverse(alone.delta, delta, alone.highest(math.log(delta)))
+        return _inverse(alone.delta, delta, _top(alone, delta))
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
-    return _epsilon_of_sum(parts, delta).value
+    found = _epsilon_of_sum(parts, delta).value
+    choices = _choices(parts)
+    return adaptive_epsilon(*choices, delta, found) if choices and math.isfinite(found) else found
 
 
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
@@ -152,6 +173,14 @@ def _delta(parts: Parts, epsilon: float) -> float:
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
+    if choices := _choices(parts):
+        found = adaptive_delta(*choices, epsilon)
+        # otherwise the game is certainly the better one
+        return min(found, _delta_of_sum(parts, epsilon)) if choices[0] > 1 or found < 1e-30 else found
+    return _delta_of_sum(parts, epsilon)
+
+
+def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     losses = Convolution(parts, -700.0)
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
@@ -202,11 +231,11 @@ def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> 
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.accountants.sampled_losses import SwappedPair
+    from accounting.accountants.swapped_losses import SwappedGaussianPair
 
     alone = _alone(parts)
-    if alone is not None and not isinstance(alone, SwappedPair):
-        high = alone.highest(math.log(delta))
+    if alone is not None and not isinstance(alone, SwappedGaussianPair):
+        high = _top(alone, delta)
         found = _inverse(lambda at: alone.delta(at) * (1 - _CLOSED_FORM), delta, high) * (1 - 1e-12)
         # the inverse may end at the highest loss, where nothing is known
         return found if alone.delta(found) * (1 - _CLOSED_FORM) >= delta * (1 - 1e-9) else 0.0

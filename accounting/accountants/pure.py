@@ -18,6 +18,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -37,21 +38,27 @@ def pure(release: Release) -> float:
     1.5
     """
     match release:
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | NoisyMax(epsilon=eps) | LocalShuffled(epsilon=eps):
+        case (
+            PureDP(epsilon=eps)
+            | RandomizedResponse(epsilon=eps)
+            | UnaryEncoding(epsilon=eps)
+            | NoisyMax(epsilon=eps)
+            | LocalShuffled(epsilon=eps)
+        ):
             return eps
         case TwoLosses(low=low, high=high):
             return max(low, high)
         case Laplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
-            # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9); a unit of a Poisson sample that is
-            # replaced is two steps away; the second form for an e^ε beyond floats
+            # ln(1 + q(e^ε − 1)) (Balle, Barthe & Gaboardi 2018, Theorems 8 and 9)
             eps = pure(inner)
             if isinstance(release, PoissonSubsampled) and release.adjacency == "replace":
-                eps *= 2
-            if eps < 700:
-                return min(eps, math.log1p(rate * math.expm1(eps)) * (1 + 8 * _UNIT_ROUNDOFF))
-            return min(eps, (eps + math.log(rate) + math.exp(-eps) / rate) * (1 + 8 * _UNIT_ROUNDOFF))
+                # the largest loss of the pair of a swap (accounting.accountants.swapped_losses)
+                if rate == 1:
+                    return 2 * eps
+                return (_log_mixture(rate, eps) - _log_mixture(rate, -eps)) * (1 + 16 * _UNIT_ROUNDOFF)
+            return min(eps, _log_mixture(rate, eps) * (1 + 8 * _UNIT_ROUNDOFF))
         case BestOfRuns(release=inner, shape=eta):
             # (2 + η)ε (Papernot & Steinke 2022, Corollary 3)
             return (2.0 + eta) * pure(inner)
@@ -60,6 +67,13 @@ def pure(release: Release) -> float:
         case Parallel(branches=branches):
             return max(map(pure, branches), default=0.0)
     return pure(weaker(release, "pure-DP"))
+
+
+def _log_mixture(rate: float, x: float) -> float:
+    """ln(1 − q + qe^x), by another form where e^x is beyond floats: there it is a little more."""
+    if x < 700:
+        return math.log1p(rate * math.expm1(x))
+    return x + math.log(rate) + math.exp(-x) / rate
 
 
 def epsilon(release: Release, delta: float) -> float:

@@ -19,6 +19,7 @@ Where the curves come from, with c = α − ½:
   w + ε differ by ε. With S(x) = ln(1 + e^x) their curve is S(w + αε) − αS(w + ε) + (α − 1)S(w) over α − 1. Its
   derivative in u = e^w has a *linear* numerator, so the worst w is known in closed form;
 * shuffled messages of a local randomizer: from the pair of :mod:`accounting.amplification.shuffling`;
+* objective perturbation: :mod:`accounting.perturbed_minimum`;
 * the best of a random number of runs: :mod:`accounting.amplification.selection`;
 * Poisson-subsampled pure DP: ε′ = ln(1 + q(e^ε − 1)) is pure again. Subsampled Gaussian:
   :mod:`accounting.amplification.subsampling`.
@@ -43,6 +44,7 @@ from accounting.amplification.shuffled_binomial import central_rdp
 from accounting.amplification.shuffling import shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
+from accounting.perturbed_minimum import divergences
 from accounting.releases import (
     ZCDP,
     BestOfPoissonRuns,
@@ -56,11 +58,13 @@ from accounting.releases import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     Parallel,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -120,6 +124,8 @@ def curve(release: Release, orders: Array) -> Array:
             return _discrete_laplace(z, int(shift), orders)
         case RandomizedResponse(epsilon=eps, categories=k):
             return randomized_response(eps, k, orders)
+        case UnaryEncoding(epsilon=eps):
+            return randomized_response(eps, release.as_many_as, orders)
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return _bounded_range(eps, orders)
         case PureDP(epsilon=eps):
@@ -140,6 +146,8 @@ def curve(release: Release, orders: Array) -> Array:
             return best_of_poisson_runs(
                 lambda orders: curve(inner, orders), lambda epsilon: delta(inner, epsilon), orders, mean
             )
+        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature):
+            return divergences(orders, 1.0 / z, curvature, replaced=release.replaced)
         case Composed(parts=parts):
             laplace = [(1.0 / part.noise_multiplier, count) for part, count in parts if isinstance(part, Laplace)]
             others = ((part, count) for part, count in parts if not isinstance(part, Laplace))

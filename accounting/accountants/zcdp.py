@@ -53,6 +53,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    UnaryEncoding,
     weaker,
 )
 
@@ -91,6 +92,8 @@ def zcdp(release: Release) -> float:
             return _pure_rho(eps)
         case RandomizedResponse(epsilon=eps, categories=k):
             return _randomized_response_rho(eps, k)
+        case UnaryEncoding(epsilon=eps):
+            return _randomized_response_rho(eps, release.as_many_as)
         case Laplace(noise_multiplier=z):
             return float(exp_remainder(-1.0 / z)) * _SAFETY  # θ + e^(−θ) − 1
         case CentralShuffledBinomial():
@@ -131,7 +134,7 @@ def _pure_epsilon(release: Release) -> float | None:
         return None
 
 
-def _randomized_response_rho(epsilon: float, categories: int) -> float:
+def _randomized_response_rho(epsilon: float, categories: float) -> float:
     # ε(e^ε − 1)/(e^ε + k − 1), divided through by e^ε
     divergence = epsilon * -math.expm1(-epsilon) / (1 + (categories - 1) * math.exp(-epsilon)) * _SAFETY
     if (categories - 2) * math.exp(-epsilon / 2) <= 2:

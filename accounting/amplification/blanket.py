@@ -29,7 +29,6 @@ No accountant can go below the value at these inputs; where all others hold the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -39,17 +38,18 @@ from accounting.amplification.shuffling import binomial_bins, local_epsilon
 
 __all__ = [
     "LEFT_OUT",
+    "MOST_USERS",
     "binomial_window",
+    "positive_part",
     "response_delta",
     "response_delta_at_least",
-    "response_epsilon_at_least",
     "response_local_epsilon",
 ]
 
 Array = NDArray[np.float64]
 
 # More users than this are priced as this many.
-_MOST_USERS = 1 << 20
+MOST_USERS = 1 << 20
 # What the binomial windows leave out, at most; it is added, or taken off.
 LEFT_OUT = 1e-22
 # Relative error granted to incomplete beta functions and sums of them.
@@ -72,7 +72,7 @@ def binomial_window(trials: int, rate: float) -> tuple[Array, Array]:
     return k, weights / weights.sum()
 
 
-def _positive_part(s: Array, slope: float, threshold: Array, rate: float = 0.5) -> tuple[Array, Array]:
+def positive_part(s: Array, slope: float, threshold: Array, rate: float = 0.5) -> tuple[Array, Array]:
     """E[(slope·a − threshold)₊] for a ~ Bin(s, rate), as its two terms: what is gained and what is lost."""
     from scipy.special import betainc
 
@@ -100,7 +100,7 @@ def _delta_of(
         ends = np.append(starts[1:], s.size) - 1
         mass, drift = np.add.reduceat(mass, starts), max(0.0, (B - A) / 2 - g) * (1 + 1e-9)
         threshold, s = threshold[ends] - (s[ends] - s[starts]) * drift, s[ends]
-    gained, lost = _positive_part(s, A + B, threshold)
+    gained, lost = positive_part(s, A + B, threshold)
     total = float(mass @ (gained - lost)) + sign * _BETA_ERROR * float(mass @ (np.abs(gained) + np.abs(lost)))
     return scale / messages * total + sign * LEFT_OUT * scale * (A + B)
 
@@ -120,7 +120,7 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
         return 1.0
     r = 1 / (math.exp(epsilon0) + categories - 1)
     gamma = min(1.0, categories * r)
-    copies, log_weights = binomial_bins(min(users, _MOST_USERS) - 1, gamma, 3e-4, 6)
+    copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, gamma, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
         if log_weight < math.log(LEFT_OUT):
@@ -132,14 +132,14 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
 
 
 def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilon: float) -> float:
-    """δ at ε ≥ 0 of n shuffled responses where the others hold one value, rounded down; 0 beyond ``_MOST_USERS``.
+    """δ at ε ≥ 0 of n shuffled responses where the others hold one value, rounded down; 0 beyond ``MOST_USERS``.
 
     Examples
     --------
     >>> round(response_delta_at_least(1.0, 2, 10_000, 0.0357) * 1e6, 1)
     1.0
     """
-    if epsilon >= epsilon0 or users > _MOST_USERS or epsilon0 > 300:
+    if epsilon >= epsilon0 or users > MOST_USERS or epsilon0 > 300:
         return 0.0
     e, grown = math.exp(epsilon0), math.exp(epsilon)
     r = 1 / (e + categories - 1)
@@ -148,22 +148,8 @@ def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilo
         return max(0.0, _delta_of(users, 1.0, r, rest, epsilon, epsilon0, -1.0))
     # (1/n)·E[(a(1 − E/e) − (n − a)(eE − 1))₊] with a ~ Bin(n, e·r): the others hold 0
     slope, n = (1 - grown / e) + (e * grown - 1), np.array([float(users)])
-    gained, lost = _positive_part(n, slope, n * (e * grown - 1), rate=e * r)
+    gained, lost = positive_part(n, slope, n * (e * grown - 1), rate=e * r)
     return max(0.0, float((gained - lost - _BETA_ERROR * (gained + lost))[0]) / users)
-
-
-def response_epsilon_at_least(epsilon0: float, categories: int, users: int, delta: float) -> float:
-    """A lower bound on the ε at ``delta`` of n shuffled responses."""
-    return _last(lambda at: response_delta_at_least(epsilon0, categories, users, at) > delta, epsilon0)
-
-
-def _last(fails: Callable[[float], bool], high: float) -> float:
-    """About the largest ε in [0, high] at which ``fails``, which it does there; 0 if nowhere."""
-    low = 0.0
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fails(middle) else (low, middle)
-    return low
 
 
 @lru_cache(maxsize=64)

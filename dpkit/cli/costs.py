@@ -16,8 +16,9 @@ __all__ = ["HOW", "NAMES", "calibrate_command", "check_command", "epsilon_comman
 # What a description may call, so that help is shown without loading the accountants (a test compares the two).
 NAMES = (
     "ApproxDP", "BestOfPoissonRuns", "BestOfRuns", "DiscreteGaussian", "DiscreteLaplace", "FixedSizeSubsampled",
-    "Gaussian", "GeneralizedGaussian", "Laplace", "LocalShuffled", "NoisyMax", "PoissonSubsampled", "PureDP",
-    "RandomizedResponse", "ShuffledBinomial", "TreeAggregation", "ZCDP", "parallel",
+    "Gaussian", "GeneralizedGaussian", "Laplace", "LocalShuffled", "NoisyMax", "ObjectivePerturbation",
+    "PoissonSubsampled", "PureDP", "RandomizedResponse", "ShuffledBinomial", "TreeAggregation", "UnaryEncoding",
+    "ZCDP", "parallel",
 )  # fmt: skip
 
 HOW = (

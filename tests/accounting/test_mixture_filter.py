@@ -117,7 +117,7 @@ def drawn(kinds, generator):
         (DiscreteGaussian(100.0), 0.97),
         (PureDP(0.02), 0.96),
         (Laplace(30.0), 0.93),
-        (NoisyMax(0.02), 0.90),
+        (NoisyMax(0.02), 0.84),
         (NoisyMax(0.02, "exponential"), 0.96),
     ],
     ids=repr,

@@ -26,8 +26,10 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants.losses import GaussianPair, LaplacePair
+from accounting.accountants.integer_losses import IntegerPair
+from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.accountants.swapped_losses import swapped
 from accounting.ledger.serialize import dumps, loads
 
 
@@ -102,6 +104,83 @@ def test_the_masses_of_the_pair_have_its_divergence(inner, rate):
     assert np.delete(p, 30_000)[-29_000:] == pytest.approx(q[:29_000][::-1], abs=1e-10)
 
 
+# ------------------------------------------------------------------------------------------- swaps in Poisson samples
+
+SWAPPABLE = [Laplace(2.0), PureDP(0.5), DiscreteGaussian(2.0, shift=1), DiscreteLaplace(2.0, shift=3), Gaussian(2.0)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    weights=st.lists(st.floats(0.01, 1.0), min_size=2, max_size=6),
+    choices=st.data(),
+    eps=st.floats(0.05, 3.0),
+    rate=st.floats(0.01, 0.99),
+    at=st.floats(-2.0, 2.0),
+)
+def test_no_swap_of_a_pure_release_passes_the_pair(weights, choices, eps, rate, at):
+    absent = np.array(weights) / sum(weights)
+
+    def one_step():
+        """A law that is ε-DP from the one without the unit: the ratios e^(±ε), and one between, in some order."""
+        order = choices.draw(st.permutations(range(absent.size)))
+        low, high = absent * math.exp(-eps), absent * math.exp(eps)
+        law = low.copy()
+        for i in order:
+            law[i] += min(high[i] - low[i], 1.0 - law.sum())
+        return law
+
+    p, q = ((1 - rate) * absent + rate * one_step() for _ in range(2))
+    assert divergence(p, q, at) <= swapped(Coins(eps), rate).delta(at) + 1e-12
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(0.5, 0.1), (2.0, 0.7), (6.0, 0.01)])
+@pytest.mark.parametrize("at", [-0.3, 0.0, 0.01, 0.2])
+def test_a_swap_costs_what_three_laplace_laws_do(theta, rate, at):
+    edges = np.union1d(np.linspace(-theta - 45, theta + 45, 400_001), [-theta, 0.0, theta])
+    middle, width = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+    densities = [0.5 * np.exp(-np.abs(middle - shift)) * width for shift in (0.0, theta, -theta)]
+    p, q = ((1 - rate) * densities[0] + rate * densities[i] for i in (1, 2))
+    assert divergence(p, q, at) == pytest.approx(swapped(LaplacePair(theta), rate).delta(at), rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.parametrize(
+    "inner", [GaussianPair(0.7), LaplacePair(1.3), Coins(0.8), IntegerPair("laplace", 1.5, 3)], ids=repr
+)
+@pytest.mark.parametrize("rate", [0.03, 0.5])
+def test_the_masses_of_a_swap_have_its_divergence(inner, rate):
+    pair = swapped(inner, rate)
+    edges = np.linspace(-3, 3, 60_001)
+    p, q = pair.masses(edges)
+    assert (p.sum(), q.sum()) == pytest.approx((1.0, 1.0), abs=1e-11)
+    assert min(p.min(), q.min()) >= 0
+    assert p[edges.size] == p[0] == 0 or isinstance(inner, GaussianPair)
+    for at in (-0.4, 0.0, 0.1, 0.3):
+        found = float(np.maximum(p - math.exp(at) * q, 0).sum())
+        assert found == pytest.approx(pair.delta(at), rel=1e-3, abs=1e-12)
+
+
+@pytest.mark.parametrize("inner", SWAPPABLE, ids=repr)
+def test_what_a_swap_costs_is_known_to_a_part_in_ten_thousand(inner):
+    swap = PoissonSubsampled(inner, 0.1, adjacency="replace")
+    for count in (1, 50):
+        lower, upper = bound(count * swap, 1e-6)
+        assert 0.9999 * upper < lower <= upper
+    if not isinstance(inner, (Gaussian, DiscreteGaussian)):
+        largest = math.log((0.9 + 0.1 * math.exp(0.5)) / (0.9 + 0.1 * math.exp(-0.5)))
+        assert epsilon(swap, 0.0) == pytest.approx(largest, rel=1e-12)
+
+
+def test_swaps_of_discrete_and_of_continuous_noise_agree():
+    fine = PoissonSubsampled(DiscreteLaplace(2.0, shift=500), 0.1, adjacency="replace")
+    smooth = PoissonSubsampled(Laplace(2.0), 0.1, adjacency="replace")
+    assert epsilon(50 * fine, 1e-6) == pytest.approx(float(epsilon(50 * smooth, 1e-6)), rel=2e-4)
+    # 50 swaps of 10 % cost 3.51 when they were priced as two full steps
+    assert epsilon(50 * smooth, 1e-6) == pytest.approx(2.7213, abs=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------ fixed batches
+
+
 def test_batches_of_a_fixed_size_cost_a_little_more_than_poisson_samples():
     fixed = FixedSizeSubsampled(Gaussian(1.0), 600, 60_000)
     poisson = PoissonSubsampled(Gaussian(1.0), 0.01)
@@ -117,7 +196,9 @@ def test_batches_of_a_fixed_size_cost_a_little_more_than_poisson_samples():
 def test_pure_releases_are_amplified_as_the_theorems_say():
     assert epsilon(FixedSizeSubsampled(PureDP(1.0), 1, 10), 0.0) == pytest.approx(math.log1p(0.1 * math.expm1(1.0)))
     swap = PoissonSubsampled(PureDP(1.0), 0.1, adjacency="replace")
-    assert epsilon(swap, 0.0) == pytest.approx(math.log1p(0.1 * math.expm1(2.0)))
+    assert epsilon(swap, 0.0) == pytest.approx(math.log((0.9 + 0.1 * math.e) / (0.9 + 0.1 / math.e)))
+    for eps in (1e-300, 800.0):
+        assert 0 < epsilon(PoissonSubsampled(PureDP(eps), 0.1, adjacency="replace"), 0.0) <= 2 * eps
 
 
 @pytest.mark.parametrize(

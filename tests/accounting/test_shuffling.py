@@ -158,7 +158,9 @@ def test_the_randomizer_is_checked():
     release = LocalShuffled(RandomizedResponse(1.0, 4), 100)
     assert (release.epsilon, release.users, release.randomizer) == (1.0, 100, RandomizedResponse(1.0, 4))
     assert epsilon(3 * release, 1e-6) <= epsilon(3 * LocalShuffled(1.0, 100), 1e-6)
-    with pytest.raises(UnsupportedRelease, match="epsilon must be a number or a RandomizedResponse"):
+    with pytest.raises(
+        UnsupportedRelease, match="epsilon must be a number, a RandomizedResponse, a UnaryEncoding or a Laplace"
+    ):
         LocalShuffled(PureDP(1.0), 100)
     with pytest.raises(ValueError, match="epsilon must be that of RandomizedResponse"):
         LocalShuffled(2.0, 100, randomizer=RandomizedResponse(1.0, 4))

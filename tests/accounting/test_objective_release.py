@@ -1,0 +1,161 @@
+"""Objective perturbation as a description: against exact minimizers in one dimension, alone and composed."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    AdjacencyMismatch,
+    Budget,
+    Gaussian,
+    Ledger,
+    ObjectivePerturbation,
+    PoissonSubsampled,
+    UnsupportedRelease,
+    bound,
+    compare,
+    delta,
+    epsilon,
+    rdp,
+)
+from accounting.accountants.curves import HalfNormalPair, pair_below_curve, pair_of_curve
+from accounting.audit import recompute
+from accounting.conversions import gdp_delta
+from accounting.half_normal import half_normal_mu
+from accounting.ledger.serialize import dumps, loads
+from accounting.perturbed_minimum import divergence
+
+
+def minimizers(slope, curvature):
+    """Laws of the minimizer of f + θ²/2 + bθ with b ~ N(0, 1), on a grid, for f = 0, and for f′ between ±L."""
+    theta = np.linspace(-9.0, 9.0, 6001)
+    laws = []
+    for gradient, bend in (
+        (np.zeros_like(theta), np.zeros_like(theta)),
+        (np.clip(curvature * theta, -slope, slope), np.where(np.abs(curvature * theta) < slope, curvature, 0.0)),
+        (np.full_like(theta, slope), np.zeros_like(theta)),
+    ):
+        law = np.exp(-0.5 * (theta + gradient) ** 2) * (1 + bend)
+        laws.append(law / law.sum())
+    return laws
+
+
+@pytest.mark.parametrize("one_row", [True, False])
+@pytest.mark.parametrize(("slope", "curvature"), [(0.3, 0.1), (1.0, 0.4), (0.1, 0.02)])
+def test_no_minimizer_costs_more(one_row, slope, curvature):
+    release = ObjectivePerturbation(1 / slope, curvature, one_row=one_row, adjacency="add_remove")
+    absent, *present = minimizers(slope, curvature)
+    for law in present:
+        for p, q in ((law, absent), (absent, law)):
+            for at in (0.0, 0.1, 0.5, 1.5):
+                assert float(np.maximum(p - math.exp(at) * q, 0).sum()) <= delta(release, at) * (1 + 1e-6) + 1e-9
+            with np.errstate(divide="ignore"):
+                loss = np.log(p) - np.log(q)
+            # twice, over the losses' histogram
+            keep = p > 1e-12
+            mass, edges = np.histogram(loss[keep], bins=1500, weights=p[keep])
+            middle = (edges[1:] + edges[:-1]) / 2
+            both = middle[:, None] + middle
+            for at in (0.3, 1.0):
+                twice = float((np.outer(mass, mass) * np.maximum(0, -np.expm1(np.minimum(at - both, 0)))).sum())
+                assert twice <= delta(2 * release, at) * 1.02 + 1e-9
+
+
+def test_values():
+    # what was calibrated in closed form meets its budget, and is priced at it
+    mu = half_normal_mu(0.2, 1.0, 1e-6)
+    fit = ObjectivePerturbation(1 / mu, math.expm1(0.2), one_row=True, adjacency="zero_out")
+    assert epsilon(fit, 1e-6) == pytest.approx(1.0, abs=1e-9)
+    assert dict(compare(fit, 1e-6))["rdp"] > 3.0
+    with pytest.warns(UserWarning, match="only known to lie between"):
+        lower, upper = bound(5 * fit, 1e-6)
+    assert epsilon(5 * Gaussian(1 / mu), 1e-6) == pytest.approx(lower, rel=1e-6)
+    assert upper < 5.0
+    replaced = ObjectivePerturbation(5.066, 1 / 22.2)
+    assert epsilon(replaced, 1e-6) == pytest.approx(0.978, abs=1e-3)
+    assert epsilon(replaced, 1e-6) > epsilon(ObjectivePerturbation(5.066, 1 / 22.2, adjacency="add_remove"), 1e-6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.01, 40.0), st.floats(0.001, 0.6), st.floats(0.5, 30.0), st.booleans())
+def test_the_curve_is_the_one_that_was_proved(s, curvature, z, replaced):
+    adjacency = None if replaced else "add_remove"
+    found = rdp(ObjectivePerturbation(z, curvature, adjacency=adjacency), [1 + s])[0]
+    if s * curvature >= 1 - 1e-9:
+        assert math.isinf(found) or s * curvature < 1
+        return
+    proved = divergence(s, 1 / z, curvature, replaced=replaced)
+    assert proved * (1 - 1e-9) <= found <= proved * (1 + 1e-6) + 1e-12
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.05, 3.0), st.integers(20, 200))
+def test_a_pair_of_a_curve_is_above_it_and_has_its_values(mu, points):
+    at = np.linspace(0.0, mu**2 / 2 + 7 * mu, points)
+    values = np.array([gdp_delta(mu, float(x)) for x in at])
+    losses, p, q = pair_of_curve(at, values)
+    assert p.sum() == pytest.approx(1.0, abs=1e-7)
+    assert p == pytest.approx(q[::-1])
+    assert np.all(np.diff(losses) > 0)
+    for x, value in zip(at, values, strict=True):
+        found = float(np.maximum(p - math.exp(x) * q, 0).sum()) + values[-1]
+        assert value * (1 - 1e-7) - 1e-15 <= found <= value * (1 + 1e-6) + 1e-15
+    between = float(at[1] * 0.37)
+    assert float(np.maximum(p - math.exp(between) * q, 0).sum()) + values[-1] >= gdp_delta(mu, between) * (1 - 1e-7)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.05, 3.0), st.integers(8, 120), st.floats(0, 1e-3))
+def test_a_pair_below_a_curve_is_below_it_everywhere(mu, points, doubt):
+    at = np.linspace(0.0, mu**2 / 2 + 7 * mu, points)
+    values = np.array([gdp_delta(mu, float(x)) for x in at])
+    losses, p, q = pair_below_curve(at, values * (1 + doubt), values * (1 - doubt))
+    assert max(p.sum(), q.sum()) <= 1
+    assert p == pytest.approx(q[::-1])
+    assert np.all(np.diff(losses) > 0)
+    for x in np.linspace(0.0, at[-1], 173):
+        for e in (float(x), -float(x)):
+            true = gdp_delta(mu, e) if e >= 0 else -math.expm1(e) + math.exp(e) * gdp_delta(mu, -e)
+            assert float(np.maximum(p - math.exp(e) * q, 0).sum()) <= true * (1 + 1e-9) + 1e-13
+    if points > 60 and doubt < 1e-4:
+        found = float(np.maximum(p - math.exp(at[20]) * q, 0).sum())
+        assert found >= 0.9 * values[20]
+
+
+def test_values_that_no_pair_has_are_drawn_together():
+    # δ(0) = 1 and all losses above 0, under both laws, cannot be: the hull is what is left
+    pair = HalfNormalPair(0.1, 0.5)
+    edges = np.linspace(-2, 2, 4001)
+    p, q = pair.masses(edges)
+    assert (p.sum(), q.sum()) == pytest.approx((1.0, 1.0), abs=1e-6)
+    gained = float(np.maximum(p - q, 0).sum())
+    assert gained < pair.delta(0.0)
+    for at in (0.7, 0.9):
+        assert float(np.maximum(p - math.exp(at) * q, 0).sum()) >= pair.delta(at) * 0.999
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match=r"curvature must be at most 0\.6"):
+        ObjectivePerturbation(1.0, 0.7)
+    with pytest.raises(AdjacencyMismatch, match="one_row is proved for a row that is present or absent"):
+        ObjectivePerturbation(1.0, 0.1, one_row=True)
+    with pytest.raises(TypeError, match="one_row must be True or False"):
+        ObjectivePerturbation(1.0, 0.1, one_row="yes", adjacency="add_remove")
+    with pytest.raises(UnsupportedRelease):
+        epsilon(ObjectivePerturbation(1.0, 0.1), 1e-6, accountant="gdp")
+    with pytest.raises(UnsupportedRelease):
+        epsilon(PoissonSubsampled(ObjectivePerturbation(3.0, 0.1, adjacency="add_remove"), 0.1), 1e-6)
+
+
+def test_ledgers_and_files_take_it(tmp_path):
+    fit = ObjectivePerturbation(20.0, 0.02, one_row=True, adjacency="add_remove")
+    assert loads(dumps(fit)) == fit
+    with Ledger.open(tmp_path / "spent.ledger", Budget(1.0, 1e-6, adjacency="add_remove")) as ledger:
+        ledger.spend(fit + Gaussian(20.0), label="a fit")
+        used = ledger.epsilon()
+    with Ledger.open(tmp_path / "spent.ledger") as again:
+        assert 0 < again.epsilon() == used < 0.6
+        assert "ObjectivePerturbation" in str(recompute(again))
