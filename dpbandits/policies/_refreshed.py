@@ -30,9 +30,9 @@ __all__ = ["RefreshingPolicy"]
 # visits per person on average from which residuals are taken at θ
 _RETURNS = 1.4
 # F over the secant weight at |xᵀθ| = S
-_MATRIX_BOUND = 0.8
+_MATRIX_BOUND = 0.6
 # B_p/R where η = 1, and where η = 0 its limit and how it falls with √n_p
-_CLIP, _CLIP_LIMIT, _CLIP_FALL = 0.7, 0.1, 0.7
+_CLIP, _CLIP_LIMIT, _CLIP_FALL = 0.7, 0.1, 0.6
 # share of the squared sensitivity that is b_p's, for the B_p/R that it is reckoned with, where η = 0 and where η = 1
 _SHARES = (0.9, 0.45), (0.7, 0.7)
 # κ where nobody new comes, over κ where every round is a newcomer's: what is paid for a release that few have a part in

@@ -20,7 +20,7 @@ from dpkit.geometry import smat, svec
 
 BUDGET = Budget(1.0, 1e-5, unit="person")
 # F over the larger secant weight at |xᵀθ| = S
-MATRIX_BOUND = 0.8
+MATRIX_BOUND = 0.6
 LINKS = ("logistic", "probit", "linear", "poisson")
 
 
@@ -57,7 +57,7 @@ def contribution(link: Link, S: float, theta, rounds, once: bool) -> np.ndarray:
     R = max(centre, abs(1 - centre))
     ends = [min(max((float(link.mean(e)) - centre) / e, W / 5), W) for e in (-S, S)]
     F, n = MATRIX_BOUND * max(ends), len(rounds)
-    B = 0.7 * R if once else R * (0.1 + 0.7 / math.sqrt(n))
+    B = 0.7 * R if once else R * (0.1 + 0.6 / math.sqrt(n))
     share, clip = (0.7, 0.7) if once else (0.9, 0.45)
     a = clip * R / F * math.sqrt(2 * (1 - share) / share)
     M, b, heard = np.zeros((d, d)), np.zeros(d), 0
@@ -296,7 +296,7 @@ def test_the_run_costs_one_gaussian_and_its_noise_has_the_stated_scale():
 @given(e=st.floats(0.05, 1.95))
 @settings(max_examples=20)
 def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
-    """Arms x = u with θ = e·u: θᵀhθ = (μ(e) − μ(0))·e, and γ is that of e, at least 0.3, but for the step of the grid."""
+    """Arms u and θ = e·u: θᵀhθ = (μ(e) − μ(0))·e, and γ is that of e, at least 0.3, but for the step of the grid."""
     policy = policy_with(link, theta_bound=2.0, horizon=50)
     mean, u = policy.link.mean, np.array([0.6, 0.0, 0.8])
     w = (float(mean(np.array(e))) - float(mean(0.0))) / e
