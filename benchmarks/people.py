@@ -9,7 +9,8 @@
 ``films``: film recommendations by person, δ = 1e-5, the whole history of each; mean reward, at least.
 ``logistic``: d = 5, K = 20, S = 3, T = 20,000, 1,000 persons, δ = 1e-5; regret, at most.
 ``shuffle``: two of the first by ShufflePersonGLM, whose devices add the noise.
-``untuned``: jobs for which no constant was chosen, beside OnePassPrivateGLM with one record of each person.
+``untuned``: jobs for which no constant was chosen, beside OnePassPrivateGLM with one record of each person, the same
+with every *round* protected instead, GLB-OMD without privacy, and uniform choices.
 ``speed``: one release over a million rounds, beside the product XᵀX of as many rows.
 
 Cells are mean ± standard error over seeds, and what is asked in brackets. Everything runs in one process.
@@ -43,16 +44,15 @@ def _probit(persons: int, **returns: Any) -> Callable[[], Any]:
 
 
 class Bursts(Wrapper):
-    """People who come some rounds running: visits of the wrapped environment in bursts of ten."""
+    """People who come for a while, and never again: ``persons`` take turns for ``length`` rounds, then others."""
 
-    def __init__(self, environment: Any, rounds: int) -> None:
+    def __init__(self, environment: Any, rounds: int, *, persons: int, length: int) -> None:
         super().__init__(environment, "bursts")
-        self.rounds = rounds
+        self.rounds, self.persons, self.length = rounds, persons, length
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         for t, now in zip(range(self.rounds), self.environment.episode(rng), strict=False):
-            # four people take turns within a burst of forty rounds
-            yield replace(now, person=4 * (t // 40) + t % 4)
+            yield replace(now, person=self.persons * (t // self.length) + t % self.persons)
 
 
 class Rare(People):
@@ -61,6 +61,10 @@ class Rare(People):
     def __init__(self) -> None:
         super().__init__(Shifted(offset=-2.5), persons=1000, rounds=5000)
         self.base_rate = 0.08
+
+
+def _bursts(**visits: int) -> Bursts:
+    return Bursts(GLM(3, link="probit", theta_norm=2.0), 5000, **visits)
 
 
 TABLE: dict[str, dict[str, World]] = {
@@ -93,10 +97,19 @@ TABLE: dict[str, dict[str, World]] = {
             lambda: People(GLM(10, link="probit", theta_norm=2.0), persons=1000, rounds=5000), 0.02, {},
         ),
         "probit, 20 × 250": (_probit(20), 0.02, {}),
-        "probit, bursts of 10": (lambda: Bursts(GLM(3, link="probit", theta_norm=2.0), 5000), 0.02, {}),
+        "probit, 4 persons in 40 rounds": (partial(_bursts, persons=4, length=40), 0.02, {}),
+        "probit, 20 persons in 100": (partial(_bursts, persons=20, length=100), 0.02, {}),
         "logistic, rates of some 8 %": (Rare, 0.02, {}),
     },
 }  # fmt: skip
+
+
+# unbounded rewards are clipped to the world's range
+_CLIPPED = {"on_violation": "clip"}
+
+
+def _maker(kind: str, dim: int, known: dict[str, Any]) -> Callable[[np.random.Generator], Any]:
+    return lambda rng: getattr(policies, kind)(dim, **known, rng=rng)
 
 
 def table(group: str, seeds: int | None, epsilons: list[float]) -> None:
@@ -111,24 +124,23 @@ def table(group: str, seeds: int | None, epsilons: list[float]) -> None:
                 "horizon": world.rounds,
                 "theta_bound": world.theta_bound,
                 "reward_range": world.reward_range,
-                "on_violation": "clip",
+                **_CLIPPED,
                 "base_rate": getattr(world, "base_rate", None),
             }
-            kinds = ["ShufflePersonGLM" if group == "shuffle" else "PersonPrivateGLM"]
+            makers = {"": _maker("ShufflePersonGLM" if group == "shuffle" else "PersonPrivateGLM", world.dim, known)}
             if group == "untuned":
-                kinds.append("OnePassPrivateGLM")
-            makers = {
-                kind: lambda rng, kind=kind, known=known, d=world.dim: getattr(policies, kind)(d, **known, rng=rng)
-                for kind in kinds
-            }
+                makers["one record: "] = _maker("OnePassPrivateGLM", world.dim, known)
+                by_round = known | {"budget": replace(known["budget"], unit="round")}
+                makers["rounds: "] = _maker("OnePassPrivateGLM", world.dim, by_round)
+                makers["not private: "] = _maker("GLBOMD", world.dim, {k: v for k, v in known.items() if k != "budget"})
+                makers["uniform: "] = _maker("Uniform", world.dim, {"reward_range": world.reward_range} | _CLIPPED)
             results = simulate(makers, world, rounds=world.rounds, seeds=count, jobs=1, progress=False)
             for row in results.table():
                 rewards = math.isnan(row["regret"])
                 mean, error = (row["reward"], row["reward_se"]) if rewards else (row["regret"], row["regret_se"])
                 shown = f"{mean:.4f} ± {error:.4f}" if rewards else f"{mean:.1f} ± {error:.1f}"
                 goal = f" ({goals[epsilon]:g})" if epsilon in goals else ""
-                which = "" if row["policy"] == kinds[0] else "one record: "
-                cells.append(f"{which}{shown}{goal}")
+                cells.append(f"{row['policy']}{shown}{goal}")
         print(f"{name:28} " + "   ".join(cells), flush=True)
 
 

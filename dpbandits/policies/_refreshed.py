@@ -29,19 +29,21 @@ __all__ = ["RefreshingPolicy"]
 
 # visits per person on average from which residuals are taken at θ
 _RETURNS = 1.4
-# F/W
-_MATRIX_BOUND = 0.7
+# F over the secant weight at |xᵀθ| = S
+_MATRIX_BOUND = 0.6
 # B_p/R where η = 1, and where η = 0 its limit and how it falls with √n_p
-_CLIP, _CLIP_LIMIT, _CLIP_FALL = 0.7, 0.1, 0.7
+_CLIP, _CLIP_LIMIT, _CLIP_FALL = 0.7, 0.1, 0.6
 # share of the squared sensitivity that is b_p's, for the B_p/R that it is reckoned with, where η = 0 and where η = 1
 _SHARES = (0.9, 0.45), (0.7, 0.7)
 # κ where nobody new comes, over κ where every round is a newcomer's: what is paid for a release that few have a part in
 # buys little, so that it is better paid while most of the others are only coming
 _SETTLED = 0.25
 # the variance of one round in a direction, over W, when releases are weighed against each other
-_VARIANCE = 0.3
+_VARIANCE = 0.2
 # by how many times its noise level the curvature is raised, and how much of that is laid on the last θ
-_RAISE, _ANCHOR = 1.25, 0.5
+_RAISE, _ANCHOR = 0.8, 0.5
+# γ at least, and over how many releases it is reckoned
+_FLATTEST, _LATEST = 0.3, 3
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,17 @@ class Estimate:
     curvatures : (releases, d, d) ndarray
         h_j = H_j/Ω_j, Ω_j = Σω_p.
     gradients : (releases, d) ndarray
-        y_j = G_j/Ω_j + (1 − η_j)h_jθ_j.
-    anchors : (releases, d) ndarray
-        (1 − η_j)θ_j.
+        G_j/Ω_j.
+    points : (releases, d) ndarray
+        θ_j, at which they were formed.
+    centres : (releases,) ndarray
+        η_j.
+    slopes : (releases,) ndarray
+        γ_j.
     variances : (releases,) ndarray
-        D_j, that of the noise of y_j.
+        D_j, that of the noise of G_j/Ω_j.
     rounds : (releases,) ndarray
-        N_j = Ω_j²/Σ(ω_p²/n_p): of how many rounds y_j is the mean, in effect.
+        N_j = Ω_j²/Σ(ω_p²/n_p): of how many rounds they are means, in effect.
     levels : (releases,) ndarray
         The standard deviation of the noise of h_j.
     """
@@ -69,7 +75,9 @@ class Estimate:
     inverse: Array
     curvatures: Array
     gradients: Array
-    anchors: Array
+    points: Array
+    centres: Array
+    slopes: Array
     variances: Array
     rounds: Array
     levels: Array
@@ -94,7 +102,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.2,
         first_batch: int | None = None,
-        spending: float = 0.4,
+        spending: float = 0.3,
         exploration: float = 0.5,
         prior: PriorLike | None = None,
         **options: Unpack[PrivateOptions],
@@ -125,11 +133,17 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         self._W = self.link.lipschitz(self.theta_bound)
         self._centre = float(self.link.mean(0.0))
         self._R = max(abs(low - self._centre), abs(high - self._centre))
+        # F/c: the secant weight of arms with |xᵀθ| = S, which are what a good θ plays
+        ends = np.array([-S, S])
+        self._saturated = float(self._secants(ends, self.link.mean(ends)).max())
+        self._grid = self._slopes_by_energy()
         d, m = self.dim, len(self.schedule.ends)
         self._sums = self._sums_of(d, budget=budget, releases=m, horizon=T, rng=self.rng)
         none, vectors = np.zeros(m), np.zeros((m, d))
         guess = self._prior
-        self.public = Estimate(guess.mean, guess.covariance, np.zeros((m, d, d)), vectors, vectors, none, none, none)
+        self.public = Estimate(
+            guess.mean, guess.covariance, np.zeros((m, d, d)), vectors, vectors, none, none, none, none, none
+        )
         # at best everybody comes once, and spends all on one release
         newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
         a, F, B = self._bounds(newcomers, 1.0)
@@ -201,11 +215,13 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         # from here on all is post-processing
         Ω, z = float(ω.sum()), self._sums.noise
         h = H / Ω
-        anchor = (1.0 - η) * last.theta
+        latest = [*last.curvatures[max(0, j - _LATEST + 1) : j], h]
         said = {
             "curvatures": h,
-            "gradients": G / Ω + h @ anchor,
-            "anchors": anchor,
+            "gradients": G / Ω,
+            "points": last.theta,
+            "centres": η,
+            "slopes": self._slope(np.mean(latest, axis=0), last.theta),
             "variances": (z / Ω) ** 2,
             "rounds": Ω**2 / float((ω**2 / people.visits).sum()),
             "levels": z / (a * Ω),
@@ -224,7 +240,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
 
     def _bounds(self, people: People, η: float) -> tuple[float, float, Array]:
         """a, F and everybody's B."""
-        F = _MATRIX_BOUND * self._W
+        F = _MATRIX_BOUND * self._saturated
         share, clip = _SHARES[int(η)]
         a = clip * self._R / F * math.sqrt(2 * (1 - share) / share)
         if η:
@@ -241,36 +257,55 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
             Δ[once] = pair_sensitivity(a, F, 1.0, B[once][0], "replace")
         return np.asarray(Δ)
 
+    def _secants(self, e: Array, mean: Array) -> Array:
+        """w at e, where the link's mean is ``mean``."""
+        near = np.abs(e) < 1e-6
+        w = np.where(near, float(self.link.derivative(0.0)), (mean - self._centre) / np.where(near, 1.0, e))
+        return np.asarray(np.fmin(np.fmax(w, self._W / 5), self._W))
+
+    def _slopes_by_energy(self) -> tuple[Array, Array]:
+        """(μ(e) − μ(0))·e, ascending, and slope over secant, for e in (0, S]; whatever a caller's link says."""
+        e = np.linspace(0.0, self.theta_bound, 61)[1:]
+        w = self._secants(e, self.link.mean(e))
+        slopes = np.fmin(np.fmax(self.link.derivative(e) / w, _FLATTEST), 1.0)
+        return np.maximum.accumulate(w * e**2), slopes
+
+    def _slope(self, h: Array, theta: Array) -> float:
+        """γ: how much flatter the link is than its secant, where the arms are that are played.
+
+        Their typical e is where (μ(e) − μ(0))·e equals θᵀhθ, the mean of w·e².
+        """
+        energies, slopes = self._grid
+        return float(slopes[min(int(np.searchsorted(energies, theta @ h @ theta)), len(slopes) - 1)])
+
     def _weigh(self, theta: Array, η: float) -> Weigh:
         """What forms w and g at θ: within public bounds whatever a caller's link says, and never NaN."""
-        link, W, centre = self.link, self._W, self._centre
-        flat = float(link.derivative(0.0))
+        link = self.link
         # |r − μ(e)| ≤ R + W‖θ‖ and |w·e| ≤ W‖θ‖
-        most = self._R + 2 * W * self.theta_bound
+        most = self._R + 2 * self._W * self.theta_bound
 
         def weigh(arms: Array, rewards: Array) -> tuple[Array, Array]:
             e = arms @ theta
             mean = link.mean(e)
-            near = np.abs(e) < 1e-6
-            w = np.where(near, flat, (mean - centre) / np.where(near, 1.0, e))
-            w = np.fmin(np.fmax(w, W / 5), W)
+            w = self._secants(e, mean)
             return w, np.fmin(np.fmax(rewards - mean + η * w * e, -most), most)
 
         return weigh
 
     def _fitted(self, k: int, history: dict[str, Array]) -> Estimate:
         """θ and its precision from the first k releases."""
-        h, y, anchors, D, N, levels = (column[:k] for column in history.values())
+        h, G, θ, η, γ, D, N, levels = (column[:k] for column in history.values())
         d, W, S = self.dim, self._W, self.theta_bound
+        y = G + np.einsum("jik,jk->ji", h, (γ - η)[:, None] * θ)
         # what y_j is around the same number for: noise, and luck that the releases share
         luck = _VARIANCE * W / np.maximum.outer(N, N)
         u = np.maximum(np.linalg.solve(np.diag(D) + luck, np.ones(k)), 0.0)
         u /= u.sum()
-        level = math.sqrt(float((u * levels) @ (u * levels)))
-        λ, U = np.linalg.eigh(np.tensordot(u, h, 1))
-        # E‖noise‖ ≤ level·√(2d): raised by that much, the curvature is seldom too small by far
+        level = float(np.linalg.norm(u * γ * levels))
+        λ, U = np.linalg.eigh(np.tensordot(u * γ, h, 1))
+        # E‖noise‖ ≤ level·√(2d): raised by about that much, the curvature is seldom too small by far
         raised = np.maximum(λ + _RAISE * level * math.sqrt(2 * d), W / 20)
-        right = U.T @ (u @ y) + _ANCHOR * (raised - λ) * (U.T @ (u @ anchors))
+        right = U.T @ (u @ y) + _ANCHOR * (raised - λ) * (U.T @ ((u * (1.0 - η)) @ θ))
         variance = (u**2) @ D + (u @ luck @ u) / (_VARIANCE * W) * raised
         known = posterior(self._prior, raised**2 / variance, U, raised / variance * right, S)
         return Estimate(known.mean, known.covariance, **history)

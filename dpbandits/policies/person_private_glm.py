@@ -12,12 +12,15 @@ the secant weight w = clip((μ(e) − μ(0))/e, W/5, W) and g = r − μ(e) + η
     H_j = Σ ω_p M_p + noise/a,     G_j = Σ ω_p b_p + noise,     ω_p = α_p/Δ_p,     α_p² = κ·(what p has left).
 
 While people have had fewer than 1.4 rounds on average, η = 1: then g does not depend on θ, and to cut it does not lock
-a run in. Afterwards η = 0, and B_p = R·(0.1 + 0.7/√n_p) can be small; R is the largest |r − μ(0)|, μ(0) the base rate.
+a run in. Afterwards η = 0, and B_p = R·(0.1 + 0.6/√n_p) can be small; R is the largest |r − μ(0)|, μ(0) the base rate.
+F is in proportion to the secant weight at |e| = S, near which good arms are: a larger one would be paid for by all.
 κ is large while newcomers come, small when nobody new does, and 1 at the last release.
 
-What follows is post-processing of all releases so far. They are averaged with the weights of the best linear unbiased
-estimate, the curvature is raised by its noise, θ is the minimiser over ‖θ‖ ≤ S, and until the next release every round
-plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P of θ.
+What follows is post-processing of all releases so far. Where good arms are played the link is flatter than its secant,
+by a factor γ_j that θ_jᵀH_jθ_j tells. So G_j + (γ_j − η_j)H_jθ_j estimates γ_jH_jθ*, but for the common factor Σω_p.
+Such pairs are averaged with the weights of the best linear unbiased estimate, the curvature is raised by its noise, θ
+is the minimiser over ‖θ‖ ≤ S, and until the next release every round plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P
+of θ.
 
 Guarantee
 ---------

@@ -19,6 +19,8 @@ from dpbandits.policies._people import PersonSums, Rounds
 from dpkit.geometry import smat, svec
 
 BUDGET = Budget(1.0, 1e-5, unit="person")
+# F over the larger secant weight at |xᵀθ| = S
+MATRIX_BOUND = 0.6
 LINKS = ("logistic", "probit", "linear", "poisson")
 
 
@@ -53,8 +55,9 @@ def contribution(link: Link, S: float, theta, rounds, once: bool) -> np.ndarray:
     """(a·svec M, b)/Δ of a person, by the formulas of the docstring, for rewards in [0, 1]; rounds: (arm, reward)."""
     W, centre, d = link.lipschitz(S), float(link.mean(0.0)), len(theta)
     R = max(centre, abs(1 - centre))
-    F, n = 0.7 * W, len(rounds)
-    B = 0.7 * R if once else R * (0.1 + 0.7 / math.sqrt(n))
+    ends = [min(max((float(link.mean(e)) - centre) / e, W / 5), W) for e in (-S, S)]
+    F, n = MATRIX_BOUND * max(ends), len(rounds)
+    B = 0.7 * R if once else R * (0.1 + 0.6 / math.sqrt(n))
     share, clip = (0.7, 0.7) if once else (0.9, 0.45)
     a = clip * R / F * math.sqrt(2 * (1 - share) / share)
     M, b, heard = np.zeros((d, d)), np.zeros(d), 0
@@ -94,7 +97,7 @@ def test_a_release_sums_what_the_formulas_say_of_everybody(told, link):
         decision = policy.select(ball(rng, 4, 3), person=who)
         if len(told) > before:
             new, length = len(rounds) - persons, ends[before] - start
-            share = max(0.4 * (0.25 + 0.75 * new / length), 1 / (len(ends) - before))
+            share = max(0.3 * (0.25 + 0.75 * new / length), 1 / (len(ends) - before))
             once = t < 1.4 * len(rounds)
             expected = np.zeros(9)
             for p, those in rounds.items():
@@ -289,6 +292,22 @@ def test_the_run_costs_one_gaussian_and_its_noise_has_the_stated_scale():
     assert abs(noise.std() / z - 1) < 6.5 / math.sqrt(2 * 18_000)
 
 
+@pytest.mark.parametrize("link", ["logistic", "probit", "linear"])
+@given(e=st.floats(0.05, 1.95))
+@settings(max_examples=20)
+def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
+    """Arms u and θ = e·u: θᵀhθ = (μ(e) − μ(0))·e, and γ is that of e, at least 0.3, but for the step of the grid."""
+    policy = policy_with(link, theta_bound=2.0, horizon=50)
+    mean, u = policy.link.mean, np.array([0.6, 0.0, 0.8])
+    w = (float(mean(np.array(e))) - float(mean(0.0))) / e
+    found = policy._slope(w * np.outer(u, u), e * u)
+    here, there = (
+        float(policy.link.derivative(np.array(z))) * z / (float(mean(np.array(z))) - float(mean(0.0)))
+        for z in (e, e + 1 / 30)
+    )
+    assert max(there, 0.3) - 1e-3 <= found <= min(max(here, 0.3), 1.0) + 1e-3
+
+
 def test_a_link_that_returns_nonsense_moves_no_more():
     bad = {"nan": math.nan, "inf": math.inf, "huge": 1e308}
     for value in bad.values():
@@ -301,8 +320,8 @@ def test_a_link_that_returns_nonsense_moves_no_more():
             self_concordance=lambda S: 1.0,
             reward_range=(0.0, 1.0),
         )
-        policy = policy_with(link, dim=2, horizon=60)
         with np.errstate(all="ignore"):
+            policy = policy_with(link, dim=2, horizon=60)
             for t in range(60):
                 policy.update(policy.select(np.eye(2), person=t % 7), 1.0)
         assert np.isfinite(policy.theta).all()
