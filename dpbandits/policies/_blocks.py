@@ -26,8 +26,9 @@ from dpkit.states.entries import conform, short
 
 __all__ = ["MATRIX", "BlockSums", "Released", "block_record", "record_sensitivity"]
 
-# a, a_t and a_q for c·B = ½: what b costs is the most of it by far, and decides
-MATRIX, TOTAL, FOURTH = 0.25, 0.2, 0.125
+# a, a_t and a_q for c·B = ½. What b costs is the most of it, all of it up to a = ¼; beside that, a = 0.4 has 2 % more
+# noise in b and 36 % less in H
+MATRIX, TOTAL, FOURTH = 0.4, 0.2, 0.125
 # more than one stream has a change of rounding in each: see BlockSums
 _STREAMS = 1.001
 
@@ -53,7 +54,7 @@ def record_sensitivity(adjacency: Adjacency) -> float:
     Examples
     --------
     >>> round(record_sensitivity("replace") ** 2, 3), round(record_sensitivity("zero_out") ** 2, 3)
-    (1.024, 0.368)
+    (1.072, 0.466)
     """
     A, q = MATRIX**2 + TOTAL**2, FOURTH**2
     if adjacency == "zero_out":

@@ -22,7 +22,7 @@ Guarantee
 ---------
 * Unit: one round, that is its context, its reward, and when that came. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.024
+* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.072
   in units in which b alone has 1, whatever K is; another context may have led to another arm, whose block is another,
   and then the squared distance is the sum of two records' and smaller. Proof: ``policies._blocks.record_sensitivity``.
 * All releases together are one Gaussian mechanism under adaptive inputs, so the whole run costs one ``Gaussian(z)``,
