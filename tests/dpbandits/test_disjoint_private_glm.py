@@ -231,7 +231,7 @@ def test_drawn_contexts_have_the_moments_that_were_released():
 
 
 def test_contexts_spread_evenly_over_the_ball_are_met_to_the_edge():
-    """Told the moments of such a law alone; 200,000 draws err by 0.001 (false alarm below 1e-20)."""
+    """Told the moments of such a law alone. Both shares deviate by at most 0.0012 (false alarm below 1e-10)."""
     z = ball(np.random.default_rng(0), 200_000, 3)
     x = blocks.features(z)
     psi = 1 / np.linalg.norm(x, axis=1)
@@ -239,7 +239,7 @@ def test_contexts_spread_evenly_over_the_ball_are_met_to_the_edge():
     drawn = np.linalg.norm(blocks.contexts(svec(M), float(q), 200_000, np.random.default_rng(1)), axis=1)
     weighted = np.linalg.norm(z, axis=1)
     for radius in (0.5, 0.8, 0.95):
-        assert (drawn < radius).mean() == pytest.approx(psi @ (weighted < radius) / psi.sum(), abs=0.01)
+        assert (drawn < radius).mean() == pytest.approx(psi @ (weighted < radius) / psi.sum(), abs=0.012)
 
 
 @pytest.mark.parametrize("total", [np.full(6, -50.0), np.zeros(6), np.array([1.0, 9, 9, 9, -9, 9])])
