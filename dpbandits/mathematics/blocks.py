@@ -39,8 +39,6 @@ __all__ = [
     "replay",
 ]
 
-# a radius that varies more than a normal vector's is not believed
-_LARGEST_KURTOSIS = 3.0
 _SMALLEST_VARIANCE = 1e-4
 # ρ² from which a model is corrected
 _SMALLEST_SHARE = 0.25
@@ -68,8 +66,12 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
 
     Notes
     -----
-    z = μ + R·C^{1/2}·√m·u for a uniform direction u and an independent lognormal R with E R² = 1 and E R⁴ = κ. Then
-    E‖z‖⁴ = ‖μ‖⁴ + 2‖μ‖² tr C + 4μᵀCμ + κ·m/(m + 2)·((tr C)² + 2 tr C²), from which κ is found, in [1, 3].
+    z = μ + R·C^{1/2}·√m·u for a uniform direction u and an independent radius with E R² = 1 and E R⁴ = κ. Then
+    E‖z‖⁴ = ‖μ‖⁴ + 2‖μ‖² tr C + 4μᵀCμ + κ·m/(m + 2)·((tr C)² + 2 tr C²), from which κ is found.
+
+    ‖z‖ ≤ 1 says that radii are bounded, and arms that are best for few are best at the edge: so R² is a multiple of a
+    Beta variable, with R²·tr C ≤ 1 − ‖μ‖². If C is a multiple of the identity and μ = 0, any law of ‖z‖² that is Beta
+    is met exactly, as that of a uniform point of the ball is.
     """
     M = smat(total)
     weight = max(2.0 * M[0, 0], 1.0)
@@ -84,8 +86,13 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
     kurtosis = (fourth / weight - known) * (m + 2) / (m * (trace**2 + 2.0 * float(variances @ variances)))
     direction = rng.standard_normal((count, m))
     direction *= math.sqrt(m) / np.linalg.norm(direction, axis=1, keepdims=True)
-    spread = math.log(min(max(kurtosis, 1.0), _LARGEST_KURTOSIS))
-    direction *= np.exp(0.5 * math.sqrt(spread) * rng.standard_normal(count) - 0.25 * spread)[:, None]
+    # R² = y/share, y ~ Beta in (0, 1) of mean share and variance (κ − 1)·share², which lies below share·(1 − share)
+    share = trace / max(1.0 - square, 1.02 * trace)
+    widest = share * (1.0 - share)
+    variance = min(max((kurtosis - 1.0) * share**2, 1e-3 * widest), 0.9 * widest)
+    size = widest / variance - 1.0
+    y = rng.beta(share * size, (1.0 - share) * size, count)
+    direction *= np.sqrt(y / share)[:, None]
     z = mean + (direction * np.sqrt(variances)) @ U.T
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=1, keepdims=True)))
 

@@ -22,7 +22,7 @@ Guarantee
 ---------
 * Unit: one round, that is its context, its reward, and when that came. Neighbours: two runs in which one round differs
   ("replace"), or counts for nothing ("zero_out").
-* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.024
+* One round enters one block (that of the arm played) and one batch, by one record, whose squared sensitivity is 1.072
   in units in which b alone has 1, whatever K is; another context may have led to another arm, whose block is another,
   and then the squared distance is the sum of two records' and smaller. Proof: ``policies._blocks.record_sensitivity``.
 * All releases together are one Gaussian mechanism under adaptive inputs, so the whole run costs one ``Gaussian(z)``,
@@ -45,9 +45,9 @@ of all arms alike, and so no choice. Features y_k of pairs of context and arm ne
 their own, and the model that stands for the noisy H_k here, a replay of drawn contexts, would have to know the joint
 law of all arms' features, which no released sum tells. Half of a record's length would go to them, too: where they say
 nothing, even a hybrid that knew H exactly had a regret of 376 ± 38 (ε = 1, K = 5, four features of either kind,
-T = 20,000, eight seeds), and this policy 321 ± 21. Where they do say something, take the ``groups`` of
+T = 20,000, eight seeds), and this policy 301 ± 24. Where they do say something, take the ``groups`` of
 :class:`~dpbandits.policies.OnePassPrivateGLM`: the same blocks in one parameter, with the noise of cross products that
-are zero dropped (460 ± 19 there, and 1295 ± 86 here, if half of the variance is theirs).
+are zero dropped (460 ± 19 there, and 1235 ± 64 here, if half of the variance is theirs).
 
 This policy belongs to this package. Its ingredients: Shariff & Sheffet (2018) for joint privacy by noisy sums;
 Agrawal & Goyal (2013) for posterior draws; Dvijotham et al. (2024) for the noise.

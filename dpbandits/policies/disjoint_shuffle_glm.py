@@ -46,7 +46,7 @@ from accounting.checks import integer, positive
 from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
-from dpbandits.policies._blocks import FOURTH, MATRIX, TOTAL, Released, block_record, record_sensitivity
+from dpbandits.policies._blocks import FOURTH, TOTAL, Released, block_record, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
 from dpbandits.policies._parameters import Exploration
 from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
@@ -55,6 +55,9 @@ from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.states.entries import conform, short
 
 __all__ = ["DisjointShuffleGLM"]
+
+# a: less than without a shuffler, where a record's length costs nothing beside its distance from another
+_MATRIX = 0.25
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,8 @@ class BlockBatches:
             self._ends,
             blocks * self._own + self._shared,
             self._records,
-            bound=math.sqrt(MATRIX**2 + TOTAL**2 + 0.25 + FOURTH**2) * (1 + 2.0**-40),
-            distance=record_sensitivity(self._budget.adjacency),
+            bound=math.sqrt(_MATRIX**2 + TOTAL**2 + 0.25 + FOURTH**2) * (1 + 2.0**-40),
+            distance=record_sensitivity(self._budget.adjacency, _MATRIX),
             budget=self._budget,
             rng=self._rng,
         )
@@ -122,7 +125,7 @@ class BlockBatches:
 
     def _records(self, rows: Array) -> Array:
         """Records of rows (z, g, block)."""
-        parts = block_record(rows[:, :-2], rows[:, -2], self._c)
+        parts = block_record(rows[:, :-2], rows[:, -2], self._c, _MATRIX)
         found = np.zeros((len(rows), self.blocks * self._own + self._shared))
         first = rows[:, -1].astype(np.intp)[:, None] * self._own + np.arange(self._own)
         found[np.arange(len(rows))[:, None], first] = parts[:, : self._own]
@@ -285,6 +288,6 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         noise[:had] += (weight * std) ** 2
         total = last.total + weight * shared
         c = 0.5 / self._spread
-        sums = Released.of(np.concatenate([blocks.ravel(), total]), K, d, c, np.sqrt(noise))
+        sums = Released.of(np.concatenate([blocks.ravel(), total]), K, d, c, np.sqrt(noise), _MATRIX)
         estimate = self._play.refit(last.estimate, sums, self._catalogue, rounds, self.rng)
         return Weighted(estimate, blocks, total, noise)

@@ -104,7 +104,8 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound, late
 def test_the_pair_is_nearly_the_worst_one():
     policy = DisjointPrivateGLM(2, ["a"], budget=BUDGET, horizon=ROUNDS)
     distance = np.linalg.norm(np.subtract(*(block_record(Z[None], np.array([g]), 1.0)[0] for g in (0.5, -0.5))))
-    assert 0.98 * policy._sums.sensitivity <= distance <= policy._sums.sensitivity
+    # contexts at an angle, whose matrices differ as well, are 1.035 apart
+    assert 0.96 * policy._sums.sensitivity <= distance <= policy._sums.sensitivity
 
 
 def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
@@ -144,6 +145,6 @@ def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
     )  # fmt: skip
     claim = float(policy.privacy().epsilon)
     bound.check(claim)
-    # two records in blocks of their own are √0.70 apart, of 1.01: that much of the claim shows
+    # two records in blocks of their own are √0.90 apart, of 1.04: that much of the claim shows
     assert math.isfinite(bound.epsilon)
     assert bound.epsilon > 0.2 * claim
