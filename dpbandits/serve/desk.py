@@ -152,7 +152,8 @@ class Desk:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._jobs.append(_Job(kind, load, done, loop))
-        self._wake.set()
+        if not self._wake.is_set():  # else the thread has yet to look
+            self._wake.set()
         return done
 
     # --------------------------------------------------------------------------------------------- the thread

@@ -75,8 +75,9 @@ class Learner:
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
+            publish = self._publication(self.policy.released(), made)
             with self._leading():
-                self._publish(made)
+                publish()
         except BaseException:
             self.close()
             raise
@@ -148,8 +149,9 @@ class Learner:
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
         if policy._run.step != step:
             if not self._config.together:
+                publish = self._publication(policy.released(), before)
                 with self._leading():
-                    self._publish(before)
+                    publish()
                     self._forget(before)
             self._store.clear()
 
@@ -175,11 +177,8 @@ class Learner:
         expire = self.policy.expire_after
         self._store.forget(decisions, 0 if expire is None else self.policy.decisions - expire)
 
-    def _publish(self, decisions: int) -> None:
-        self._publication(self.policy.released(), decisions)()
-
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
-        """What publishes a release; all that takes long is done before."""
+        """What publishes a release, in a write transaction: all that takes long is done before, as workers wait for it."""
         policy = self.policy
         shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from dpbandits.mathematics.choices import Law
+from dpbandits.mathematics.choices import Law, Perturbed
 from dpbandits.policy import Array
 from dpbandits.private_policy import PrivatePolicy
 from dpbandits.released import Released
@@ -72,6 +72,8 @@ class Posts:
     def __init__(self, config: Config, probe: PrivatePolicy[Any], desk: Desk) -> None:
         self._config, self._probe, self._desk = config, probe, desk
         self._rng = secure()
+        # what computes probabilities is loaded now, and not while a request waits
+        Perturbed(np.eye(4), -9.0 * np.eye(4)[0]).chances()
         self._by_person = probe._persons is not None or config.budget.unit == "person"
         most = config.limits.batch
         self._asked = bounded(Asked, "decisions", most)
