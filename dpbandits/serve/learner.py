@@ -31,6 +31,7 @@ log = logging.getLogger("dpbandits.serve")
 # seconds that a lease holds without being prolonged, and that a learner pauses where little has come
 _LEASE, _PAUSE = 5.0, 0.05
 _MOST = 200  # decisions of one pass, and twice as many rewards
+_MOST_ERASED = 2_000  # of one transaction
 _PARTS = 100  # of the owner's curve
 
 
@@ -70,6 +71,8 @@ class Learner:
                     f"got {named(config.database)} with {count}: later ones would get numbers that are taken, and "
                     f"their rewards would count for others; restore a newer copy, or begin a new run"
                 )
+            if config.wait is not None:
+                self._store.order_by_time()
             if config.together:
                 self.policy._run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
@@ -78,6 +81,7 @@ class Learner:
             publish = self._publication(self.policy.released(), made)
             with self._leading():
                 publish()
+            self._forget_bit_by_bit(made)
         except BaseException:
             self.close()
             raise
@@ -152,7 +156,7 @@ class Learner:
                 publish = self._publication(policy.released(), before)
                 with self._leading():
                     publish()
-                    self._forget(before)
+                self._forget_bit_by_bit(before)
             self._store.clear()
 
     def _learn(self, event: Event) -> None:
@@ -169,13 +173,24 @@ class Learner:
         def write(connection: Any) -> None:
             with self._leading(connection):
                 publish()
-                self._forget(decisions)
+                self._store.forget(decisions, self._expired())
 
         return write
 
-    def _forget(self, decisions: int) -> None:
+    def _forget_bit_by_bit(self, decisions: int) -> None:
+        """Erase what a release covers, with room for workers in between. A start goes on with what a crash left."""
+        more = True
+        while more:
+            begun = time.monotonic()
+            with self._leading():
+                more = self._store.forget(decisions, self._expired(), _MOST_ERASED)
+            if more:
+                time.sleep(time.monotonic() - begun)
+
+    def _expired(self) -> int:
+        """Up to which decision nobody waits for rewards any more."""
         expire = self.policy.expire_after
-        self._store.forget(decisions, 0 if expire is None else self.policy.decisions - expire)
+        return 0 if expire is None else self.policy.decisions - expire
 
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
         """What publishes a release, in a write transaction: all that takes long is done before, as workers wait for it."""
