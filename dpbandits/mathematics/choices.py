@@ -33,9 +33,10 @@ Array = NDArray[np.float64]
 
 _SHIFTS, _FEWEST, _MOST = 32, 16, 2**9  # points are drawn for each shift
 _RELATIVE, _ABSOLUTE = 0.02, 1e-6
-# standard deviations beyond which a condition is taken to hold, if all of them fail so much less often than the rest holds
+# beyond so many standard deviations a condition is taken to hold, if all of these fail that much less often than the
+# rest holds
 _FAR, _NEGLIGIBLE = 6.0, 1e-4
-# standard deviations within which points are drawn around the middle, and not around the nearest place where an arm wins
+# within so many, points are drawn around the middle, and not around the nearest place where an arm wins
 _NEAR = 1.0
 # a coordinate that is this small beside others is zero
 _TINY = 1e-12

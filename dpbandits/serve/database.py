@@ -139,8 +139,8 @@ class Sqlite(Database):
             fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def clear(self) -> None:
-        # the write-ahead log, in which erased rows still stand; most of it beside other writers, and the rest, for which
-        # they wait, after them. If readers are busy, the next time
+        # the write-ahead log, in which erased rows still stand; most of it beside other writers, who wait for
+        # the rest. If readers are busy, the next time
         self.execute("PRAGMA wal_checkpoint(PASSIVE)")
         with self._turn():
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -193,7 +193,7 @@ class Learner:
         return 0 if expire is None else self.policy.decisions - expire
 
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
-        """What publishes a release, in a write transaction: all that takes long is done before, as workers wait for it."""
+        """What publishes a release in a write transaction, for which workers wait: what takes long is done before."""
         policy = self.policy
         shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -135,11 +134,14 @@ class Posts:
             for i, ask in enumerate(body.decisions)
         ]
         ids: Sequence[str | None] = [None] * len(found)
+        maybe: Sequence[str] = ["0-"] * len(found)
         if body.activate:
-            with suppress(Away):  # tickets, then
+            try:
                 ids = await self._desk.decide([choice for choice, _ in found])
+            except Away as error:  # tickets, then
+                maybe = error.ids or maybe
         answers = []
-        for id, (choice, bandit) in zip(ids, found, strict=True):
+        for id, perhaps, (choice, bandit) in zip(ids, maybe, found, strict=True):
             answer = {
                 "id": id,
                 "index": choice.chosen,
@@ -150,7 +152,7 @@ class Posts:
             if self._config.apprentice:
                 answer["bandit"] = bandit
             if id is None:
-                answer["ticket"] = punched(choice, self._desk.key)
+                answer["ticket"] = punched(choice, self._desk.key, perhaps)
             answers.append(answer)
         return _json({"decisions": answers})
 
@@ -167,8 +169,8 @@ class Posts:
                 answers.append({"id": None, "status": "unknown", "learned": False})
                 continue
             id, new = next(made)
-            status = "accepted" if new else "duplicate"
-            answers.append({"id": id, "status": status, "learned": not id.startswith("0-")})
+            status = "unknown" if id is None else "accepted" if new else "duplicate"
+            answers.append({"id": id, "status": status, "learned": id is not None and not id.startswith("0-")})
         return _json({"activations": answers})
 
     async def rewards(self, header: str, content: bytes) -> bytes:

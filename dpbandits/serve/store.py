@@ -22,7 +22,9 @@ Why a crash of anything at any time does no harm:
   checkpoint holds. A release of a number that is here with other contents would be a second one, and is refused.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
-* *A ticket is activated once*: its number is written down in the transaction that gives it.
+* *A ticket is activated once*: its number is written down in the transaction that gives it. Where a decision was
+  answered with a ticket because its commit gave no answer, the ticket has the decision's token and number, by which it
+  is found if it was written (:meth:`Store.activate`).
 
 Rewards carry the number of the last decision before them, and the learner replays both in that order, so batches
 hold what they would hold had one process served everybody.
@@ -81,7 +83,8 @@ class LeaseLost(RuntimeError):
 class Choice:
     """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is.
 
-    ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket.
+    ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket, and ``maybe``
+    the number by which it may be written down already.
     """
 
     chosen: int
@@ -90,6 +93,7 @@ class Choice:
     person: str | None = None
     bandit: int | None = None
     token: str | None = None
+    maybe: int | None = None
 
 
 class Store:
@@ -185,19 +189,30 @@ class Store:
         self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
-    def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, bool]]:
-        """Ids of decisions that were made before, by their tokens, and whether they are new here."""
-        tokens = [one.token for one in choices]
-        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", tokens))
+    def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str | None, bool]]:
+        """Ids of decisions that were made before, by their tokens, and whether they are new here.
+
+        One that may be there already as number ``maybe`` is, if that has its token; the commit that was on its way has
+        ended, as this one waited for it. Where the number is used and its row is erased nobody can tell: then the id is
+        None, and nothing is written.
+        """
+        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices]))
         new = {one.token: one for one in choices if one.token not in known}
-        ids = dict(zip(new, self.decide(list(new.values()), now, horizon), strict=True))
-        rows = [(token, int(id.partition("-")[0])) for token, id in ids.items() if not id.startswith("0-")]
+        used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
+        there = dict(self._db.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
+        ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
+        for token, one in new.items():
+            if one.maybe in used and one.maybe not in there:
+                ids[token] = None
+            elif one.maybe in used and there[one.maybe] == token:
+                ids[token] = f"{one.maybe}-{token}"
+        made = [one for token, one in new.items() if token not in ids]
+        ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
+        rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
         self._db.insert("tickets", rows)
-        found = []
-        for token in tokens:
-            found.append((f"{known[token]}-{token}", False) if token in known else (ids[token], token in new))
-            new.pop(token, None)
-        return found
+        # of one that was sent twice, the first is new
+        told = [(one.token, ids[one.token]) for one in choices]
+        return [(id, id is not None and new.pop(token, None) is not None) for token, id in told]
 
     def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""

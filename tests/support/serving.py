@@ -1,5 +1,6 @@
 """A service for tests: its file, its tokens, its workers in this process, and a clock that is told the time."""
 
+import time
 from contextlib import contextmanager
 
 from dpbandits.serve.config import Config, digest
@@ -74,11 +75,16 @@ def worker(config, **arguments):
 
 def refresh(browser, number):
     """Wait until the worker knows a release."""
-    import time
+    _wait(browser, lambda told: told.get("release", -1) >= number)
 
-    for _ in range(500):
-        answer = browser.send("GET", "/healthz")
-        if answer.status_code == 200 and answer.json()["release"] >= number:
-            return
+
+def there(browser):
+    """Wait until the worker's database answers."""
+    _wait(browser, lambda told: told.get("database") == "there")
+
+
+def _wait(browser, true):
+    limit = time.monotonic() + 60.0
+    while not true(told := browser.send("GET", "/healthz").json()):
+        assert time.monotonic() < limit, told
         time.sleep(0.01)
-    raise AssertionError(f"release {number} must become known, got {answer.text}")

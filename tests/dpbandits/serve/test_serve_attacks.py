@@ -3,12 +3,11 @@
 import json
 import shutil
 import sqlite3
-import time
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from serving import configured, refresh, worker
+from serving import configured, refresh, there, worker
 
 from dpbandits.serve import desk, posts
 from dpbandits.serve.apprentice import Event, report, sums
@@ -81,18 +80,16 @@ def test_a_ticket_is_one_text(more):
 
 def test_a_decision_that_was_answered_with_a_ticket_is_not_written_as_well(tmp_path, monkeypatch):
     """Else one visit is two rounds, one of them with a default reward, and the budget holds for one."""
-    monkeypatch.setattr(desk, "_PATIENCE", 0.1)
+    monkeypatch.setattr(desk, "_LOOK", 0.01)
     config = configured(tmp_path)
     learner = Learner(config)
     with worker(config) as browser:
         refresh(browser, 0)
-        with learner._store.writing():  # a writer that takes long
+        with learner._store.writing(), monkeypatch.context() as patch:  # a writer that takes long
+            patch.setattr(desk, "_PATIENCE", 0.0)
             (found,) = browser.decide({"arms": ARMS})
         assert found["id"] is None
-        for _ in range(200):
-            if browser.send("GET", "/healthz").json()["database"] == "there":
-                break
-            time.sleep(0.02)
+        there(browser)
         assert learner._store.decided() == 0
         (made,) = browser.activate(found["ticket"])
         assert made["id"].startswith("1-")

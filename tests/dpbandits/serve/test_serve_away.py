@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, Clock, configured, refresh, worker, written
+from serving import TOKENS, Clock, configured, refresh, there, worker, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -57,7 +57,7 @@ def test_decisions_go_on_while_the_database_is_away(tmp_path):
             with pytest.raises(Unavailable):
                 Learner(config)
             server.start()
-            wait_until(lambda: browser.send("GET", "/healthz").json()["database"] == "there")
+            there(browser)
             late = browser.activate(*(one["ticket"] for one in found))
             assert {one["status"] for one in late} == {"accepted"}
             waiting = [one["id"] for one in before[20:]] + [one["id"] for one in late]
