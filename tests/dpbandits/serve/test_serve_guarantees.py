@@ -1,7 +1,6 @@
 """What the library promises holds through the service's own database: its regret, and its privacy."""
 
 import numpy as np
-import pytest
 from serving import configured, refresh, worker
 
 import accounting
