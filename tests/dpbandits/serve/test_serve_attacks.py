@@ -80,7 +80,6 @@ def test_a_ticket_is_one_text(more):
 
 def test_a_decision_that_was_answered_with_a_ticket_is_not_written_as_well(tmp_path, monkeypatch):
     """Else one visit is two rounds, one of them with a default reward, and the budget holds for one."""
-    monkeypatch.setattr(desk, "_LOOK", 0.01)
     config = configured(tmp_path)
     learner = Learner(config)
     with worker(config) as browser:

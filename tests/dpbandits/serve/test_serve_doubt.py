@@ -47,8 +47,6 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
     storage = on_server(postgres)
     direct = configured(tmp_path, storage=storage)
     learner = Learner(direct)
-    monkeypatch.setattr(desk, "_PATIENCE", 1e9)
-    monkeypatch.setattr(desk, "_LOOK", 0.01)
     found = []
     with worker(configured(tmp_path, storage=by_wire(storage))) as browser:
         refresh(browser, 0)
@@ -57,9 +55,9 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         asking.start()
         held.wait()
         if not patient:
-            monkeypatch.setattr(desk, "_PATIENCE", 0.0)
-            asking.join()  # with tickets, while the commit is on its way
-            monkeypatch.setattr(desk, "_PATIENCE", 1e9)
+            with monkeypatch.context() as patch:
+                patch.setattr(desk, "_PATIENCE", 0.0)
+                asking.join()  # with tickets, while the commit is on its way
         held.go(through=through, answered=answered)
         asking.join()
     assert [one["id"] is None for one in found] == [not (patient and answered)] * 2
@@ -86,8 +84,6 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
 def test_whoever_is_turned_away_before_the_commit_is_not_in_it(tmp_path, monkeypatch):
     config = configured(tmp_path)
     learner = Learner(config)
-    monkeypatch.setattr(desk, "_PATIENCE", 1e9)
-    monkeypatch.setattr(desk, "_LOOK", 0.01)
     decide, begun, go = Store.decide, threading.Event(), threading.Event()
 
     def slow(self, *arguments):
@@ -103,9 +99,9 @@ def test_whoever_is_turned_away_before_the_commit_is_not_in_it(tmp_path, monkeyp
         asking = threading.Thread(target=lambda: found.extend(browser.decide({"arms": ARMS})))
         asking.start()
         assert begun.wait(60.0)
-        monkeypatch.setattr(desk, "_PATIENCE", 0.0)
-        asking.join()
-        monkeypatch.setattr(desk, "_PATIENCE", 1e9)
+        with monkeypatch.context() as patch:
+            patch.setattr(desk, "_PATIENCE", 0.0)
+            asking.join()
         go.set()
         there(browser)
         assert found[0]["id"] is None
@@ -204,7 +200,13 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     first._store.close()
     first.policy._run.release_hold()
     second = []
-    taking_over = threading.Thread(target=lambda: second.append(Learner(config, clock=Clock(2e9))))
+
+    def takes_over():
+        while not second:
+            with suppress(OSError):  # it has waited for long enough, and comes again
+                second.append(Learner(config, clock=Clock(2e9)))
+
+    taking_over = threading.Thread(target=takes_over)
     taking_over.start()
     while taking_over.is_alive() and not waits(postgres):
         time.sleep(0.01)
