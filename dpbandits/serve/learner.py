@@ -156,7 +156,7 @@ class Learner:
                 publish = self._publication(policy.released(), before)
                 with self._leading():
                     publish()
-                self._forget_bit_by_bit(before)
+            self._forget_bit_by_bit(before)
             self._store.clear()
 
     def _learn(self, event: Event) -> None:
@@ -165,15 +165,13 @@ class Learner:
             self.policy.update(event.decision - 1, event.reward)
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
-        """What is written in the transaction of the ledger's mark: the release, and that what it covers is erased."""
-        decisions = self.policy.decisions
+        """What is written in the transaction of the ledger's mark: the release."""
         with self.policy._upcoming() as released:
-            publish = self._publication(released, decisions)
+            publish = self._publication(released, self.policy.decisions)
 
         def write(connection: Any) -> None:
             with self._leading(connection):
                 publish()
-                self._store.forget(decisions, self._expired())
 
         return write
 

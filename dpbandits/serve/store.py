@@ -17,8 +17,7 @@ Why a crash of anything at any time does no harm:
 * *A decision's arm and person are erased after a release that covers it*: before a release the policy's journal, which
   holds both, is written through.
 * *A release* is the policy's own transaction (checkpoint, ledger's mark, checkpoint in place). Where ledger and service
-  are in one PostgreSQL database, the mark, the row in ``releases`` and the erasure are one transaction of that
-  database. Else a crash after the mark and before the row is made good at the next start, which publishes what the
+  are in one PostgreSQL database, the mark and the row in ``releases`` are one transaction of that database. Else a crash after the mark and before the row is made good at the next start, which publishes what the
   checkpoint holds. A release of a number that is here with other contents would be a second one, and is refused.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
@@ -399,21 +398,20 @@ class Store:
             json.dumps(value),
         )
 
-    def forget(self, upto: int, expired: int, most: int | None = None) -> bool:
+    def forget(self, upto: int, expired: int, most: int) -> bool:
         """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired.
 
-        ``most`` of each at a time, by default all; returns whether more may be left. Workers wait for a transaction to
-        end, and one that erases a hundred thousand rows takes a second.
+        At most so many of each; returns whether more may be left. Workers wait for a transaction to end, and one that
+        erases a hundred thousand rows takes a second.
         """
         first = int(self.fact("forgotten") or 0)
-        some = 2**62 if most is None else most
-        last = max(first, min(upto, first + some))
+        last = max(first, min(upto, first + most))
         self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last)
         closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
-            left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, some).rowcount == some
+            left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
         self.note("forgotten", last)
         return left
 

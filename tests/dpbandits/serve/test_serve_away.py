@@ -70,7 +70,7 @@ def test_decisions_go_on_while_the_database_is_away(tmp_path):
             learner.close()
 
 
-def test_mark_release_and_erasure_are_one_transaction(tmp_path, postgres, monkeypatch):
+def test_mark_and_release_are_one_transaction(tmp_path, postgres, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -89,7 +89,7 @@ def test_mark_release_and_erasure_are_one_transaction(tmp_path, postgres, monkey
             raise Killed
 
         with monkeypatch.context() as patch:
-            patch.setattr(Store, "forget", killed)
+            patch.setattr(Store, "note", killed)  # what comes after the release
             with pytest.raises(Killed):
                 learner.step()
         assert seen == [2]  # it was written, in the transaction

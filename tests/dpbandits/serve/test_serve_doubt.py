@@ -124,7 +124,7 @@ def test_what_nobody_can_tell_any_more_is_not_written(tmp_path, storage):
     tokens = [id.partition("-")[2] for id in ids]
     with store.writing():
         store.reward([(ids[2], 1.0)], 0.0, None)
-        store.forget(4, 0)
+        store.forget(4, 0, 9)
     assert activated(tokens[0], 1) == [(ids[0], True)]  # it stands there
     assert activated(tokens[0], 1) == [(ids[0], False)]
     assert activated("ab", 2) == [("5-ab", True)]  # another one has the number
