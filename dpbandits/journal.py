@@ -174,18 +174,21 @@ def _record(line: bytes) -> list[Any] | None:
     try:
         if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
             return None
-        record = json.loads(line[9:-1])
+        record = json.loads(line[9:-1].decode())  # which need not guess the encoding
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, list) else None
 
 
 def _entry(record: list[Any]) -> Pending | tuple[int, float] | int | str:
-    match record:
-        case ["d", int(round), int(index), str(text), list(note), int(person)] if all(type(n) is int for n in note):
+    if len(record) == 6 and record[0] == "d":  # most are; a pattern would take as long as all the rest
+        _, round, index, text, note, person = record
+        kinds = type(round) is int and type(index) is int and type(person) is int
+        if kinds and type(text) is str and type(note) is list and -(2**63) <= person < 2**63:
             arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
-            if -(2**63) <= person < 2**63:
+            if not note or all(type(n) is int for n in note):
                 return Pending(arm, index, round, tuple(note), person)
+    match record:
         case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
             return id, float(reward)
         case ["f", int(id)]:
