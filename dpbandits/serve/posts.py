@@ -41,6 +41,8 @@ from dpkit.randomness import secure
 __all__ = ["Post", "Posts"]
 
 M = TypeVar("M", bound=BaseModel)
+# one for all answers: to make an encoder takes as long as to use it
+_encode = json.JSONEncoder(allow_nan=False).encode
 
 
 @dataclass(frozen=True)
@@ -247,4 +249,4 @@ def _body(content: bytes, model: type[M]) -> M:
 
 
 def _json(content: Any) -> bytes:
-    return json.dumps(content, allow_nan=False).encode()
+    return _encode(content).encode()
