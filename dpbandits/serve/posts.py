@@ -73,8 +73,9 @@ class Posts:
     def __init__(self, config: Config, probe: PrivatePolicy[Any], desk: Desk) -> None:
         self._config, self._probe, self._desk = config, probe, desk
         self._rng = secure()
-        # what computes probabilities is loaded now, and not while a request waits
-        Perturbed(np.eye(4), -9.0 * np.eye(4)[0]).chances()
+        # what computes probabilities is loaded now, and not while a request waits: an arm that hardly ever wins needs all
+        basis = np.eye(min(max(4, probe.dim), 20))
+        Perturbed(basis, -9.0 * basis[0]).chances()
         self._by_person = probe._persons is not None or config.budget.unit == "person"
         most = config.limits.batch
         self._asked = bounded(Asked, "decisions", most)
