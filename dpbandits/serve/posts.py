@@ -73,7 +73,7 @@ class Posts:
     def __init__(self, config: Config, probe: PrivatePolicy[Any], desk: Desk) -> None:
         self._config, self._probe, self._desk = config, probe, desk
         self._rng = secure()
-        # what computes probabilities is loaded now, and not while a request waits: an arm that hardly ever wins needs all
+        # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
         basis = np.eye(min(max(4, probe.dim), 20))
         Perturbed(basis, -9.0 * basis[0]).chances()
         self._by_person = probe._persons is not None or config.budget.unit == "person"
