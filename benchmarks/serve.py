@@ -5,7 +5,8 @@
 Two workers, a learner, K = 20 arms of dimension 20 as JSON, SQLite (or a PostgreSQL database, of which the schemas
 ``benchmark`` and ``benchmark_ledger`` must not exist yet) with every commit written through. The load
 generator runs beside them, and counts as much as they do where there are few cores. Phases take turns, so that what
-else the machine does weighs on all of them.
+else the machine does weighs on all of them; processor times (of workers and learner together, or of the empty handler,
+per request) depend on that the least.
 """
 
 from __future__ import annotations
@@ -89,6 +90,17 @@ async def _load(
     return times, answers
 
 
+def _processor(pids: list[int]) -> float:
+    """Seconds of processor time that these have used, where the system tells."""
+    found = 0.0
+    for pid in pids:
+        stat = Path(f"/proc/{pid}/stat")
+        if not stat.exists():
+            return float("nan")
+        found += sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+    return found
+
+
 def main(seconds: float, exploration: str, database: str) -> None:
     """Print the table."""
     policy = f'exploration = "{exploration}"' if exploration else ""
@@ -120,7 +132,9 @@ def main(seconds: float, exploration: str, database: str) -> None:
         empty = [subprocess.Popen([sys.executable, "-c", _EMPTY, str(fd)], pass_fds=(fd,)) for _ in range(2)]
         try:
             Client(service.url, tokens["owner"], patience=60.0).send("GET", "/v1/released")
-            _phases(port, listening.getsockname()[1], tokens, ask, tell, asks, seconds)
+            who = {"service": service.processes("worker") + service.processes("learner")}
+            who["empty"] = [process.pid for process in empty]
+            _phases(port, listening.getsockname()[1], tokens, ask, tell, asks, seconds, who)
             owner = Client(service.url, tokens["owner"], patience=60.0)
             print(f"releases meanwhile: {len(owner.send('GET', '/v1/releases')['releases']) - 1}")
         finally:
@@ -138,15 +152,19 @@ def _phases(
     tell: list[bytes],
     asks: list[bytes],
     seconds: float,
+    who: dict[str, list[int]],
 ) -> None:
     many = 10**5
     rates: dict[str, list[float]] = {}
     slow: dict[str, list[float]] = {}
+    used: dict[str, list[float]] = {}
 
     def run(name: str, each: int, *arguments: Any, rate: float = 0.0) -> list[bytes]:
-        begun = time.perf_counter()
+        pids = who["empty" if name.startswith("empty") else "service"]
+        begun, before = time.perf_counter(), _processor(pids)
         times, answers = asyncio.run(_load(*arguments, seconds, rate))
         rates.setdefault(name, []).append(each * len(times) / (time.perf_counter() - begun))
+        used.setdefault(name, []).append(1e6 * (_processor(pids) - before) / (each * len(times)))
         slow.setdefault(name, []).extend(times)
         return answers
 
@@ -168,11 +186,11 @@ def _phases(
         run("rewards, 10 together", 10, port, "/v1/rewards", tokens["learner"], ten)
     base = float(np.median(rates["empty handler"]))
     print(f"{os.cpu_count()} cores, {_CONNECTIONS} connections, {_TURNS} turns of {seconds:g} s; medians")
-    print(f"{'':30}{'per second':>12}{'of empty':>10}{'p50 ms':>9}{'p99 ms':>9}")
+    print(f"{'':30}{'per second':>12}{'of empty':>10}{'p50 ms':>9}{'p99 ms':>9}{'CPU us':>9}")
     for name, found in rates.items():
         rate = float(np.median(found))
         middle, late = 1e3 * np.quantile(slow[name], [0.5, 0.99])
-        print(f"{name:30}{rate:12.0f}{rate / base:10.2f}{middle:9.1f}{late:9.1f}")
+        print(f"{name:30}{rate:12.0f}{rate / base:10.2f}{middle:9.1f}{late:9.1f}{np.median(used[name]):9.0f}")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ from dpkit.states.entries import short
 __all__ = ["Journal"]
 
 _NAME = re.compile(r"[0-9a-f]{16}")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Journal:
@@ -66,7 +67,7 @@ class Journal:
     def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:
         """A new one of this run, which begins with the open decisions."""
         journal = cls(checkpoint, run, secrets.token_hex(8), 0)
-        journal._append([journal._first, *(_decision(pending) for pending in waiting.values())])
+        journal._append([_encode(journal._first), *(_decision(pending) for pending in waiting.values())])
         journal.sync()
         return journal
 
@@ -99,17 +100,17 @@ class Journal:
 
     def rewarded(self, id: int, reward: float, *, sync: bool = True) -> None:
         """Its reward came; on disk when this returns, or when ``sync`` was called."""
-        self._append([["r", id, reward]])
+        self._append([_encode(["r", id, reward])])
         if sync:
             self.sync()
 
     def forgotten(self, id: int) -> None:
         """Nobody waits for the reward any more."""
-        self._append([["f", id]])
+        self._append([_encode(["f", id])])
 
     def named(self, kind: str) -> None:
         """The first person's id is of this type, and so will be the others'."""
-        self._append([["p", kind]])
+        self._append([_encode(["p", kind])])
 
     def sync(self) -> None:
         """Write through to the disk."""
@@ -147,11 +148,11 @@ class Journal:
                 raise ValueError(f"the journal {self.path} must be of this checkpoint's run, got that of another one")
             start += len(line)
 
-    def _append(self, records: list[list[Any]]) -> None:
+    def _append(self, records: list[str]) -> None:
         """Write records in one piece, or nothing: what a full disk left is cut off again."""
         lines = []
         for record in records:
-            text = json.dumps(record, separators=(",", ":")).encode()
+            text = record.encode()
             lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
         data = b"".join(lines)
         end = self._file.seek(0, os.SEEK_END)
@@ -164,9 +165,11 @@ class Journal:
         self.records += len(records)
 
 
-def _decision(pending: Pending) -> list[Any]:
+def _decision(pending: Pending) -> str:
+    """The record of a decision, for a third of what an encoder takes."""
     arm = pending.arm.astype("<f8").tobytes().hex()
-    return ["d", pending.round, pending.index, arm, list(pending.note), pending.person]
+    note = ",".join(map(str, map(int, pending.note)))
+    return f'["d",{int(pending.round)},{int(pending.index)},"{arm}",[{note}],{int(pending.person)}]'
 
 
 def _record(line: bytes) -> list[Any] | None:
@@ -174,18 +177,21 @@ def _record(line: bytes) -> list[Any] | None:
     try:
         if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
             return None
-        record = json.loads(line[9:-1])
+        record = json.loads(line[9:-1].decode())  # which need not guess the encoding
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, list) else None
 
 
 def _entry(record: list[Any]) -> Pending | tuple[int, float] | int | str:
-    match record:
-        case ["d", int(round), int(index), str(text), list(note), int(person)] if all(type(n) is int for n in note):
+    if len(record) == 6 and record[0] == "d":  # most are; a pattern would take as long as all the rest
+        _, round, index, text, note, person = record
+        kinds = type(round) is int and type(index) is int and type(person) is int
+        if kinds and type(text) is str and type(note) is list and -(2**63) <= person < 2**63:
             arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
-            if -(2**63) <= person < 2**63:
+            if not note or all(type(n) is int for n in note):
                 return Pending(arm, index, round, tuple(note), person)
+    match record:
         case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
             return id, float(reward)
         case ["f", int(id)]:

@@ -66,7 +66,12 @@ class Asking(Keeper):
             return export.chained(entry for _, entry in self._journal.everything(position))[0]
 
     def newest_mark(self, run: str) -> Mark | None:
-        """The last mark of a run, by whichever process; None if it has none."""
+        """The last mark of a run, by whichever process; None if it has none.
+
+        It waits for whoever is writing: a commit may still be on its way to a database when its process is gone.
+        """
+        if not self._closed:
+            self._journal.append(lambda _: None)  # which takes the lock, and writes nothing
         with self._reading() as book:
             return book.marks.get(run)
 

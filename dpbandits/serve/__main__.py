@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from typing import Any
 
 from dpbandits.serve.config import Config, Mismatch
 
@@ -35,9 +37,20 @@ def worker(config: Config, listening: socket.socket) -> None:
 
     # commits are made by a thread of its own, which must not wait long for the one that computes
     sys.setswitchinterval(0.0005)
-    # nothing but warnings, and no line per request: paths and times are enough to recognise a person
-    settings = uvicorn.Config(create(config), log_config=None, access_log=False, server_header=False, lifespan="on")
-    uvicorn.Server(settings).run(sockets=[listening])
+    app = create(config)
+    _settle_memory()
+    # nothing but warnings, and no line per request: paths and times are enough to recognise a person. Who a proxy says
+    # that the client is plays no part
+    quiet: dict[str, Any] = {"log_config": None, "access_log": False, "server_header": False}
+    quiet |= {"proxy_headers": False, "ws": "none"}
+    uvicorn.Server(uvicorn.Config(app, lifespan="on", **quiet)).run(sockets=[listening])
+
+
+def _settle_memory() -> None:
+    """No collection of garbage looks through what is there for good, which takes as long as a hundred requests do."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000)  # of what a request leaves behind, hardly anything is in a circle
 
 
 def learner(config: Config) -> None:

@@ -65,8 +65,8 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI:
-    """The application of one worker."""
+def create(config: Config, *, clock: Callable[[], float] = time.time) -> Guard:
+    """The application of one worker, inside of its guard, which answers most requests."""
     probe = config.probe()
     desk = Desk(config.database, horizon=probe.horizon, wait=config.wait, clock=clock)
     meter = Meter()
@@ -82,7 +82,6 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
 
     # the framework's own viewers of the schema load their scripts from elsewhere
     app = FastAPI(title="dpbandits", version="1", lifespan=life, responses=_REFUSALS, docs_url=None, redoc_url=None)
-    app.add_middleware(Guard, meter=meter, most=config.limits.body, routes=_ROUTES, posts=posts.table)
     _handle(app)
     for path, post in posts.table.items():
         _declare(app, path, post)
@@ -147,7 +146,7 @@ def create(config: Config, *, clock: Callable[[], float] = time.time) -> FastAPI
         return _html(manual(app.openapi()))
 
     _document_tokens(app)
-    return app
+    return Guard(app, meter=meter, most=config.limits.body, routes=_ROUTES, posts=posts.table)
 
 
 def _declare(app: FastAPI, path: str, post: Post) -> None:
@@ -210,3 +209,7 @@ def _handle(app: FastAPI) -> None:
     @app.exception_handler(Busy)
     async def busy(_: Request, error: Busy) -> Response:
         return _problem(503, str(error), headers={"Retry-After": "1"})
+
+    @app.exception_handler(Exception)
+    async def broken(_: Request, __: Exception) -> Response:
+        return _problem(500, "an error inside the service")  # and the guard logs what and where

@@ -1,9 +1,9 @@
 """Where a service's tables are, SQLite or PostgreSQL, and the little in which the two differ.
 
-All statements are in :mod:`dpbandits.serve.store`, once, in words that both read: ``?`` for a value, ``ON CONFLICT``
-for rows that are there already. What differs is how types are called, how a write transaction begins, what erased rows
-leave behind, and how errors are named. A mapper of objects to tables would bring nothing to twenty statements, of which
-the hot ones are written for their speed, so there is none.
+All statements are in :mod:`dpbandits.serve.store` and :mod:`dpbandits.serve.tables`, once, in words that both read:
+``?`` for a value, ``ON CONFLICT`` for rows that are there already. What differs is how types are called, how a write
+transaction begins, what erased rows leave behind, and how errors are named. A mapper of objects to tables would bring
+nothing to twenty statements, of which the hot ones are written for their speed, so there is none.
 
 In both, one write transaction runs at a time: numbers without gaps and the order of rewards rest on it. SQLite has
 ``BEGIN IMMEDIATE``, before which writers of one host wait in a queue of the system; in PostgreSQL a transaction locks
@@ -139,7 +139,9 @@ class Sqlite(Database):
             fcntl.flock(self._queue, fcntl.LOCK_UN)
 
     def clear(self) -> None:
-        # the write-ahead log, in which erased rows still stand; if readers are busy, the next time
+        # the write-ahead log, in which erased rows still stand; most of it beside other writers, who wait for
+        # the rest. If readers are busy, the next time
+        self.execute("PRAGMA wal_checkpoint(PASSIVE)")
         with self._turn():
             self.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

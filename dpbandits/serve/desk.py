@@ -5,6 +5,11 @@ while one commit is on its way share the next. None is answered before its commi
 
 Where the database is away, requests are turned away at once (:class:`Away`), and the thread goes on knocking. Decisions
 can then still be made by the newest release that is known here, and answered with tickets.
+
+A commit whose answer does not come may be one, or may still become one. A decision in it that is answered with a ticket
+would then be there twice, and count for two rounds of one person; so the ticket says by which id it may be there, and
+whoever activates it looks (:meth:`dpbandits.serve.store.Store.activate`). Who is turned away before the commit began is
+not in it: one lock decides which of the two it is.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -30,8 +36,9 @@ T = TypeVar("T")
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
-# seconds: how long one commit may take before nobody waits for it any more, and between two knocks at the door
-_PATIENCE, _AGAIN = 3.0, 0.25
+# seconds: how long one commit may take before nobody waits for it any more, between two knocks at the door, and between
+# two looks at the clock
+_PATIENCE, _AGAIN, _LOOK = 3.0, 0.25, 0.5
 
 
 class Busy(RuntimeError):
@@ -39,7 +46,9 @@ class Busy(RuntimeError):
 
 
 class Away(Busy):
-    """The database does not answer."""
+    """The database does not answer; of a decision, ``ids`` are those by which it may be written all the same."""
+
+    ids: Sequence[str] | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +57,13 @@ class _Job:
     load: Any
     done: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
+    # behind the desk's lock: whether it is in no later commit, and what a commit that has begun will answer
+    left: bool = False
+    ids: Sequence[str] | None = None
+
+
+class _Left(Exception):
+    """Somebody was turned away before the commit began: it is made without."""
 
 
 class Desk:
@@ -81,6 +97,7 @@ class Desk:
         self._jobs: deque[_Job] = deque()
         self._current: list[_Job] = []
         self._begun: float | None = None
+        self._lock = threading.Lock()
         self._wake = threading.Event()
         self._open = True
         self.away = False
@@ -107,8 +124,8 @@ class Desk:
         """
         return self._ask("decide", choices)
 
-    def activate(self, choices: Sequence[Choice]) -> asyncio.Future[list[tuple[str, bool]]]:
-        """Ids of decisions from tickets, and whether each is new; they are durable.
+    def activate(self, choices: Sequence[Choice]) -> asyncio.Future[list[tuple[str | None, bool]]]:
+        """Ids of decisions from tickets (None for what nobody can tell any more), and whether each is new; durable.
 
         Raises
         ------
@@ -137,12 +154,12 @@ class Desk:
     async def watch(self) -> None:
         """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
         while True:
-            await asyncio.sleep(_PATIENCE / 6)
+            await asyncio.sleep(_LOOK)
             begun = self._begun
             if begun is not None and time.monotonic() > begun + _PATIENCE:
                 self.away = True
                 late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
-                _tell([(job.done, Away("the database does not answer")) for job in late])
+                _tell([(job.done, self._away(job, "the database does not answer")) for job in late])
 
     def _ask(self, kind: Literal["decide", "activate", "reward", "read"], load: Any) -> asyncio.Future[Any]:
         if self.away:
@@ -152,7 +169,8 @@ class Desk:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._jobs.append(_Job(kind, load, done, loop))
-        self._wake.set()
+        if not self._wake.is_set():  # else the thread has yet to look
+            self._wake.set()
         return done
 
     # --------------------------------------------------------------------------------------------- the thread
@@ -170,7 +188,7 @@ class Desk:
                 if not self.away:
                     log.warning("the database does not answer (%s)", type(error).__name__)
                 self.away = True
-                self._turn_away(Away(f"the database could not be written ({type(error).__name__})"))
+                self._turn_away(f"the database could not be written ({type(error).__name__})")
                 if store is not None:
                     store.close()
                     store = None
@@ -189,35 +207,54 @@ class Desk:
         return store
 
     def _serve(self, store: Store) -> None:
-        self._current = jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MOST_TOGETHER))]
-        if not jobs:
+        self._current = [self._jobs.popleft() for _ in range(min(len(self._jobs), _MOST_TOGETHER))]
+        if not self._current:
             self._refresh(store, store.newest())
             return
         now = self._clock()
-        with store.writing():
-            # who was turned away meanwhile has a ticket, or asks again: written now, it would be there twice
-            self._current = jobs = [job for job in jobs if not job.done.done()]
-            # requests that are open together have no order among them
-            answers = {
-                "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, self._horizon)),
-                "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, self._horizon)),
-                "reward": _dealt(jobs, "reward", lambda load: store.reward(load, now, self._wait)),
-                "read": iter([job.load(store) for job in jobs if job.kind == "read"]),
-            }
-            told = [(job, next(answers[job.kind])) for job in jobs]
+        told: list[tuple[_Job, Any]] | None = None
+        while told is None:
+            with suppress(_Left), store.writing():
+                told = self._done(store, now)
         self._answer(told)
         self._current = []
         self._refresh(store, store.last_release)
+
+    def _done(self, store: Store, now: float) -> list[tuple[_Job, Any]]:
+        """Do what the current jobs ask for, up to the commit."""
+        with self._lock:
+            self._current = jobs = [job for job in self._current if not job.left]
+        # requests that are open together have no order among them
+        answers = {
+            "decide": _dealt(jobs, "decide", lambda load: store.decide(load, now, self._horizon)),
+            "activate": _dealt(jobs, "activate", lambda load: store.activate(load, now, self._horizon)),
+            "reward": _dealt(jobs, "reward", lambda load: store.reward(load, now, self._wait)),
+            "read": iter([job.load(store) for job in jobs if job.kind == "read"]),
+        }
+        told = [(job, next(answers[job.kind])) for job in jobs]
+        with self._lock:
+            if any(job.left for job in jobs):
+                raise _Left
+            for job, answer in told:
+                job.ids = answer if job.kind == "decide" else None
+        return told
+
+    def _away(self, job: _Job, why: str) -> Away:
+        """Leave a job out of what is written from now on."""
+        error = Away(why)
+        with self._lock:
+            job.left, error.ids = True, job.ids
+        return error
 
     def _refresh(self, store: Store, newest: int) -> None:
         """Choose by the newest release from now on."""
         if newest >= 0 and (self.released is None or newest != self.released.number):
             self.released = Released.from_json(store.released(newest))
 
-    def _turn_away(self, error: Exception) -> None:
+    def _turn_away(self, why: str) -> None:
         jobs, self._current = [*self._current, *self._jobs], []
         self._jobs.clear()
-        self._answer([(job, error) for job in jobs])
+        self._answer([(job, self._away(job, why)) for job in jobs])
 
     def _answer(self, told: Sequence[tuple[_Job, Any]]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}

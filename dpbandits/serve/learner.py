@@ -31,6 +31,7 @@ log = logging.getLogger("dpbandits.serve")
 # seconds that a lease holds without being prolonged, and that a learner pauses where little has come
 _LEASE, _PAUSE = 5.0, 0.05
 _MOST = 200  # decisions of one pass, and twice as many rewards
+_MOST_ERASED = 2_000  # of one transaction
 _PARTS = 100  # of the owner's curve
 
 
@@ -70,13 +71,17 @@ class Learner:
                     f"got {named(config.database)} with {count}: later ones would get numbers that are taken, and "
                     f"their rewards would count for others; restore a newer copy, or begin a new run"
                 )
+            if config.wait is not None:
+                self._store.order_by_time()
             if config.together:
                 self.policy._run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
+            publish = self._publication(self.policy.released(), made)
             with self._leading():
-                self._publish(made)
+                publish()
+            self._forget_bit_by_bit(made)
         except BaseException:
             self.close()
             raise
@@ -148,9 +153,10 @@ class Learner:
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
         if policy._run.step != step:
             if not self._config.together:
+                publish = self._publication(policy.released(), before)
                 with self._leading():
-                    self._publish(before)
-                    self._forget(before)
+                    publish()
+            self._forget_bit_by_bit(before)
             self._store.clear()
 
     def _learn(self, event: Event) -> None:
@@ -159,27 +165,33 @@ class Learner:
             self.policy.update(event.decision - 1, event.reward)
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
-        """What is written in the transaction of the ledger's mark: the release, and that what it covers is erased."""
-        decisions = self.policy.decisions
+        """What is written in the transaction of the ledger's mark: the release."""
         with self.policy._upcoming() as released:
-            publish = self._publication(released, decisions)
+            publish = self._publication(released, self.policy.decisions)
 
         def write(connection: Any) -> None:
             with self._leading(connection):
                 publish()
-                self._forget(decisions)
 
         return write
 
-    def _forget(self, decisions: int) -> None:
-        expire = self.policy.expire_after
-        self._store.forget(decisions, 0 if expire is None else self.policy.decisions - expire)
+    def _forget_bit_by_bit(self, decisions: int) -> None:
+        """Erase what a release covers, with room for workers in between. A start goes on with what a crash left."""
+        more = True
+        while more:
+            begun = time.monotonic()
+            with self._leading():
+                more = self._store.forget(decisions, self._expired(), _MOST_ERASED)
+            if more:
+                time.sleep(time.monotonic() - begun)
 
-    def _publish(self, decisions: int) -> None:
-        self._publication(self.policy.released(), decisions)()
+    def _expired(self) -> int:
+        """Up to which decision nobody waits for rewards any more."""
+        expire = self.policy.expire_after
+        return 0 if expire is None else self.policy.decisions - expire
 
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
-        """What publishes a release; all that takes long is done before."""
+        """What publishes a release in a write transaction, for which workers wait: what takes long is done before."""
         policy = self.policy
         shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)

@@ -1,8 +1,6 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
-without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
-were activated, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked for them.
+The tables are in :mod:`dpbandits.serve.tables`.
 
 Why a crash of anything at any time does no harm:
 
@@ -17,12 +15,15 @@ Why a crash of anything at any time does no harm:
 * *A decision's arm and person are erased after a release that covers it*: before a release the policy's journal, which
   holds both, is written through.
 * *A release* is the policy's own transaction (checkpoint, ledger's mark, checkpoint in place). Where ledger and service
-  are in one PostgreSQL database, the mark, the row in ``releases`` and the erasure are one transaction of that
-  database. Else a crash after the mark and before the row is made good at the next start, which publishes what the
-  checkpoint holds. A release of a number that is here with other contents would be a second one, and is refused.
+  are in one PostgreSQL database, the mark and the row in ``releases`` are one transaction of that database. Else a
+  crash after the mark and before the row is made good at the next start, which publishes what the checkpoint holds. A
+  release of a number that is here with other contents would be a second one, and is refused. What it covers is erased
+  afterwards, a part at a time, and a start goes on with that, too.
 * *One learner*: the lease is politeness. What makes a second one impossible is the policy's hold on its checkpoint,
   and, for copies of it, the ledger's marks. A learner that lost its lease writes nothing here.
-* *A ticket is activated once*: its number is written down in the transaction that gives it.
+* *A ticket is activated once*: its number is written down in the transaction that gives it. Where a decision was
+  answered with a ticket because its commit gave no answer, the ticket has the decision's token and number, by which it
+  is found if it was written (:meth:`Store.activate`).
 
 Rewards carry the number of the last decision before them, and the learner replays both in that order, so batches
 hold what they would hold had one process served everybody.
@@ -33,45 +34,19 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from dpbandits.policy import Array
-from dpbandits.serve.apprentice import SUMS, Event, report, sums
-from dpbandits.serve.database import Postgres, opened
+from dpbandits.serve.apprentice import SUMS, Event, sums
+from dpbandits.serve.tables import Tables
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
 Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
-
-_FORMAT = 2
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS counts (
-  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS decisions (
-  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
-  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
-CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0;
-CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
-CREATE TABLE IF NOT EXISTS rewards (
-  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
-  agreed {whole}, probability {real}){end};
-CREATE TABLE IF NOT EXISTS releases (
-  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
-  shown TEXT NOT NULL){end};
-CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS apprentice (
-  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
-  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
-  wwrr {real} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
-"""
 
 
 class LeaseLost(RuntimeError):
@@ -82,7 +57,8 @@ class LeaseLost(RuntimeError):
 class Choice:
     """A decision as it is written down: which arm, with which probability, what it is learned from, and whose it is.
 
-    ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket.
+    ``bandit`` is what the bandit would have chosen in an apprentice's place; ``token`` that of a ticket, and ``maybe``
+    the number by which it may be written down already.
     """
 
     chosen: int
@@ -91,85 +67,13 @@ class Choice:
     person: str | None = None
     bandit: int | None = None
     token: str | None = None
+    maybe: int | None = None
 
 
-class Store:
-    """The database, as one process sees it; used by one thread.
-
-    Parameters
-    ----------
-    where : Path or str
-        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
-    timeout : float
-        How many seconds to wait for other writers.
-
-    Raises
-    ------
-    dpbandits.serve.database.Unavailable
-        From everything, where the database does not answer.
-    """
-
-    def __init__(self, where: Path | str, *, timeout: float = 10.0) -> None:
-        self.where = where
-        self._db = opened(where, timeout)
-        # as they stand in the transaction of ``writing``
-        self._decisions = self._rewards = self._released = self._given = 0
-        try:
-            made = [one.format(**self._db.types) for one in _SCHEMA.split(";\n")]
-            first = "INSERT INTO facts VALUES ('{}', '{}') ON CONFLICT (name) DO NOTHING"
-            made += [first.format("format", _FORMAT), first.format("key", json.dumps(secrets.token_hex(32)))]
-            made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
-            if self._missing():
-                self._db.make(made)
-            if (found := self.fact("format")) != _FORMAT:
-                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
-        except BaseException:
-            self._db.close()
-            raise
-
-    def _missing(self) -> bool:
-        """Whether tables have to be made: the last thing that is made is looked for."""
-        try:
-            return self._one("SELECT one FROM counts") is None
-        except OSError:
-            return True
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self._db.close()
-
-    @contextmanager
-    def writing(self, connection: Any = None) -> Iterator[None]:
-        """One write transaction: all of it is durable at its end, or nothing.
-
-        Or a part of the transaction of ``connection``, to the same PostgreSQL database.
-        """
-        if connection is None:
-            context = self._db.writing()
-        else:
-            context = self._db.joined(connection) if isinstance(self._db, Postgres) else nullcontext()
-        with context:
-            found = self._db.execute(f"SELECT decisions, rewards, released FROM counts{self._db.lock}").fetchone()
-            self._decisions, self._rewards, self._released = found
-            yield
-            if (self._decisions, self._rewards, self._released) != tuple(found):
-                self._db.execute(
-                    "UPDATE counts SET decisions = ?, rewards = ?, released = ?",
-                    self._decisions,
-                    self._rewards,
-                    self._released,
-                )
-
-    def _one(self, query: str, *values: Any) -> Any:
-        found = self._db.execute(query, *values).fetchone()
-        return None if found is None else found[0]
+class Store(Tables):
+    """What is written, as one process does it: by a worker, or by the learner."""
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
-
-    @property
-    def last_release(self) -> int:
-        """The number of the newest release, as the last write transaction found it."""
-        return self._released
 
     def decide(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[str]:
         """Write decisions down, and return their ids; beyond the horizon nothing is learned, and nothing is kept."""
@@ -186,19 +90,30 @@ class Store:
         self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
-    def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str, bool]]:
-        """Ids of decisions that were made before, by their tokens, and whether they are new here."""
-        tokens = [one.token for one in choices]
-        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", tokens))
+    def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str | None, bool]]:
+        """Ids of decisions that were made before, by their tokens, and whether they are new here.
+
+        One that may be there already as number ``maybe`` is, if that has its token; the commit that was on its way has
+        ended, as this one waited for it. Where the number is used and its row is erased nobody can tell: then the id is
+        None, and nothing is written.
+        """
+        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices]))
         new = {one.token: one for one in choices if one.token not in known}
-        ids = dict(zip(new, self.decide(list(new.values()), now, horizon), strict=True))
-        rows = [(token, int(id.partition("-")[0])) for token, id in ids.items() if not id.startswith("0-")]
+        used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
+        there = dict(self._db.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
+        ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
+        for token, one in new.items():
+            if one.maybe in used and one.maybe not in there:
+                ids[token] = None
+            elif one.maybe in used and there[one.maybe] == token:
+                ids[token] = f"{one.maybe}-{token}"
+        made = [one for token, one in new.items() if token not in ids]
+        ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
+        rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
         self._db.insert("tickets", rows)
-        found = []
-        for token in tokens:
-            found.append((f"{known[token]}-{token}", False) if token in known else (ids[token], token in new))
-            new.pop(token, None)
-        return found
+        # of one that was sent twice, the first is new
+        told = [(one.token, ids[one.token]) for one in choices]
+        return [(id, id is not None and new.pop(token, None) is not None) for token, id in told]
 
     def reward(self, rewards: Sequence[tuple[str, float]], now: float, wait: float | None) -> list[Status]:
         """Write rewards down, the first one of each decision."""
@@ -233,42 +148,6 @@ class Store:
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
         list(self._db.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
         self._db.insert("rewards", rows)
-
-    # ------------------------------------------------------------------------------------------ what is public
-
-    def decided(self) -> int:
-        """How many decisions there have been."""
-        return int(self._one("SELECT decisions FROM counts"))
-
-    def newest(self) -> int:
-        """The number of the newest release, or −1."""
-        return int(self._one("SELECT released FROM counts"))
-
-    def released(self, number: int) -> str:
-        """A release as JSON."""
-        return str(self._one("SELECT released FROM releases WHERE number = ?", number))
-
-    def history(self) -> list[dict[str, Any]]:
-        """Of every release: its number, time, how many decisions went before it, and what the page shows of it."""
-        rows = self._db.execute("SELECT number, at, decisions, shown FROM releases ORDER BY number")
-        return [{"number": n, "at": at, "decisions": k, **json.loads(shown)} for n, at, k, shown in rows]
-
-    def fact(self, name: str) -> Any:
-        """What the learner has written down under a name."""
-        found = self._one("SELECT value FROM facts WHERE name = ?", name)
-        return None if found is None else json.loads(found)
-
-    def curve(self) -> list[dict[str, Any]]:
-        """Raw: means of rewards in parts of the run."""
-        rows = self._db.execute("SELECT part, rewards, total FROM curve ORDER BY part")
-        return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
-
-    def apprentice(self) -> list[dict[str, Any]]:
-        """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
-        query = f"SELECT part, {', '.join(SUMS)} FROM apprentice ORDER BY part"
-        rows = self._db.execute(query).fetchall()
-        whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
-        return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
 
     # ------------------------------------------------------------------------------------------------ learner
 
@@ -306,6 +185,11 @@ class Store:
             if done.rowcount != 1:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
+
+    def order_by_time(self) -> None:
+        """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
+        with self.writing():
+            self._db.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
 
     def default(self, before: float, value: float, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
@@ -380,26 +264,22 @@ class Store:
             json.dumps(value),
         )
 
-    def forget(self, upto: int, expired: int) -> None:
-        """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired."""
+    def forget(self, upto: int, expired: int, most: int) -> bool:
+        """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired.
+
+        At most so many of each; returns whether more may be left. Workers wait for a transaction to end, and one that
+        erases a hundred thousand rows takes a second.
+        """
         first = int(self.fact("forgotten") or 0)
-        self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, upto)
-        self._db.execute("DELETE FROM decisions WHERE rewarded = 1 AND number <= ?", upto)
-        self._db.execute("DELETE FROM decisions WHERE number <= ?", min(upto, expired))
-        self.note("forgotten", max(first, upto))
-
-    def clear(self) -> None:
-        """Remove what erased rows have left, as far as the database can."""
-        self._db.clear()
-
-    def counts(self) -> dict[str, int]:
-        """For monitoring: decisions and releases so far."""
-        decisions, released = self._db.execute("SELECT decisions, released FROM counts").fetchone()
-        return {"decisions": decisions, "releases": max(released, 0)}
-
-    def waiting(self) -> int:
-        """How many rewards the learner has not taken in. Depends on rewards: for the owner alone."""
-        return int(self._one("SELECT count(*) FROM rewards") or 0)
+        last = max(first, min(upto, first + most))
+        self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last)
+        closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
+        old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
+        left = last < upto
+        for numbers, end in ((closed, last), (old, min(last, expired))):
+            left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
+        self.note("forgotten", last)
+        return left
 
 
 def _number(id: str, last: int) -> int | None:

@@ -25,11 +25,13 @@ __all__ = ["punched", "read"]
 _CODE = 16
 
 
-def punched(choice: Choice, key: str) -> str:
-    """A ticket for a choice."""
+def punched(choice: Choice, key: str, maybe: str = "0-") -> str:
+    """A ticket for a choice; ``maybe`` is the id by which it may be written down already."""
+    number, _, token = maybe.partition("-")
     arm = base64.b64encode(np.ascontiguousarray(choice.arm, "<f8").tobytes()).decode()
-    token = secrets.token_hex(16)
-    kept = [token, choice.chosen, choice.probability, choice.bandit, arm, choice.person]
+    kept = [token or secrets.token_hex(16), choice.chosen, choice.probability, choice.bandit, arm, choice.person]
+    if number != "0":  # beyond the horizon nothing is written
+        kept.append(int(number))
     text = json.dumps(kept, separators=(",", ":")).encode()
     return base64.urlsafe_b64encode(_code(text, key) + text).decode()
 
@@ -43,9 +45,9 @@ def read(ticket: str, key: str) -> Choice | None:
     code, text = data[:_CODE], data[_CODE:]
     if not hmac.compare_digest(code, _code(text, key)):
         return None
-    token, chosen, probability, bandit, arm, person = json.loads(text)
+    token, chosen, probability, bandit, arm, person, *maybe = json.loads(text)
     values = np.frombuffer(base64.b64decode(arm), "<f8").astype(np.float64)
-    return Choice(chosen, probability, values, person, bandit, token)
+    return Choice(chosen, probability, values, person, bandit, token, *maybe)
 
 
 def _code(text: bytes, key: str) -> bytes:

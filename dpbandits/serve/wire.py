@@ -59,7 +59,7 @@ class Asked(_Strict):
     """Decisions to be made, one or many."""
 
     decisions: list[Ask] = Field(min_length=1, fail_fast=True)
-    probabilities: bool = Field(True, description="tell with which probability; milliseconds for some policies")
+    probabilities: bool = Field(True, description="tell with which probability; up to milliseconds for some policies")
     activate: bool = Field(True, description="false: give tickets, and learn from those that are activated later")
 
 

@@ -137,6 +137,17 @@ def test_rare_choices_have_digits():
     assert error < 0.1 * exact
 
 
+@pytest.mark.parametrize("near", [-9.0, 1.0, 4.5, 5.9])
+def test_arms_that_hardly_ever_win_are_left_out_unless_that_would_show(near):
+    """Against the product of the probabilities of independent conditions; the far one is of a rare choice's order."""
+    distances = np.array([near, 6.5, 8.0])
+    law = Perturbed(np.vstack([np.zeros((1, 3)), -np.eye(3)]), bonus=np.append(0.0, -distances))
+    chance, error = law.chance(0)
+    assert abs(chance - float(ndtr(distances).prod())) < 5 * error + 1e-4 * chance
+    rare = Perturbed(np.vstack([np.zeros((1, 2)), -np.eye(2)]), bonus=np.array([0.0, 9.0, -6.1])).chance(0)
+    assert abs(rare[0] - float(ndtr([-9.0, 6.1]).prod())) < 5 * rare[1] + 1e-4 * rare[0]
+
+
 def test_the_same_question_has_the_same_answer():
     X = unit_arms(seeded(), 10, 5)
     assert Perturbed(X).chance(3) == Perturbed(X.copy()).chance(3)

@@ -15,11 +15,11 @@ TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "own
 ONE_PASS = 'class = "OnePassPrivateGLM"\ndim = 3\nhorizon = 300'
 
 
-def written(folder, policy=ONE_PASS, unit="round", more="", epsilon=1.0, storage=""):
+def written(folder, policy=ONE_PASS, unit="round", more="", epsilon=1.0, delta=1e-6, storage=""):
     lines = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in TOKENS.items())
     path = folder / "run.toml"
     path.write_text(
-        f'[policy]\n{policy}\n[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "{unit}"\n[storage]\n'
+        f'[policy]\n{policy}\n[budget]\nepsilon = {epsilon}\ndelta = {delta}\nunit = "{unit}"\n[storage]\n'
         f"{storage}\n[tokens]\n{lines}\n{more}\n",
         encoding="utf-8",
     )
@@ -93,3 +93,8 @@ def refresh(browser, number):
         return answer.status_code == 200 and answer.json()["release"] >= number
 
     wait_until(known)
+
+
+def there(browser):
+    """Wait until the worker's database answers."""
+    wait_until(lambda: browser.send("GET", "/healthz").json().get("database") == "there")

@@ -7,7 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from serving import configured, refresh, wait_until, worker
+from serving import configured, refresh, there, worker
 
 from dpbandits.serve import desk, posts
 from dpbandits.serve.apprentice import Event, report, sums
@@ -89,7 +89,7 @@ def test_a_decision_that_was_answered_with_a_ticket_is_not_written_as_well(tmp_p
             (found,) = browser.decide({"arms": ARMS})
         assert found["id"] is None
         monkeypatch.undo()  # what follows may take as long as it takes
-        wait_until(lambda: browser.send("GET", "/healthz").json()["database"] == "there")
+        there(browser)
         assert learner._store.decided() == 0
         (made,) = browser.activate(found["ticket"])
         assert made["id"].startswith("1-")

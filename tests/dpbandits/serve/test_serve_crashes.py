@@ -74,6 +74,7 @@ def die(learner):
 
 def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
     fuse = Fuse(monkeypatch)
+    monkeypatch.setattr("dpbandits.serve.learner._MOST_ERASED", 4)
     luck = random.Random(0)
     total = None
     for trial in range(8):
@@ -104,6 +105,9 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
         history = learner._store.history()
         assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
         assert learner._store.rewards(9) == []
+        made = policy.schedule.start(policy.releases)
+        kept = "SELECT number FROM decisions WHERE number <= ? AND (rewarded = 1 OR arm IS NOT NULL)"
+        assert learner._store._db.execute(kept, made).fetchall() == []
         assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
         learner.close()
         policy._run._hold.close()

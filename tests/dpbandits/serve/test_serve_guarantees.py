@@ -1,61 +1,55 @@
 """What the library promises holds through the service's own database: its regret, and its privacy."""
 
 import numpy as np
-import pytest
 from serving import configured, refresh, worker
 
 import accounting
-from accounting import Budget
+from accounting import Budget, Ledger
 from dpbandits.environments import GLM
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice
 
-ROUNDS = 400
+ROUNDS, TOGETHER, EPSILON, DELTA = 240, 6, 4.0, 1e-6
 
 
-@pytest.mark.slow
-def test_regret_through_http_is_that_of_the_library(tmp_path):
-    """On the same seeds, with the same people, one after the other: only the draws differ."""
-    library, service, by_chance = [], [], []
-    for seed in range(8):
-        policy = f'class = "OnePassPrivateGLM"\ndim = 5\nhorizon = {ROUNDS}'
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        config = configured(folder, policy=policy, epsilon=4.0, more=f"[simulation]\nseed = {seed}")
-
-        def people(seed=seed):
-            source = GLM(5, arms=10).episode(np.random.default_rng(seed))
-            return [next(source) for _ in range(ROUNDS)]
-
-        def regret(one, index):
-            return float(one.means.max() - one.means[index])
-
-        alone = config.probe()
-        lost = 0.0
-        for one in people():
-            decision = alone.select(one.arms)
-            lost += regret(one, decision.index)
-            alone.update(decision, one.reward(decision.index))
-        library.append(lost)
-        by_chance.append(sum(float(one.means.max() - one.means.mean()) for one in people()))
-        learner, lost, crowd = Learner(config), 0.0, people()
-        with worker(config) as browser:
-            for one in crowd:
-                refresh(browser, learner.policy._run.step)
-                (told,) = browser.decide({"arms": one.arms.tolist()}, probabilities=False)
-                lost += regret(one, told["index"])
-                browser.reward((told["id"], one.reward(told["index"])))
-                while learner.step():
-                    pass
-        service.append(lost)
-        learner.close()
-    gap = np.array(service) - library
-    error = gap.std(ddof=1) / np.sqrt(len(gap))
-    print(f"library {np.mean(library):.1f}, service {np.mean(service):.1f}, gap {gap.mean():.1f} ± {error:.1f}")
-    # paired runs, with t on seven degrees of freedom: beyond 45 standard errors with probability below 1e-9,
-    # and a service that learned nothing would lose as much as choices at random do
-    assert abs(gap.mean()) < 45 * error
-    assert np.mean(service) < 0.6 * np.mean(by_chance)
+def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypatch, storage):
+    """On the same seeds, with the same people: the same choices, probabilities, regret, releases and price."""
+    seed = 0
+    policy = f'class = "OnePassPrivateGLM"\ndim = 4\nhorizon = {ROUNDS}\nfirst_batch = 30'
+    simulated = f"[simulation]\nseed = {seed}"
+    config = configured(tmp_path, policy=policy, epsilon=EPSILON, storage=storage(), more=simulated)
+    # what a worker draws choices with
+    monkeypatch.setattr("dpbandits.serve.posts.secure", lambda: np.random.default_rng(100 + seed))
+    draws, alone = np.random.default_rng(100 + seed), config.probe()
+    source = GLM(4, arms=8).episode(np.random.default_rng(seed))
+    learner, lost = Learner(config), {"library": [], "service": []}
+    with worker(config) as browser:
+        for _ in range(ROUNDS // TOGETHER):
+            people = [next(source) for _ in range(TOGETHER)]
+            refresh(browser, learner.policy._run.step)
+            told = browser.decide(*({"arms": one.arms.tolist()} for one in people))
+            released = alone.released()
+            assert {one["release"] for one in told} == {released.number}
+            made = [released.choose(one.arms, draws) for one in people]
+            assert [(one["index"], one["probability"]) for one in told] == made
+            decisions = [alone.register(one.arms, index) for one, (index, _) in zip(people, made, strict=True)]
+            rewards = [one.reward(index) for one, (index, _) in zip(people, made, strict=True)]
+            browser.reward(*((one["id"], reward) for one, reward in zip(told, rewards, strict=True)))
+            for decision, reward in zip(decisions, rewards, strict=True):
+                alone.update(decision, reward)
+            for name, chosen in (("library", [index for index, _ in made]), ("service", [o["index"] for o in told])):
+                lost[name] += [float(p.means.max() - p.means[k]) for p, k in zip(people, chosen, strict=True)]
+            while learner.step():
+                pass
+    assert learner.policy.releases == alone.releases == len(alone.schedule.ends) > 3
+    np.testing.assert_array_equal(learner.policy.theta, alone.theta)
+    assert len(lost["service"]) == ROUNDS
+    assert sum(lost["service"]) == sum(lost["library"]) > 0
+    # all that was asked for is spent, and no more
+    spent = Ledger.open(config.ledger).epsilon(DELTA)
+    assert EPSILON * (1 - 1e-6) <= spent <= EPSILON
+    assert spent == alone.privacy(DELTA).epsilon
+    learner.close()
 
 
 BUDGET = Budget(4.0, 1e-2, unit="person")

@@ -1,0 +1,12 @@
+"""No test of the service depends on how long anything takes."""
+
+import pytest
+
+from dpbandits.serve import desk
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """A machine that stands still for seconds is no database that is away."""
+    monkeypatch.setattr(desk, "_PATIENCE", 1e6)
+    monkeypatch.setattr(desk, "_LOOK", 0.01)

@@ -1,0 +1,168 @@
+"""Everything that one person does in a run differs, and both runs go through the service's own database.
+
+The score is the exact log-likelihood ratio of all that was released. With a linear link a record is (x xᵀ, r·x),
+whatever was released before; so two runs are the same Gaussian noise around two known streams of sums, and how far
+apart these are, encoded, in standard deviations of the noise, is all that there is to know.
+"""
+
+import numpy as np
+import pytest
+from again import rewinder
+from serving import configured
+
+from accounting import audit
+from dpbandits.registry import Registry
+from dpbandits.serve.learner import Learner
+from dpbandits.serve.store import Choice, Store
+from dpkit.continual import BufferedToeplitz
+
+# A sound service is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
+CONFIDENCE, TRIALS, EPSILON, DELTA = 1 - 1e-9, 800, 8.0, 1e-2
+SEEDED = "[simulation]\nseed = 21"
+EAST, WEST, NORTH = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
+ROUNDS = 12
+# in which of the rounds the person comes; another one comes in each of the rest
+THEIRS = [0, 1, 2, 3, 4, 5, 8, 9]
+NEVER = ROUNDS + 1
+# what a person may do: the arm and the reward in its rounds, and after how many further rounds it is told
+WORLDS = {
+    "east": [(EAST, 1.0, 0)] * 8,
+    "west": [(WEST, 1.0, 0)] * 8,
+    "west, late": [(WEST, 1.0, 3)] * 8,
+    "east, told together": [(EAST, 1.0, 5 - t) if t < 5 else (EAST, 1.0, 0) for t in range(8)],
+    "east, first rewards missing": [(EAST, 1.0, NEVER if t < 4 else 0) for t in range(8)],
+    "to and fro": [(EAST if t % 2 else WEST, 1.0, 0) for t in range(8)],
+    "north": [(NORTH, -1.0, 0)] * 8,
+    "silent": [(EAST, 1.0, NEVER)] * 8,
+}
+
+
+class Runs:
+    """Runs of one service, one after the other, in each of which a person lives in one of the worlds."""
+
+    def __init__(self, folder, monkeypatch, m):
+        policy = (
+            f'class = "OnePassPrivateGLM"\ndim = 2\nlink = "linear"\nhorizon = {ROUNDS}\nrounds_per_person = {m}\n'
+            "first_batch = 2\ngrowth = 1.0\nclip = 1.0\ngradient_share = 0.9\nreward_range = [-1.0, 1.0]"
+        )
+        config = configured(folder, policy=policy, unit="person", epsilon=EPSILON, delta=DELTA, more=SEEDED)
+        self.learner = Learner(config)
+        self.policy, self.store = self.learner.policy, self.learner._store
+        self.store._db.execute("PRAGMA synchronous = OFF")
+        self.again = rewinder(self.policy)
+        self.batches, self.outputs = [], []
+        original = BufferedToeplitz.add
+
+        def add(sums, x):
+            self.batches.append(np.array(x))
+            self.outputs.append(original(sums, x))
+            return self.outputs[-1]
+
+        monkeypatch.setattr(BufferedToeplitz, "add", add)
+
+    def play(self, world):
+        store = self.store
+        self.again()
+        self.policy._persons = Registry(self.policy.rounds_per_person)
+        due, theirs = {}, iter(WORLDS[world])
+        with store.writing():  # a new database, and all that comes in
+            for table in ("decisions", "rewards"):
+                store._db.execute(f"DELETE FROM {table}")
+            store._decisions = store._rewards = 0
+            store.note("forgotten", 0)
+            for t in range(ROUNDS):
+                mine = t in THEIRS
+                arm, reward, delay = next(theirs) if mine else (NORTH, 0.5, 0)
+                (id,) = store.decide([Choice(0, None, np.array(arm), "ann" if mine else f"other {t}")], 0.0, ROUNDS)
+                due.setdefault(t + delay, []).append((id, reward))
+                assert set(store.reward(due.pop(t, []), 0.0, None)) <= {"accepted"}
+        while self.learner.step():
+            pass
+        assert self.policy.decisions == ROUNDS
+
+    def stream(self, world):
+        """The batches' sums, which the noise does not touch."""
+        self.batches.clear()
+        self.play(world)
+        return np.array(self.batches)
+
+    def factor(self):
+        sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
+        c, t = sums.coefficients, np.arange(n)
+        return np.where(t[:, None] >= t, c[np.abs(t[:, None] - t)], 0.0) / sums._factorization._scales.bounds(0, n)
+
+    def encoded(self, world):
+        """In standard deviations of the noise."""
+        return self.factor() @ self.stream(world) / self.policy._sums.sums._law.std
+
+    def farthest(self):
+        """How far apart the encoded streams of two worlds are at most, and of which two."""
+        places = {world: self.encoded(world) for world in WORLDS}
+        pairs = [(one, other) for one in WORLDS for other in WORLDS if one < other]
+        return max((float(np.linalg.norm(places[one] - places[other])), (one, other)) for one, other in pairs)
+
+    def claim(self):
+        return 1.0 / self.policy._sums.cost.noise_multiplier
+
+    def lower_bound(self, one, other, trials=TRIALS):
+        shift = self.encoded(one) - self.encoded(other)
+        n = len(shift)
+        decode = self.factor() @ np.linalg.inv(np.tril(np.ones((n, n))))
+
+        def told(world, trials):
+            self.outputs.clear()
+            for _ in range(trials):
+                self.play(world)
+            return np.array(self.outputs).reshape(trials, -1)
+
+        def score(outputs):
+            return np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), n, -1), shift)
+
+        return audit.lower_bound(
+            told, one, other, trials=trials, delta=DELTA, confidence=CONFIDENCE, score=score, batched=True,
+            gaussian=True,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(tmp_path, monkeypatch, m):
+    runs = Runs(tmp_path, monkeypatch, m)
+    distance, _ = runs.farthest()
+    assert 0.9 * runs.claim() < distance <= runs.claim()
+    runs.learner.close()
+
+
+def test_a_service_that_loses_track_of_who_came_is_caught(tmp_path, monkeypatch):
+    decisions = Store.decisions
+
+    def confused(self, after, most):
+        found = decisions(self, after, most)
+        return [(number, Choice(one.chosen, one.probability, one.arm, f"{number}")) for number, one in found]
+
+    monkeypatch.setattr(Store, "decisions", confused)
+    runs = Runs(tmp_path, monkeypatch, 1)
+    distance, _ = runs.farthest()
+    assert distance > 1.3 * runs.claim()
+    runs.learner.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_person_shows_no_more_than_the_budget(tmp_path, monkeypatch, m):
+    runs = Runs(tmp_path, monkeypatch, m)
+    _, worst = runs.farthest()
+    bound = runs.lower_bound(*worst)
+    bound.check(EPSILON)
+    print(f"lower bound {bound.epsilon:.3f} of {EPSILON}")
+    assert bound.epsilon >= 0.5 * EPSILON
+    runs.learner.close()
+
+
+@pytest.mark.slow
+def test_the_audit_finds_that_nobody_knows_who_came(tmp_path, monkeypatch):
+    runs = Runs(tmp_path, monkeypatch, 1)
+    monkeypatch.setattr(Registry, "_may", lambda self, mark, batch: True)
+    _, worst = runs.farthest()
+    with pytest.raises(audit.PrivacyViolation):
+        runs.lower_bound(*worst).check(EPSILON)
+    runs.learner.close()
