@@ -91,7 +91,9 @@ def contexts(total: Array, fourth: float, count: int, rng: np.random.Generator) 
     widest = share * (1.0 - share)
     variance = min(max((kurtosis - 1.0) * share**2, 1e-3 * widest), 0.9 * widest)
     size = widest / variance - 1.0
-    y = rng.beta(share * size, (1.0 - share) * size, count)
+    # by two Gamma variables, which the secure source has
+    inside, outside = (rng.standard_gamma(part * size, count) for part in (share, 1.0 - share))
+    y = np.divide(inside, inside + outside, out=np.full(count, share), where=inside + outside > 0.0)
     direction *= np.sqrt(y / share)[:, None]
     z = mean + (direction * np.sqrt(variances)) @ U.T
     return np.asarray(z / np.maximum(1.0, np.linalg.norm(z, axis=1, keepdims=True)))
