@@ -8,7 +8,8 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). As M = Σψs·x xᵀ has
   Mθ = Σψ(μ(e) − c₀)x, the difference Σgx − Mθ is the gradient Σψ(r − μ(e))x, and with slopes γ·s, about those of the
   curve itself, θ* solves γMθ* = Σgx − (1 − γ)Mθ. The factor ψ = min(1/‖x‖, 2) makes gradients of unit length:
-  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖².
+  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖²; where ‖v‖² is no
+  finite number, ψ = 0.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ class SecantRecord:
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """ψs and ψg, within their levels whatever a caller's link says."""
         square = float(x @ x)
+        if not square < math.inf:
+            return 0.0, 0.0
         length = math.sqrt(square)
         psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
         secant = (float(self.link.mean(e)) - self.centre) / e if abs(e) > 1e-6 else float(self.link.derivative(0.0))

@@ -125,7 +125,9 @@ class PairSums:
         return self.sums.cost
 
     def add(self, x: Array, w: float, g: float) -> None:
-        """Take in one record."""
+        """Take in one record; one of two zeros adds nothing, also where x is no vector of finite numbers."""
+        if w == 0.0 and g == 0.0:
+            return
         np.multiply(x, self._unit * self._a * w, self._weighted)
         self._column[-1, 0] = self._unit * self._c * g
         record = self._record

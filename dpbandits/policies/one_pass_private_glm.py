@@ -11,9 +11,9 @@ the slope of the curve over that of the secant
     H = Σγ_jM_j,   b = Σm_j − Σ(1 − γ_j)M_jθ_j,   Hθ* ≈ b.
 
 H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know (step by step in
-``_release``). Until the next release every round plays argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh and Gaussian, with
-posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that frees runs that
-are stuck on a few arms, and costs nothing where arms are fresh.
+``policies._one_pass``). Until the next release every round plays argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh and
+Gaussian, with posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that
+frees runs that are stuck on a few arms, and costs nothing where arms are fresh.
 
 A is I at first; until half of the directions are known it follows H, so that what all arms have in common takes up less
 of the noise (``mathematics.metric``). It is a function of what was released, as θ is.
@@ -25,7 +25,7 @@ Guarantee
 * One round enters one batch, by one record. With v = ‖v‖u, ω = ψs‖v‖² and γ = ψg‖v‖ it is (ω·u uᵀ, γ·u). Let
   q = ψ‖v‖ ≤ 1. As ψ‖v‖² ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖v‖ ≥ q/2 says that ω ≥ mq²,
   m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
-  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is.
+  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is (a v that overflows has q = 0).
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own
@@ -50,7 +50,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
 import numpy as np
@@ -58,26 +57,21 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.checks import choice, fraction, integer, positive
-from dpbandits.mathematics.change import surprise, surprise_bound
+from dpbandits.mathematics.change import surprise_bound
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.mathematics.metric import levelling, symmetric_root
-from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
-from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
+from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
 from dpbandits.policies._estimating import EstimatingPolicy
+from dpbandits.policies._one_pass import Estimate, Refit
 from dpbandits.policies._parameters import Exploration, batch_discount, checked_exploration
-from dpbandits.policies._progress import Past, misfit, warn_of_misfit
+from dpbandits.policies._progress import warn_of_misfit
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
 
 __all__ = ["OnePassPrivateGLM"]
-
-# eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
-# whose directions pass it together and soon, hardly pay for it
-_KNOWN = 6.0
 
 
 def _listed(groups: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
@@ -103,29 +97,6 @@ def _structure(groups: list[list[int]] | None, dim: int) -> tuple[Array, Array]:
     if not members.any(axis=1).all():
         raise ValueError(f"groups must have every feature in one of them, got none with {members.any(axis=1).argmin()}")
     return 1.0 - members, np.asarray((members @ members.T > 0.0).astype(np.float64))
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """The public half.
-
-    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
-    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
-    what was released before it (see ``mathematics.change``); and A, by which records of the next batch are formed.
-    """
-
-    theta: Array
-    root: Array
-    H: Array
-    b: Array
-    slopes: float
-    squares: float
-    totals: tuple[Array, Array]
-    past: Past
-    misfit: float
-    covariance: Array
-    surprise: float
-    metric: Array
 
 
 class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
@@ -245,14 +216,12 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
         self._warned = False
         self.metric = choice("metric", metric, "learned", "plain")
-        self._levels = metric == "learned" and groups is None and discount is None
         self.groups = _listed(groups)
-        self._outside, self._grouped = _structure(self.groups, self.dim)
+        self._outside, grouped = _structure(self.groups, self.dim)
 
         self._sums = PairSums(
             self.dim,
@@ -267,12 +236,18 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             discount=batch_discount(self.discount, batch),
             least=self._record.least,
         )
-        zero, square = np.zeros(dim), np.zeros((dim, dim))
-        root, covariance = square, S**2 * np.eye(dim)
-        if self.prior is not None:
-            root, covariance = self._width * self._prior.root, self._prior.covariance
-        public = self._prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
-        self.public = Estimate(*public, Past.empty(dim), 0.0, covariance, 0.0, np.eye(dim))
+        levels = metric == "learned" and groups is None and discount is None
+        self._refit = Refit(
+            self._record,
+            S,
+            Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S),
+            self.prior is not None,
+            self._width,
+            grouped,
+            self.discount,
+            levels,
+        )
+        self.public = self._refit.nothing()
         noise_H, noise_b = self._sums.noise(max(1, len(self.schedule.ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
         clear = clarity(self.dim, remembered, self._record.W, S, noise_b, noise_H)
@@ -326,65 +301,12 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
 
     def _release(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        totals = self._sums.release()
-        last, d, S, k = self.public, self.dim, self.theta_bound, self.releases + 1
-        rounds = self.schedule.ends[self.releases]
-        # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
-        left_in_row = math.sqrt(float(self._grouped.mean()))
-        noise_H, noise_b = self._sums.noise(k)
-        first_H, first_b = self._sums.noise(1)
-        noise_H, first_H = left_in_row * noise_H, left_in_row * first_H
-        kept, theta = self._sums.decay, last.theta
-        # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
-        A, inverse = last.metric, np.linalg.inv(last.metric)
-        M, m = self._grouped * (totals[0] - kept * last.totals[0]), totals[1] - kept * last.totals[1]
-        residual, seen = m - M @ inverse @ theta, inverse @ theta
-
-        # does the batch fit what was released before? C⁻¹ has the entries of √(1 − z), whose squares sum to 4/π
-        noise = 4 / math.pi * (first_b**2 + 0.5 * first_H**2 * float(seen @ seen))
-        before = inverse @ last.covariance @ inverse
-        unlikely = surprise(residual, M, before, noise=noise, reward_variance=self._record.chance)
-        # differences of two releases have at most twice the variance of one
-        variance = 2.0 * (noise_b**2 + noise_H**2 * float(seen @ seen))
-        start = self.schedule.start(self.releases)
-        found = misfit(residual, seen, variance, rounds - start, self.clip)
-        M, m = inverse @ M @ inverse, inverse @ m
-
-        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
-        guessed = k > 1 or self.prior is not None
-        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope = 1.0
-        if guessed:
-            since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
-            slope = self._record.tangent((squares - until) / (rounds - since))
-        H = kept * last.H + slope * M
-        b = kept * last.b + m - (1.0 - slope) * (M @ theta)
-        slopes = last.slopes + slope**2
-
-        # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
-        # the root mean square of γ. (While A changes, noise of earlier releases is left in H: N_j, once in the metric
-        # of batch j, less once in the next. That is little, since A changes little from batch to batch.)
-        noise = noise_H * math.sqrt(slopes / k)
-        eigenvalues, U = np.linalg.eigh(A @ H @ A)
-        eigenvalues = shrunken_eigenvalues(eigenvalues, noise)
-        length = float(seen @ seen) if guessed else 0.25 * S**2
-        variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
-        gains, precision = precisions(eigenvalues, variances)
-        known = posterior(self._prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
-
-        # where information stands still, look around
-        since, earlier, _ = last.past.before(0.55 * rounds)
-        # of what was known then, and of rounds (all alike, or fading), this much is left
-        left, share = 1.0, since / rounds
-        if self.discount is not None:
-            left = share = self.discount ** (rounds - since)
-        growth = np.einsum("ij,ij->j", U, A @ (H - left * earlier) @ A @ U)
-        f = stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN) if since else np.ones(d)
-        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self._width * np.sqrt(f)))
-        past = last.past.followed_by(rounds, H, squares)
-        metric = A
-        if self._levels and (k == 1 or (eigenvalues > _KNOWN * noise).mean() < 0.5):
-            metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, noise)
-        return Estimate(
-            known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely, metric
+        sums, k = self._sums, self.releases + 1
+        return self._refit.after(
+            self.public,
+            sums.release(),
+            self.schedule.ends[:k],
+            noise=sums.noise(k),
+            first=sums.noise(1),
+            decay=sums.decay,
         )

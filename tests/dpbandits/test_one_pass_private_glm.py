@@ -238,6 +238,26 @@ def test_the_metric_saves_regret_where_arms_share_a_constant():
     assert found["learned"] < found["plain"]
 
 
+@pytest.mark.parametrize("entry", [1e200, 1.7e308, math.inf, math.nan, 1e-200, 0.0])
+def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(entry):
+    """A that overflows, that is no number, or that makes nothing of an arm: the batch stays a sum of whole numbers."""
+    policy = policy_with(dim=2)
+    decisions = [policy.select([arm]) for arm in ([0.6, 0.8], [1.0, 0.0], [-0.6, 0.8])]
+    metric = np.array([[entry, entry], [entry, 1.0]])
+    policy.public = replace(policy.public, metric=metric)
+    a, c = policy._sums._a, policy._sums._c
+    with np.errstate(all="ignore"):
+        for decision in decisions:
+            before = policy._sums.batch.copy()
+            policy.update(decision, 1.0)
+            H, b = np.split((policy._sums.batch - before) / policy._sums._unit, [2])
+            assert np.isfinite(H).all()
+            assert np.linalg.norm(H) <= a * policy._record.W + 1e-8
+            assert np.linalg.norm(b) <= c * policy.clip + 1e-8
+            # the two parts go together: ω ≥ mq² where |γ| = qB
+            assert np.linalg.norm(H) / a >= policy._record.least * (np.linalg.norm(b) / (c * policy.clip)) ** 2 - 1e-8
+
+
 # --------------------------------------------------------------------------------------------------- groups
 
 # two arms with two features of their own each, and one that they share

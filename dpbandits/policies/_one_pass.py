@@ -1,0 +1,198 @@
+"""From noisy sums of secant records to a parameter: what OnePassPrivateGLM computes after a release, step by step.
+
+All of it is post-processing: nothing here is told more than the released sums, and public numbers. With the notation of
+:mod:`~dpbandits.policies.one_pass_private_glm`, release k
+
+1. takes the sums of its batch, M and m, out of the running ones, and asks whether they fit what was released before;
+2. finds γ_k, adds to H and b, and shrinks H for its noise;
+3. weighs b along every eigenvector of H by what there is to know, together with the prior;
+4. looks around where information stands still;
+5. makes the metric of the next batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbandits.mathematics.change import surprise
+from dpbandits.mathematics.metric import levelling, symmetric_root
+from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.prior import Prior, posterior
+from dpbandits.policies._progress import Past, misfit
+from dpbandits.policies._records import SecantRecord
+from dpbandits.policy import Array
+
+__all__ = ["Estimate", "Noise", "Refit"]
+
+# eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
+# whose directions pass it together and soon, hardly pay for it
+_KNOWN = 6.0
+
+# σ_H and σ_b of a release
+Noise = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The public half.
+
+    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
+    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
+    what was released before it (see ``mathematics.change``); and A, by which records of the next batch are formed.
+    """
+
+    theta: Array
+    root: Array
+    H: Array
+    b: Array
+    slopes: float
+    squares: float
+    totals: tuple[Array, Array]
+    past: Past
+    misfit: float
+    covariance: Array
+    surprise: float
+    metric: Array
+
+
+@dataclass(frozen=True)
+class Refit:
+    """How one estimate follows from the one before it and a release.
+
+    Attributes
+    ----------
+    record : SecantRecord
+    theta_bound : float
+        S.
+    prior : Prior
+    given : bool
+        Whether it was given: then the first batch plays by it.
+    width : float
+        β.
+    grouped : (d, d) ndarray
+        0 where no record has an entry, and 1 elsewhere.
+    discount : float, optional
+        What is left of a round when the next one comes.
+    levels : bool
+        Whether the metric is learned.
+    """
+
+    record: SecantRecord
+    theta_bound: float
+    prior: Prior
+    given: bool
+    width: float
+    grouped: Array
+    discount: float | None
+    levels: bool
+
+    def nothing(self) -> Estimate:
+        """What is known at the start."""
+        d = len(self.prior.mean)
+        zero, square = np.zeros(d), np.zeros((d, d))
+        root, covariance = square, self.theta_bound**2 * np.eye(d)
+        if self.given:
+            root, covariance = self.width * self.prior.root, self.prior.covariance
+        public = self.prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d))
+
+    def after(
+        self,
+        last: Estimate,
+        totals: tuple[Array, Array],
+        ends: Sequence[int],
+        *,
+        noise: Noise,
+        first: Noise,
+        decay: float,
+    ) -> Estimate:
+        """The next estimate.
+
+        Parameters
+        ----------
+        last : Estimate
+        totals : ((d, d) ndarray, (d,) ndarray)
+            The running sums as released.
+        ends : sequence of int
+            Of all batches up to this one.
+        noise, first : (float, float)
+            σ_H and σ_b of this release, and of the first one.
+        decay : float
+            What is left in the running sums of those before.
+        """
+        S, k, rounds = self.theta_bound, len(ends), ends[-1]
+        start = ends[-2] if k > 1 else 0
+        # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
+        left_in_row = math.sqrt(float(self.grouped.mean()))
+        noise_H, noise_b = left_in_row * noise[0], noise[1]
+        theta = last.theta
+        # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
+        A, inverse = last.metric, np.linalg.inv(last.metric)
+        M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
+        residual, seen = m - M @ inverse @ theta, inverse @ theta
+        unlikely = self._unlikely(last, M, residual, (left_in_row * first[0], first[1]))
+        # differences of two releases have at most twice the variance of one
+        variance = 2.0 * (noise_b**2 + noise_H**2 * float(seen @ seen))
+        found = misfit(residual, seen, variance, rounds - start, self.record.B)
+        M, m = inverse @ M @ inverse, inverse @ m
+
+        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        guessed = k > 1 or self.given
+        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
+        slope = 1.0
+        if guessed:
+            since, _, until = last.past.before(max(0.25 * rounds, ends[0]))
+            slope = self.record.tangent((squares - until) / (rounds - since))
+        H = decay * last.H + slope * M
+        b = decay * last.b + m - (1.0 - slope) * (M @ theta)
+        slopes = last.slopes + slope**2
+
+        # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
+        # the root mean square of γ. (While A changes, noise of earlier releases is left in H: N_j, once in the metric
+        # of batch j, less once in the next. That is little, since A changes little from batch to batch.)
+        left_in_H = noise_H * math.sqrt(slopes / k)
+        eigenvalues, U = np.linalg.eigh(A @ H @ A)
+        eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
+        length = float(seen @ seen) if guessed else 0.25 * S**2
+        variances = errors(eigenvalues, noise_H, noise_b, length, self.record.chance)
+        gains, precision = precisions(eigenvalues, variances)
+        known = posterior(self.prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
+
+        f = self._stalled(last.past, rounds, A, U, H, eigenvalues, left_in_H)
+        root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
+        past = last.past.followed_by(rounds, H, squares)
+        metric = A
+        if self.levels and (k == 1 or (eigenvalues > _KNOWN * left_in_H).mean() < 0.5):
+            metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, left_in_H)
+        return Estimate(
+            known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely, metric
+        )
+
+    def _unlikely(self, last: Estimate, M: Array, residual: Array, first: Noise) -> float:
+        """How badly the batch fits what was released before; M and the residual are in its metric.
+
+        Noise that was subtracted has C⁻¹ before it, with the entries of √(1 − z), whose squares sum to 4/π.
+        """
+        inverse = np.linalg.inv(last.metric)
+        seen = inverse @ last.theta
+        noise = 4 / math.pi * (first[1] ** 2 + 0.5 * first[0] ** 2 * float(seen @ seen))
+        before = inverse @ last.covariance @ inverse
+        return surprise(residual, M, before, noise=noise, reward_variance=self.record.chance)
+
+    def _stalled(
+        self, past: Past, rounds: int, A: Array, U: Array, H: Array, eigenvalues: Array, noise: float
+    ) -> Array:
+        """Where information stands still: from 0 to 1 for each column of U, the eigenvectors of A H A."""
+        since, earlier, _ = past.before(0.55 * rounds)
+        if not since:
+            return np.ones(len(eigenvalues))
+        # of what was known then, and of rounds (all alike, or fading), this much is left
+        left, share = 1.0, since / rounds
+        if self.discount is not None:
+            left = share = self.discount ** (rounds - since)
+        growth = np.einsum("ij,ij->j", U, A @ (H - left * earlier) @ A @ U)
+        return stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN)
