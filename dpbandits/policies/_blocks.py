@@ -22,9 +22,9 @@ from dpbandits.policies._sums import whole_digits
 from dpbandits.policy import Array
 from dpkit.continual import BufferedToeplitz, ContinualSum, Discounted
 from dpkit.geometry import svec
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import conform, in_units, short
 
-__all__ = ["MATRIX", "BlockSums", "Released", "block_record", "record_sensitivity"]
+__all__ = ["FOURTH", "MATRIX", "TOTAL", "BlockSums", "Released", "block_record", "record_sensitivity"]
 
 # a, a_t and a_q for c·B = ½. What b costs is the most of it, all of it up to a = ¼; beside that, a = 0.4 has 2 % more
 # noise in b and 36 % less in H
@@ -234,10 +234,12 @@ class BlockSums:
     def kept(self) -> dict[str, Any]:
         """For a state file."""
         streams = [{"blocks": blocks, "start": start, "sums": sums.kept()} for blocks, start, sums in self._streams]
-        return {"open": self.open.copy(), "released": self.released, "streams": streams}
+        units = np.array([self._c, MATRIX, TOTAL, FOURTH])
+        return {"open": self.open.copy(), "released": self.released, "streams": streams, "units": units}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; there are as many blocks as in the state already."""
+        saved = in_units(saved, (self._c, MATRIX, TOTAL, FOURTH))
         if not isinstance(saved, Mapping) or set(saved) != {"open", "released", "streams"}:
             raise ValueError(f"sums must hold the entries ['open', 'released', 'streams'], got {short(saved)}")
         opened, released = conform("open", saved["open"], self.open), conform("released", saved["released"], 0)

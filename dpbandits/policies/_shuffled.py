@@ -34,7 +34,7 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivatePolicy
 from dpkit.geometry import pair_sensitivity, smat, svec
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import conform, in_units, short
 
 __all__ = ["PairBatches", "ShufflePolicy", "ShuffledBatches", "batch_protocol", "max_cost"]
 
@@ -211,6 +211,14 @@ class PairBatches(ShuffledBatches):
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
         X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
         return np.concatenate([svec((self.a * w * X)[:, :, None] * X[:, None, :]), self.c * g * X], axis=1)
+
+    def kept(self) -> dict[str, Any]:
+        """As of other sums, with their units."""
+        return super().kept() | {"units": np.array([self.a, self.c])}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        super().resume(in_units(saved, (self.a, self.c)))
 
     def release_pair(self, weight: float = 1.0) -> tuple[Array, Array]:
         """Close the batch: H and b with noise, times ``weight``."""

@@ -150,8 +150,8 @@ class PairSums:
 
     def kept(self) -> dict[str, Any]:
         """For a state file."""
-        return entries.kept(self, self._KEPT)
+        return entries.kept(self, self._KEPT) | {"units": np.array([self._a, self._c])}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        entries.resume(self, self._KEPT, saved)
+        entries.resume(self, self._KEPT, entries.in_units(saved, (self._a, self._c)))

@@ -52,7 +52,7 @@ from dpbandits.policies._parameters import Exploration
 from dpbandits.policies._shuffled import ShuffledBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import conform, in_units, short
 
 __all__ = ["DisjointShuffleGLM"]
 
@@ -144,10 +144,12 @@ class BlockBatches:
 
     def kept(self) -> dict[str, Any]:
         """Randomized counts only."""
-        return {"blocks": self.blocks, "sums": self._sums.kept()}
+        units = np.array([self._c, _MATRIX, TOTAL, FOURTH])
+        return {"blocks": self.blocks, "sums": self._sums.kept(), "units": units}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; ``arms`` is that of the state already."""
+        saved = in_units(saved, (self._c, _MATRIX, TOTAL, FOURTH))
         if not isinstance(saved, Mapping) or set(saved) != {"blocks", "sums"}:
             raise ValueError(f"sums must hold the entries ['blocks', 'sums'], got {short(saved)}")
         blocks = conform("blocks", saved["blocks"], 0)

@@ -22,6 +22,7 @@ __all__ = [
     "freeze",
     "generator",
     "generator_text",
+    "in_units",
     "kept",
     "plain",
     "resume",
@@ -131,6 +132,40 @@ def freeze(value: Any) -> None:
     elif isinstance(value, (list, tuple, Mapping)):
         for one in value.values() if isinstance(value, Mapping) else value:
             freeze(one)
+
+
+def in_units(saved: Any, units: Iterable[float]) -> Any:
+    """The other entries of what is ``saved``, if its entry ``"units"`` holds these public constants.
+
+    For sums that were scaled by them: those of a version with other constants would be taken for what they are not, and
+    what is added to them would not fit the noise that is in them already.
+
+    Raises
+    ------
+    ValueError
+        If it holds others, up to 1e-9 of each (a machine may compute them a little differently), or none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.states.entries import in_units
+    >>> in_units({"sum": 3.0, "units": np.array([0.4])}, [0.4])
+    {'sum': 3.0}
+    >>> in_units({"sum": 3.0}, [0.4])
+    Traceback (most recent call last):
+        ...
+    ValueError: units must be [0.4], by which sums are scaled here, got none: another version wrote the state, and ...
+    """
+    if not isinstance(saved, Mapping):
+        return saved
+    own, found = np.array(list(units)), saved.get("units")
+    if found is None or not np.allclose(conform("units", found, own), own, rtol=1e-9, atol=0.0):
+        got = "none" if found is None else found.tolist()
+        raise ValueError(
+            f"units must be {own.tolist()}, by which sums are scaled here, got {got}: another version wrote the state, "
+            "and only that one can go on with it; or start a new run"
+        )
+    return {name: value for name, value in saved.items() if name != "units"}
 
 
 def short(value: Any) -> str:

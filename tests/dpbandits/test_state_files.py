@@ -265,6 +265,32 @@ def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
         Policy.load(tmp_path / "state", unattended=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, {}) for name in ("DisjointPrivateGLM", "DisjointShuffleGLM", "OnePassPrivateGLM", "ShuffleLinUCB")),
+        ("Doubling", {"algorithm": "DisjointPrivateGLM", "parameters": {"arms": 2, "first_batch": 4}}),
+    ],
+)
+def test_sums_in_the_units_of_another_version_are_refused(name, more, tmp_path):
+    """Scales of records that changed since: also those of files that do not say theirs, as older ones do not."""
+    honest_policy(name, **more).save(tmp_path / "state")
+    tree, _ = files.read(tmp_path / "state")
+    Policy.load(tmp_path / "state", unattended=True)
+    *way, _ = next(way for way in leaves(tree) if way[-1] == "units")
+    sums = tree
+    for step in way:
+        sums = sums[step]
+    units = sums.pop("units")
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match=r"units must be .* got none: another version wrote the state"):
+        Policy.load(tmp_path / "state", unattended=True)
+    sums["units"] = units * np.where(np.arange(len(units)) == 1, 0.25 / 0.4, 1.0)
+    (tmp_path / "state").write_bytes(files.encode(tree))
+    with pytest.raises(ValueError, match=r"units must be \[.*\], by which sums are scaled here, got \["):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
 @pytest.mark.parametrize(("key", "value"), [("epoch", 60), ("epoch", 61), ("decisions", 2**61), ("decisions", 2**63)])
 def test_counts_that_cannot_be(key, value, tmp_path):
     reader = Reader("Doubling", tmp_path)
