@@ -27,6 +27,8 @@ __all__ = ["clarity", "warn_of_cold_start"]
 _LEAST = 0.25
 # by so much more than what would do is advised
 _SPARE = 1.05
+# what is no advice: noise that many times less, and what no policy takes as its ε or T
+_FAR, _LARGEST_EPSILON, _LONGEST = 1e6, 1e4, 2**62
 
 
 def clarity(dim: int, rounds: float, weight: float, theta_bound: float, noise_b: float, noise_H: float = 0.0) -> float:
@@ -67,15 +69,20 @@ def warn_of_cold_start(found: float, dim: int, rounds: int, budget: Budget) -> N
     """
     if found >= _LEAST:
         return
-    lacking = _SPARE * _LEAST / found
-    fewer = math.floor(dim / lacking ** (2 / 3))
-    ways = [f"ε = {_rounded(_epsilon(budget, lacking))}", f"T = {_rounded(math.ceil(rounds * lacking))}"]
-    if fewer >= 1:
+    # slopes of a link next to its base rate may be as small as numbers are
+    lacking = _SPARE * _LEAST / found if found > 1e-300 else math.inf
+    ways = []
+    if lacking <= _FAR and (larger := _epsilon(budget, lacking)) <= _LARGEST_EPSILON:
+        ways.append(f"ε = {_rounded(larger)}")
+    if rounds * lacking <= _LONGEST:
+        ways.append(f"T = {_rounded(math.ceil(rounds * lacking))}")
+    if (fewer := math.floor(dim / lacking ** (2 / 3))) >= 1:
         ways.append(f"d = {fewer}")
+    advice = f"About {', or '.join(ways)} would do" if ways else "No ε, T or d that it takes would do"
     warnings.warn(
         f"the noise for ε = {budget.epsilon:g} will exceed what {rounds:,} rounds can say of d = {dim} parameters: at "
         f"the last release the signal is at best {found:.2g} times the noise, so that choices are about as good as "
-        f"random ones. About {', or '.join(ways)} would do; or a prior from public knowledge (prior=), where the "
+        f"random ones. {advice}; or a prior from public knowledge (prior=), where the "
         "policy takes one",
         UserWarning,
         stacklevel=_outside(),

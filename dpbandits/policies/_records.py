@@ -8,8 +8,8 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). As M = Σψs·x xᵀ has
   Mθ = Σψ(μ(e) − c₀)x, the difference Σgx − Mθ is the gradient Σψ(r − μ(e))x, and with slopes γ·s, about those of the
   curve itself, θ* solves γMθ* = Σgx − (1 − γ)Mθ. The factor ψ = min(1/‖x‖, 2) makes gradients of unit length:
-  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖²; where ‖v‖² is no
-  finite number, ψ = 0.
+  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖², and those longer
+  than 10⁵⁰, or of entries that are no numbers, ψ = 0.
 """
 
 from __future__ import annotations
@@ -27,10 +27,14 @@ from dpbandits.policy import Array
 if TYPE_CHECKING:
     from dpkit.optimize.objectives import GLM
 
-__all__ = ["GLMRecord", "SecantRecord", "link_objective", "pair_scales", "typical_deviation"]
+__all__ = ["GLMRecord", "SecantRecord", "checked_slope", "link_objective", "pair_scales", "typical_deviation"]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
+# ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
+_LONGEST_SQUARE = 1e100
+# the squares of W, and of what is in proportion to it, must be numbers
+_FLATTEST, _STEEPEST = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class SecantRecord:
         e = np.linspace(-theta_bound, theta_bound, 2001)
         e[1000] = 0.0
         slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
-        W = float(slopes.max())
+        W = checked_slope(float(slopes.max()))
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         ratios = np.clip(link.derivative(half), s_min, W) / s
@@ -115,7 +119,7 @@ class SecantRecord:
     def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
         """ψs and ψg, within their levels whatever a caller's link says."""
         square = float(x @ x)
-        if not square < math.inf:
+        if not square < _LONGEST_SQUARE:
             return 0.0, 0.0
         length = math.sqrt(square)
         psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
@@ -127,6 +131,16 @@ class SecantRecord:
         """γ: the curve's slope over the secant's at the e ≥ 0 at which s(e)·e² is ``square``, at least 0.3."""
         e = np.interp(square, self.squares, self.e)
         return max(0.3, float(np.interp(e, self.e, self.ratios)))
+
+
+def checked_slope(W: float) -> float:
+    """The largest slope of a link, whoever's it is, if it is one that can be computed with."""
+    if not _FLATTEST <= W <= _STEEPEST:  # also true for NaN
+        raise ValueError(
+            f"link must have a largest slope from {_FLATTEST:g} to {_STEEPEST:g} within theta_bound, got {W:g}: state "
+            "another base_rate or a smaller theta_bound, or look at the link"
+        )
+    return W
 
 
 def typical_deviation(link: Link, theta_bound: float) -> float:

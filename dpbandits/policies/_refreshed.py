@@ -20,6 +20,7 @@ from dpbandits.mathematics.ellipsoid import norms
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posterior
 from dpbandits.policies._people import People, PersonSums, Weigh
+from dpbandits.policies._records import checked_slope
 from dpbandits.policies._shuffled_people import ShuffledPersonSums
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule, checked_budget, finite_rewards
@@ -130,7 +131,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         self._prior = Prior.of(self.prior, self.dim, self.dim / S**2, S)
 
         low, high = finite_rewards(self.reward_range)
-        self._W = self.link.lipschitz(self.theta_bound)
+        self._W = checked_slope(self.link.lipschitz(self.theta_bound))
         self._centre = float(self.link.mean(0.0))
         self._R = max(abs(low - self._centre), abs(high - self._centre))
         # F/c: the secant weight of arms with |xᵀθ| = S, which are what a good θ plays

@@ -25,7 +25,7 @@ Guarantee
 * One round enters one batch, by one record. With v = ‖v‖u, ω = ψs‖v‖² and γ = ψg‖v‖ it is (ω·u uᵀ, γ·u). Let
   q = ψ‖v‖ ≤ 1. As ψ‖v‖² ≤ 1, and s and g are cut (always), 0 ≤ ω ≤ W and |γ| ≤ qB, and ‖v‖ ≥ q/2 says that ω ≥ mq²,
   m = ½s_min: no large gradient comes with a small matrix. So the pair, scaled to (a·svec(ω·u uᵀ), c·γ·u), has the L2
-  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is (a v that overflows has q = 0).
+  sensitivity ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, whatever A is.
 * All releases together are one continual Gaussian sum under adaptive inputs, so the whole run costs one
   ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases, applied to s's own

@@ -87,6 +87,19 @@ def test_a_prior_is_an_answer(name):
         made(name, prior=(np.zeros(90), 1.0))
 
 
+@pytest.mark.parametrize("rate", [1e-12, 1e-50, 1e-90])
+def test_a_link_that_is_all_but_flat_is_announced_without_advice_that_nobody_can_take(rate):
+    with pytest.warns(UserWarning, match="the noise for ε = 1 will exceed") as found:
+        policies.OnePassPrivateGLM(
+            3, budget=Budget(1.0, 1e-6), horizon=1000, base_rate=rate, rng=np.random.default_rng(0)
+        )
+    said = str(found[0].message)
+    assert "ε = 1 will" in said
+    assert "About ε" not in said
+    assert ("About T = " in said) == (rate == 1e-12)
+    assert ("No ε, T or d that it takes would do" in said) == (rate < 1e-12)
+
+
 def test_a_warning_that_is_an_error_comes_before_the_charge():
     from accounting import Ledger
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
 
-from accounting import Budget, Gaussian
+from accounting import Budget, Gaussian, Ledger
 from dpbandits.environments import GLM, Shifted, UnitLinear
 from dpbandits.mathematics.links import get_link
 from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
@@ -137,6 +137,21 @@ def test_a_link_that_goes_wrong_stays_within_the_ranges(wrong):
     assert abs(g) <= record.B
 
 
+@pytest.mark.parametrize("value", [math.nan, math.inf, 0.5])
+def test_a_link_without_slopes_is_refused(value):
+    link = replace(get_link("logistic"), mean=lambda z: np.where(np.asarray(z) > 0.0, value, 0.5))
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="link must have a largest slope from 1e-100"):
+        SecantRecord.of(replace(link, derivative=lambda z: 0.0), 3.0, (0.0, 1.0), None)
+
+
+def test_a_base_rate_at_which_a_link_is_flat_is_refused_before_anything_is_charged():
+    """Else the first release would fail, squares of its noise being 0."""
+    ledger = Ledger(BUDGET)
+    with pytest.raises(ValueError, match="state another base_rate"):
+        policy_with(base_rate=1e-200, prior=(np.zeros(3), 1.0), ledger=ledger)
+    assert not list(ledger.rows())
+
+
 @given(link=st.sampled_from(LINKS), rate=st.floats(0.05, 0.95), share=st.floats(0.01, 0.99))
 def test_the_slope_of_the_curve_over_the_secants(link, rate, share):
     """Where all rounds have the same e, γ is μ̇(e)·e/(μ(e) − c₀), cut below at 0.3 and where slopes are cut."""
@@ -238,10 +253,11 @@ def test_the_metric_saves_regret_where_arms_share_a_constant():
     assert found["learned"] < found["plain"]
 
 
-@pytest.mark.parametrize("entry", [1e200, 1.7e308, math.inf, math.nan, 1e-200, 0.0])
-def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(entry):
+@pytest.mark.parametrize("rate", [0.5, 1e-90])  # slopes of 0.25, and of 1e-89
+@pytest.mark.parametrize("entry", [1e49, 1e150, 1e200, 1.7e308, math.inf, math.nan, 1e-200, 0.0])
+def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(entry, rate):
     """A that overflows, that is no number, or that makes nothing of an arm: the batch stays a sum of whole numbers."""
-    policy = policy_with(dim=2)
+    policy = policy_with(dim=2, base_rate=rate)
     decisions = [policy.select([arm]) for arm in ([0.6, 0.8], [1.0, 0.0], [-0.6, 0.8])]
     metric = np.array([[entry, entry], [entry, 1.0]])
     policy.public = replace(policy.public, metric=metric)

@@ -24,6 +24,20 @@ MATRIX_BOUND = 0.6
 LINKS = ("logistic", "probit", "linear", "poisson")
 
 
+def wrong_link(mean, derivative=lambda z: np.full(np.shape(z), 0.25), steepest=0.25) -> Link:
+    return Link("mine", mean, derivative, lambda z: z, lambda S: (0.0, steepest), lambda S: 1.0, (0.0, 1.0))
+
+
+# NaN slopes, none, both signs and steeper than it is said, NaN and infinite means
+WRONG_LINKS = (
+    wrong_link(get_link("logistic").mean, lambda z: np.full(np.shape(z), math.nan)),
+    wrong_link(lambda z: np.full(np.shape(z), 0.5), np.zeros_like),
+    wrong_link(lambda z: 0.5 + 0.4 * np.sin(7 * np.asarray(z)), lambda z: 2.8 * np.cos(7 * np.asarray(z))),
+    wrong_link(lambda z: np.where(np.asarray(z) < -0.1, math.nan, 0.5)),
+    wrong_link(lambda z: np.where(np.abs(z) > 0.1, np.copysign(math.inf, z), 0.5)),
+)
+
+
 def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> PersonPrivateGLM:
     parameters = {"budget": BUDGET, "reward_range": (0.0, 1.0), "rng": np.random.default_rng(0)} | parameters
     return PersonPrivateGLM(dim, link, horizon=horizon, **parameters)
@@ -166,7 +180,7 @@ def sums_of(people: list[list[tuple[np.ndarray, float | None]]], weigh, weights,
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.sampled_from([1, 1, 2, 3, 10]),
-    link=st.sampled_from(LINKS),
+    link=st.sampled_from([*LINKS, *WRONG_LINKS]),
     once=st.booleans(),
     adjacency=st.sampled_from(["replace", "zero_out"]),
     adversary=st.booleans(),
@@ -199,7 +213,8 @@ def test_no_two_histories_of_a_person_are_farther_apart_than_was_paid(seed, n, l
     absent = [(np.zeros(d), None)] * n
     pairs = [(history(), absent if adjacency == "zero_out" else history()) for _ in range(2)]
     for one, other in pairs:
-        P, Q = (sums_of([those], policy._weigh(theta, η), ω, a, F, B) for those in (one, other))
+        with np.errstate(invalid="ignore"):  # of links that are wrong
+            P, Q = (sums_of([those], policy._weigh(theta, η), ω, a, F, B) for those in (one, other))
         slack = 4 * math.sqrt(len(P))
         assert np.linalg.norm(P - Q) <= α * 2.0**30 + slack
 
@@ -306,6 +321,23 @@ def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
         for z in (e, e + 1 / 30)
     )
     assert max(there, 0.3) - 1e-3 <= found <= min(max(here, 0.3), 1.0) + 1e-3
+
+
+@pytest.mark.parametrize("steepest", [math.nan, math.inf, 0.0, -1.0, 1e-200])
+def test_a_link_without_a_steepest_slope_is_refused(steepest):
+    with pytest.raises(ValueError, match="link must have a largest slope from 1e-100"):
+        policy_with(wrong_link(get_link("logistic").mean, steepest=steepest))
+
+
+@pytest.mark.parametrize("link", WRONG_LINKS)
+def test_a_wrong_link_leaves_all_that_is_public_finite(link):
+    with np.errstate(all="ignore"):
+        policy = policy_with(link, dim=2, horizon=60)
+        for t in range(60):
+            policy.update(policy.select(np.eye(2), person=t % 7), float(t % 2))
+    assert policy.releases > 3
+    for name, value in vars(policy.public).items():
+        assert np.isfinite(value).all(), name
 
 
 def test_a_link_that_returns_nonsense_moves_no_more():
