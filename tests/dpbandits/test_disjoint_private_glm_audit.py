@@ -95,7 +95,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound, late
     claim = float(policy.privacy().epsilon)
     if sound:
         bound.check(claim)
-        assert bound.epsilon >= 0.35 * claim  # and not because it sees nothing
+        assert bound.epsilon >= 0.45 * claim  # and not because it sees nothing
     else:
         with pytest.raises(audit.PrivacyViolation):
             bound.check(claim)
@@ -104,7 +104,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound, late
 def test_the_pair_is_nearly_the_worst_one():
     policy = DisjointPrivateGLM(2, ["a"], budget=BUDGET, horizon=ROUNDS)
     distance = np.linalg.norm(np.subtract(*(block_record(Z[None], np.array([g]), 1.0)[0] for g in (0.5, -0.5))))
-    # contexts at an angle, whose matrices differ as well, are 1.035 apart
+    # contexts at an angle, whose matrices differ as well, are up to 1.028 apart
     assert 0.96 * policy._sums.sensitivity <= distance <= policy._sums.sensitivity
 
 
@@ -147,4 +147,4 @@ def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
     bound.check(claim)
     # two records in blocks of their own are √0.90 apart, of 1.04: that much of the claim shows
     assert math.isfinite(bound.epsilon)
-    assert bound.epsilon > 0.2 * claim
+    assert bound.epsilon > 0.3 * claim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import warnings
 from dataclasses import replace
@@ -220,6 +221,25 @@ def test_what_all_arms_share_takes_up_less_of_a_record(tmp_path):
     assert A[0] < 0.9 * A[1:].min()
     policy.save(tmp_path / "p")
     np.testing.assert_array_equal(OnePassPrivateGLM.load(tmp_path / "p").public.metric, policy.public.metric)
+
+
+def test_records_that_a_journal_has_are_formed_again_in_the_metric_of_their_batch(tmp_path):
+    """Also those of decisions from batches before, whose rewards came late."""
+    policy = policy_with("linear", dim=5, horizon=400, budget=Budget(50.0, 1e-4), checkpoint=tmp_path / "c")
+    rng, late = np.random.default_rng(0), []
+    for t in range(300):
+        arms = np.concatenate([np.ones((3, 1)), ball(rng, 3, 4)], axis=1) / math.sqrt(2)
+        late.append(policy.select(arms))
+        if t > 40:  # more than a batch later
+            policy.update(late.pop(0), 1.0)
+    batch, metric = policy._sums.batch.copy(), policy.public.metric.copy()
+    assert batch.any()
+    assert np.abs(metric - np.eye(5)).max() > 0.05
+    del policy
+    gc.collect()
+    again = OnePassPrivateGLM.load(tmp_path / "c", unattended=True)
+    np.testing.assert_array_equal(again.public.metric, metric)
+    np.testing.assert_array_equal(again._sums.batch, batch)
 
 
 @pytest.mark.parametrize("parameters", [{"metric": "plain"}, {"groups": [[0, 1, 2], [2, 3, 4]]}, {"discount": 0.99}])
