@@ -70,10 +70,11 @@ class Asking(Keeper):
 
         It waits for whoever is writing: a commit may still be on its way to a database when its process is gone.
         """
-        if not self._closed:
-            self._journal.append(lambda _: None)  # which takes the lock, and writes nothing
-        with self._reading() as book:
-            return book.marks.get(run)
+        with self._lock:
+            if not self._closed:
+                self._journal.append(lambda _: None)  # which takes the journal's lock, and writes nothing
+            with self._reading() as book:
+                return book.marks.get(run)
 
     def quotas(self) -> dict[str, Budget]:
         """The quota of every scope that has one."""

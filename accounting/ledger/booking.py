@@ -22,6 +22,10 @@ that sum is at most M − r_j, by induction, as (†) holds for this j whenever 
 *Composed releases* are charged one after the other, in any order: they are dominated by the product of their pairs, in
 which the order plays no role.
 
+*Later than charged.* A release may be drawn after others that were charged later, or step by step between them: what
+dominates its steps can be drawn when it is charged, and what is seen of it later made of that and of what was asked
+meanwhile (Blackwell). Whoever chooses the others has then seen less than was charged.
+
 *Units.* What several units meet is charged once, for all, at the level that (†) allows the worst-off: the others'
 S is no larger, so (†) holds for them, too. Nothing else than S is remembered of a unit, and S is a sum. A filter may
 still ask Σ c_j ≤ M − r_j of a unit for which S got too large that way: were it alone and always charged at the largest
@@ -40,6 +44,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from accounting.ledger.rule import UNIT_ROUNDOFF
 from accounting.ledger.scopes import ScopedSums
 from accounting.releases import Composed, Release
 
@@ -87,8 +92,10 @@ class Booking:
 
     def charge(self, spent: float, release: Release, slack: float) -> float:
         """What a release is charged after ``spent`` was; infinite if it does not fit."""
-        limit, charged = self._limit * (1 - slack), 0.0
-        for count, costs in self.terms(release):
+        terms, charged = self.terms(release), 0.0
+        # every part is added up to once a level
+        limit = self._limit * (1 - slack - len(terms) * len(self._kept) * UNIT_ROUNDOFF)
+        for count, costs in terms:
             left = count
             for kept, cost in zip(self._kept, costs, strict=True):
                 room = limit - kept - spent - charged

@@ -43,11 +43,12 @@ Then Σ c_i + r ≤ M keeps the sequence (ε, D_M(ε) + λ + κM)-DP. *Proof.* A
 - t^{1+η} is convex, so the pair bounds E_P[e^{ηL}]; and W ≥ D at the end, W_M(ε) = D_M(ε) + λ at the start. ∎
 
 *Large and rare losses.* e^{ηL} may have no useful mean because of losses that hardly ever occur. A mechanism that a
-pair dominates is a post-processing of it (Blackwell), given the past, too. So let the outcomes of the pair itself be
-revealed, add the probability of L > x to the left side of (**), and take g over L ≤ x only: on what is left
-λe^{η…} is a supermartingale still, as sub-probabilities may be. For e < 0 the pair loses e^{e−L}·(1 − D_r(L − e)) at
-most where L > x, so there the left side of the exchanged pair has Q(L > x) ≤ P(L > x) more: each direction counts what
-both leave out.
+pair dominates is a post-processing of it (Blackwell), given the past, too. So let P̃ be what it makes of P without
+L > x, and ℓ the sum of the ln dP̃/dQ: Q stays whole. Then E_P̃ of D_r(e − ln dP̃/dQ) is at most that of the pair without
+L > x, and so is E_P̃[(dP̃/dQ)^η], which is no more than with all of P either, whatever bounds that. Add P(L > x) to the
+left side of (**), and take the smaller one for g: on what is left λe^{η…} is a supermartingale still, and what is left
+out counts as failures. For e < 0 the pair loses e^{e−L}·(1 − D_r(L − e)) at most where L > x, so there the left side of
+the exchanged pair has Q(L > x) ≤ P(L > x) more: each direction counts what both leave out.
 
 *How c is found.* The law of L is moved to a grid of step h such that P and Q keep their masses in every cell (the
 chord of a convex function: never less). What lies above the grid counts to the left side in full. Both sides are

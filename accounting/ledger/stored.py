@@ -297,7 +297,7 @@ class Stored(ABC):
 
     def _refuse_inside(self) -> None:
         """Refuse a signal handler that came in the middle of :meth:`append`."""
-        frame = sys._getframe(1)
+        frame = sys._getframe(2)  # who asked for a connection at rest, perhaps append itself
         while frame.f_back is not None:
             frame = frame.f_back
             if frame.f_code is Stored.append.__code__ and frame.f_locals.get("self") is self:

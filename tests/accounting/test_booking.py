@@ -13,6 +13,7 @@ from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger import filters, smoothing
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.booking import Booking, costs_between
+from accounting.ledger.divergence import divergence
 from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import mixed_rule
 from accounting.ledger.scopes import inside, path
@@ -66,6 +67,16 @@ def test_many_of_a_kind_are_charged_as_one_after_the_other(costs, count, before)
         spent += book.charge(spent, KINDS[0], 0.0)
     at_once = before + book.charge(before, count * KINDS[0], 0.0)
     assert at_once == pytest.approx(spent, rel=1e-9)
+
+
+def test_the_rounding_of_many_parts_is_kept_free():
+    tiny = 5e-17  # lost where it is added to nearly 1
+    release = Composed(((PureDP(1.0), 1), *((PureDP(2.0 + part), 1) for part in range(5000))))
+    large = 1 - 1e-14 - 2.0**-52
+    book = Booking(1.0, [0.0], lambda part: [large if part.epsilon == 1.0 else tiny])
+    assert math.fsum([large, *[tiny] * 5000]) > 1
+    assert book.charge(0.0, release, 1e-14) == math.inf
+    assert book.charge(0.0, PureDP(1.0), 1e-15) == large
 
 
 @given(tables, st.lists(st.integers(0, 2), max_size=6))
@@ -256,6 +267,42 @@ def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, s
 
 
 # ---------------------------------------------------------------------------------------------- the costs
+
+
+@settings(max_examples=20)
+@given(
+    st.floats(-3.0, 1.7), st.floats(-15.0, -0.5), st.booleans(), st.floats(-3.0, -0.3), st.floats(1.0, 40.0),
+    st.floats(0.0, 1.0),
+)  # fmt: skip
+def test_the_potential_falls_at_every_level_of_every_budget_and_above(log_epsilon, log_delta, heavy, size, up, more):
+    """Also where the cost is copied from a smaller reserve, at a larger one, for either direction and sign of e."""
+    budget = 10**log_epsilon, 10**log_delta
+    rule = mixed_rule(Budget(*budget))
+    tilt, levels = (rule.heavy_tilt, rule.heavy_levels) if heavy else (rule.tilt, rule.levels)
+    share = (rule.heavy[0] if heavy else rule.shares[0]) * budget[1]
+    most = gdp_mu(budget[0], (0.95 - tilt[0]) * share) ** 2
+    pot = Potential(budget[0], most, 0.05 * share / most, tilt[0] * share, *tilt[1:])
+    both = [Two(10**size * math.sqrt(most), up, way) for way in (False, True)]
+    steps = [level * most for level in levels]
+    costs = costs_between(
+        steps, lambda level: max(smoothing._of_pair(one, math.inf, level, pot, False)[1] for one in both)
+    )
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] > 0
+
+    def potential(m, e):
+        with np.errstate(over="ignore", under="ignore"):
+            return divergence(e, m) + pot.weight * np.exp(pot.order * (pot.epsilon - e - pot.rate * (most - m)))
+
+    for level, cost in zip(steps, costs, strict=True):
+        if level + cost > most:
+            continue
+        for left in (level, level + more * (most - level - cost)):
+            e = np.concatenate([np.linspace(-11, 11, 701) * math.sqrt(left), np.linspace(-2, 2, 101) * budget[0]])
+            before = potential(left + cost, e) + pot.failing * cost
+            for one in both:
+                after = sum(p * potential(left, e - loss) for p, loss in zip(one.p, one.losses, strict=True))
+                assert np.all(after[np.isfinite(before)] <= before[np.isfinite(before)] * (1 + 1e-11))
 
 
 @given(st.lists(st.floats(1.0, 1.5), min_size=1, max_size=20))

@@ -171,3 +171,27 @@ def test_of_several_processes_one_makes_each_step(tmp_path):
         process.join()
     assert len(made) == len(set(made))
     assert max(made) == 30
+
+
+def test_who_asks_for_a_mark_waits_for_the_thread_that_makes_it(tmp_path):
+    ledger = Ledger.open(tmp_path / "spends.ledger")
+    found = []
+    asking = threading.Thread(target=lambda: found.append(ledger.newest_mark("a")))
+
+    def also(connection):
+        # the transaction is open: whoever uses the connection now would end it
+        asking.start()
+        asking.join(0.2)
+
+    mark = ledger.mark("a", 1, "aa", also=also)
+    asking.join()
+    assert found == [mark]
+    ledger.verify()
+
+
+def test_a_transaction_that_an_interrupt_left_open_ends_before_a_mark_is_looked_for(tmp_path):
+    ledger = Ledger.open(tmp_path / "spends.ledger")
+    mark = ledger.mark("a", 1, "aa")
+    ledger._journal._open().execute("BEGIN IMMEDIATE")
+    assert ledger.newest_mark("a") == mark
+    assert ledger.mark("a", 2, "bb").step == 2
