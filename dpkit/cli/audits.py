@@ -73,7 +73,7 @@ def print_report(ledger: Ledger, report: Report) -> None:
     facts = [
         ("budget", "none" if budget is None else f"ε = {budget.epsilon:g} at δ = {budget.delta:g}"),
         ("counts", "" if budget is None else f"one {budget.unit}, {budget.adjacency}"),
-        ("filter", ledger.accountant or "open"),
+        ("filter", accountant_name(ledger.accountant)),
         ("left", "" if budget is None else f"ε = {ledger.remaining():.6g}, as the filter counts it"),
         ("releases", f"{report.rows:,}"),
         ("head", ledger.head),

@@ -84,7 +84,7 @@ def list_command(
         [
             (
                 str(r.index),
-                f"{r.time:%Y-%m-%d %H:%M:%S}",
+                f"{r.time:%Y-%m-%d %H:%M}",
                 r.label,
                 r.scope or "",
                 brief(repr(r.release)).replace(said, ""),
@@ -93,6 +93,10 @@ def list_command(
             for r in shown
         ],
     )
+    if any(r.outcome == "reserved" for r in shown):
+        say(
+            "All rows count alike. reserved: nobody noted what became of it, as of a run that goes on or a plain spend."
+        )
     if len(shown) < len(rows):
         say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
 
@@ -203,7 +207,7 @@ def _show(ledger: Ledger, scope: str | None = None) -> None:
     if budget is not None:
         left = ledger.remaining(scope=scope)
         facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g}, one {budget.unit}, {budget.adjacency}"
-        facts["filter"] = accountant_name(ledger.accountant or "open")
+        facts["filter"] = accountant_name(ledger.accountant)
         facts["left"] = f"ε = {left:.6g}{'' if scope is None else f' in {scope}'}, as the filter counts it"
     facts["head"] = ledger.head
     for name, value in facts.items():
