@@ -43,7 +43,7 @@ def played(url, rounds, seed, served, told, stop):
         rewards = [(waiting.pop(), float(rng.random())) for _ in range(len(waiting) // 2)]
         if rewards:
             # after an answer that was lost, the reward is there already
-            for (id, reward), status in zip(rewards, teller.reward(rewards), strict=True):
+            for (id, reward), status in zip(rewards, teller.reward(*rewards), strict=True):
                 if status in ("accepted", "duplicate", "closed"):
                     told[id] = reward
     return waiting
