@@ -54,7 +54,9 @@ class Client:
         """What became of rewards: of each ``(id, reward)``, with the id of its decision, the status."""
         for one in rewards:
             if len(one) != 2 or not isinstance(one[0], str):
-                raise TypeError(f"rewards must be pairs (id, reward), each an argument: reward(*pairs), got {one!r:.80}")
+                raise TypeError(
+                    f"rewards must be pairs (id, reward), each an argument: reward(*pairs), got {one!r:.80}"
+                )
         body = {"rewards": [{"id": id, "reward": reward} for id, reward in rewards]}
         return [one["status"] for one in self.send("POST", "/v1/rewards", body)["rewards"]]
 

@@ -17,6 +17,7 @@ __all__ = [
     "accountant_name",
     "brief",
     "is_export",
+    "left",
     "ledger_name",
     "opened_ledger",
     "print_accountants",
@@ -53,6 +54,12 @@ def refusals() -> Iterator[None]:
             raise
         say(f"dpkit: {error}", style="red", stderr=True)
         raise typer.Exit(2) from None
+
+
+def left(ledger: Ledger, scope: str | None = None) -> str:
+    """What a ledger has left, without the dust of rounding."""
+    remaining, budget = ledger.remaining(scope=scope), ledger.budget
+    return f"{0.0 if budget is not None and remaining < 1e-12 * budget.epsilon else remaining:.6g}"
 
 
 def opened_ledger(place: str, expected_head: str | None = None) -> Ledger:
@@ -114,13 +121,13 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
 
 
 def brief(description: str) -> str:
-    """A description for a table: numbers to six digits, first arguments without their names; files and JSON have all.
+    """A description for a table: numbers to six digits, the first unnamed; files and JSON have all of it.
 
     >>> brief("Laplace(noise_multiplier=1.9999935739163788, adjacency='add_remove')")
     "Laplace(1.99999, adjacency='add_remove')"
     """
     rounded = re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
-    return re.sub(r"(\w\()\w+=", r"\1", rounded)
+    return re.sub(r"(\w\()(?:noise_multiplier|epsilon|rho|release)=", r"\1", rounded)
 
 
 def print_accountants(release: Release | None, found: dict[str, float], delta: float) -> None:
