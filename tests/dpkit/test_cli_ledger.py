@@ -36,7 +36,7 @@ def test_a_list_of_80_columns_keeps_times_and_outcomes_whole(tmp_path):
     (first,) = (line for line in lines if f"{row.time:%Y-%m-%d %H:%M}" in line and line.lstrip().startswith("0 "))
     assert first.rstrip().endswith("released")
     assert "Gaussian(7.12346)" in first
-    assert "reserved: nobody noted what became of it" in result.output
+    assert "reserved: recorded, and nobody noted" in result.output
 
 
 def test_a_ledger_that_is_full_has_nothing_left(tmp_path):

@@ -125,7 +125,7 @@ WRONG = {
     "texts as values": (
         lambda **m: queries.mean(TABLE, "g", bounds=(0, 1), budget=ROW, **m),
         TypeError,
-        "real numbers",
+        "must hold numbers",
     ),
     "masked values": (
         lambda **m: queries.mean(np.ma.masked_array([1.0, 2.0], [0, 1]), bounds=(0, 1), budget=ROW, **m),
