@@ -34,8 +34,8 @@ def played(url, rounds, seed, served, told, stop):
         # while the database was away, or because that was asked for
         tickets = [one["ticket"] for one in found if one["id"] is None]
         if tickets:
-            assert [one["status"] for one in decider.activate(tickets)] != ["unknown"] * len(tickets)
-            found += decider.activate(tickets)  # and once more
+            assert [one["status"] for one in decider.activate(*tickets)] != ["unknown"] * len(tickets)
+            found += decider.activate(*tickets)  # and once more
         found = [one for one in found if one["id"] is not None]
         served.extend(one["id"] for one in found)
         waiting += [one["id"] for one in found if one["learned"]]
