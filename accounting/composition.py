@@ -263,7 +263,12 @@ def weaker(release: Release, accountant: str) -> Release:
     try:
         found = release.weaker()
     except UnsupportedRelease:
-        raise UnsupportedRelease(f"the {accountant} accountant has no bound for {release!r}") from None
+        way = (
+            ""
+            if type(release).__module__.startswith("accounting.")
+            else ": give it a method weaker(), a known description"
+        )
+        raise UnsupportedRelease(f"the {accountant} accountant has no bound for {release!r}{way}") from None
     if not isinstance(found, Release) or found == release:
         raise TypeError(f"weaker() must return another description, got {found!r} from {release!r}")
     if found.adjacency not in (None, release.adjacency):

@@ -103,7 +103,10 @@ class PriceTable:
             for unit in dict.fromkeys(row.unit for row in self.rows):
                 rows = sorted((row for row in self.rows if row.unit == unit), key=lambda row: row.epsilon)
                 enough = next((row for row in rows if row.price <= 1 - _ENOUGH), None)
-                told = enough or rows[-1]
+                told = enough or min(rows, key=lambda row: row.price)
+                if told.price >= 1:
+                    parts.append(f"protecting every {unit} keeps nothing of that gain at any ε tried")
+                    continue
                 parts.append(
                     f"protecting every {unit} at ε = {told.epsilon:g} keeps {percent(1 - told.price)} of that gain"
                     + (

@@ -62,4 +62,5 @@ def refusal(
     if not filter.may_fail(row.scope, release):
         kept = filter.rule.failure_delta
         message += f"; its failures pass the part of δ that this ledger keeps for them, failure_delta={kept:g}"
+        message += ": ask for less δ there (groups that are listed need none), or open a ledger with more failure_delta"
     return BudgetExceeded(message)

@@ -14,6 +14,7 @@ import traceback
 from typing import Any
 
 from dpbandits.serve.config import Config, Mismatch
+from dpbandits.serve.supervise import MISFIT
 
 __all__ = ["main"]
 
@@ -63,7 +64,8 @@ def learner(config: Config) -> None:
     try:
         learn(config, stop)
     except Mismatch as error:
-        sys.exit(f"learner: {error}")
+        print(f"learner: {error}", file=sys.stderr, flush=True)
+        sys.exit(MISFIT)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         sys.exit(f"learner: {type(error).__name__} in {os.path.basename(place.filename)}, line {place.lineno}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import time
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,13 +45,18 @@ class Client:
         found: list[dict[str, Any]] = self.send("POST", "/v1/decisions", body)["decisions"]
         return found
 
-    def activate(self, tickets: Sequence[str]) -> list[dict[str, Any]]:
+    def activate(self, *tickets: str) -> list[dict[str, Any]]:
         """Ids of decisions that were answered with tickets; each counts once, however often it is sent."""
         found: list[dict[str, Any]] = self.send("POST", "/v1/activations", {"tickets": tickets})["activations"]
         return found
 
-    def reward(self, rewards: Sequence[tuple[str, float]]) -> list[str]:
-        """What became of rewards of decisions, by their ids."""
+    def reward(self, *rewards: tuple[str, float]) -> list[str]:
+        """What became of rewards: of each ``(id, reward)``, with the id of its decision, the status."""
+        for one in rewards:
+            if len(one) != 2 or not isinstance(one[0], str):
+                raise TypeError(
+                    f"rewards must be pairs (id, reward), each an argument: reward(*pairs), got {one!r:.80}"
+                )
         body = {"rewards": [{"id": id, "reward": reward} for id, reward in rewards]}
         return [one["status"] for one in self.send("POST", "/v1/rewards", body)["rewards"]]
 

@@ -132,6 +132,8 @@ class Config:
         file = Path(path)
         try:
             tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {file}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{file}: must be TOML: {error}") from error
         try:
@@ -273,6 +275,10 @@ def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[st
     kind = _class(name)
     allowed = _parameters(kind)
     _only("policy", table, allowed | {"class"})
+    for one in signature(kind).parameters.values():
+        named = one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        if named and one.default is Parameter.empty and one.name not in _OURS | table.keys():
+            raise ValueError(f"policy.{one.name} must be given: {name} has no default for it")
     arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
     del arguments["class"]
     return kind, arguments

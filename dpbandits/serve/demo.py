@@ -57,7 +57,7 @@ def crowd(
         people = [next(source) for _ in range(min(_TOGETHER, rounds - played))]
         decisions = decider.decide(*({"arms": one.arms.tolist()} for one in people))
         pairs = list(zip(people, decisions, strict=True))
-        teller.reward([(found["id"], one.reward(found["index"])) for one, found in pairs])
+        teller.reward(*((found["id"], one.reward(found["index"])) for one, found in pairs))
         gained += sum(float(one.means[found["index"]]) for one, found in pairs if one.means is not None)
         chance += sum(float(one.means.mean()) for one in people if one.means is not None)
         played += len(people)

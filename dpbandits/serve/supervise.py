@@ -13,10 +13,12 @@ from pathlib import Path
 
 from dpbandits.serve.config import Config
 
-__all__ = ["Service"]
+__all__ = ["MISFIT", "Service"]
 
 # seconds: between looks at the processes, between two starts of one, and for an orderly end
 _LOOK, _AGAIN, _END = 0.2, 1.0, 10.0
+# the exit status of a process that refused what is on disk, which seldom mends itself: the next start waits longer
+MISFIT, _LATER = 78, 30.0
 
 
 class Service:
@@ -74,7 +76,9 @@ class Service:
 
     def _look(self) -> None:
         for i, one in enumerate(self._running):
-            if (one is None or one.poll() is not None) and time.monotonic() >= self._begun[i] + _AGAIN:
+            ended = None if one is None else one.poll()
+            wait = _LATER if ended == MISFIT else _AGAIN
+            if (one is None or ended is not None) and time.monotonic() >= self._begun[i] + wait:
                 self._begun[i] = time.monotonic()
                 self._running[i] = self._start(self._roles[i])
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpkit.cli.printing import accountant_name, brief, ledger_name, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, ledger_name, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -73,8 +73,8 @@ def print_report(ledger: Ledger, report: Report) -> None:
     facts = [
         ("budget", "none" if budget is None else f"ε = {budget.epsilon:g} at δ = {budget.delta:g}"),
         ("counts", "" if budget is None else f"one {budget.unit}, {budget.adjacency}"),
-        ("filter", ledger.accountant or "open"),
-        ("left", "" if budget is None else f"ε = {ledger.remaining():.6g}, as the filter counts it"),
+        ("filter", accountant_name(ledger.accountant)),
+        ("left", "" if budget is None else f"ε = {left(ledger)}, as the filter counts it"),
         ("releases", f"{report.rows:,}"),
         ("head", ledger.head),
     ]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from dpkit.cli.printing import accountant_name, brief, is_export, opened_ledger, print_table, refusals, say
+from dpkit.cli.printing import accountant_name, brief, is_export, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Ledger
@@ -84,7 +83,7 @@ def list_command(
         [
             (
                 str(r.index),
-                f"{r.time:%Y-%m-%d %H:%M:%S}",
+                f"{r.time:%Y-%m-%d %H:%M}",
                 r.label,
                 r.scope or "",
                 brief(repr(r.release)).replace(said, ""),
@@ -93,6 +92,8 @@ def list_command(
             for r in shown
         ],
     )
+    if any(r.outcome == "reserved" for r in shown):
+        say("reserved: recorded, and nobody noted what became of it; it counts all the same.")
     if len(shown) < len(rows):
         say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
 
@@ -122,8 +123,9 @@ def spend_command(
             except BudgetExceeded as error:
                 say(f"Refused: {error}", style="bold red")
                 raise typer.Exit(1) from None
-            left = opened.remaining(scope=scope)
-    say(f"Row {row.index} is recorded{'' if math.isinf(left) else f'; ε = {left:.6g} is left'}.", style="bold green")
+            bounded = opened.budget is not None
+            rest = f"; ε = {left(opened, scope)} is left" if bounded else ""
+    say(f"Row {row.index} is recorded{rest}.", style="bold green")
 
 
 @ledger_app.command("verify")
@@ -201,10 +203,9 @@ def _show(ledger: Ledger, scope: str | None = None) -> None:
     budget = ledger.budget
     facts = {"budget": "none"}
     if budget is not None:
-        left = ledger.remaining(scope=scope)
         facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g}, one {budget.unit}, {budget.adjacency}"
-        facts["filter"] = accountant_name(ledger.accountant or "open")
-        facts["left"] = f"ε = {left:.6g}{'' if scope is None else f' in {scope}'}, as the filter counts it"
+        facts["filter"] = accountant_name(ledger.accountant)
+        facts["left"] = f"ε = {left(ledger, scope)}{'' if scope is None else f' in {scope}'}, as the filter counts it"
     facts["head"] = ledger.head
     for name, value in facts.items():
         say(f"{name:<7} {value}")

@@ -256,9 +256,10 @@ def _largest_costs(report: Report) -> str:
 _READING = (
     "<section><h2>How to read this</h2>"
     "<p>ε bounds how much the output distribution can change with one unit of data, up to probability δ. Every "
-    "release counts from the moment it was reserved, also if it failed or its process died before anything left. "
-    "The smallest total above is a guarantee for a list of releases that was fixed in advance; for releases chosen in "
-    "the light of earlier ones the ledger’s filter vouches, which counts one measure that was fixed at the start, and "
+    "release counts from the moment it was reserved, also if it failed or its process died before anything left; "
+    "“reserved” stays where nobody noted what became of it. The smallest total "
+    "above is a guarantee for a list of releases that was fixed in advance; for releases chosen in the "
+    "light of earlier ones the ledger’s filter vouches, which counts one measure that was fixed at the start, and "
     "may therefore have less left than the totals suggest.</p>"
     "<p>This page checks arithmetic and records. It cannot see whether the noise was drawn as described, whether "
     "sensitivities were enforced, or whether something was released without being recorded.</p></section>"

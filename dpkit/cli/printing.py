@@ -17,6 +17,7 @@ __all__ = [
     "accountant_name",
     "brief",
     "is_export",
+    "left",
     "ledger_name",
     "opened_ledger",
     "print_accountants",
@@ -34,10 +35,13 @@ _NAMES = {
     "zcdp": "zCDP",
 }
 
+# of a table's columns, those of at most so many characters are not broken
+_WHOLE = 16
 
-def accountant_name(accountant: str) -> str:
-    """An accountant in words."""
-    return _NAMES.get(accountant, accountant)
+
+def accountant_name(accountant: str | None) -> str:
+    """An accountant in words; None for the filter of a ledger in which nothing was spent."""
+    return "follows from the first release" if accountant is None else _NAMES.get(accountant, accountant)
 
 
 @contextmanager
@@ -50,6 +54,12 @@ def refusals() -> Iterator[None]:
             raise
         say(f"dpkit: {error}", style="red", stderr=True)
         raise typer.Exit(2) from None
+
+
+def left(ledger: Ledger, scope: str | None = None) -> str:
+    """What a ledger has left, without the dust of rounding."""
+    remaining, budget = ledger.remaining(scope=scope), ledger.budget
+    return f"{0.0 if budget is not None and remaining < 1e-12 * budget.epsilon else remaining:.6g}"
 
 
 def opened_ledger(place: str, expected_head: str | None = None) -> Ledger:
@@ -100,21 +110,24 @@ def print_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
 
     table = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     filled = [any(row[place] for row in rows) or not rows for place in range(len(columns))]
-    for (name, justify), known in zip(columns, filled, strict=True):
+    for place, ((name, justify), known) in enumerate(zip(columns, filled, strict=True)):
         if known:
-            table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold")
+            # names, times and numbers stay whole; what is longer is broken between words
+            whole = max((len(row[place]) for row in rows), default=0) <= _WHOLE
+            table.add_column(name, justify="right" if justify == "right" else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell, known in zip(row, filled, strict=True) if known))
     Console().print(table)
 
 
 def brief(description: str) -> str:
-    """A description with numbers to six digits, for a table; files and JSON have all of them.
+    """A description for a table: numbers to six digits, the first unnamed; files and JSON have all of it.
 
     >>> brief("Laplace(noise_multiplier=1.9999935739163788, adjacency='add_remove')")
-    "Laplace(noise_multiplier=1.99999, adjacency='add_remove')"
+    "Laplace(1.99999, adjacency='add_remove')"
     """
-    return re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
+    rounded = re.sub(r"\d+\.\d{6,}(e[+-]?\d+)?", lambda number: f"{float(number[0]):.6g}", description)
+    return re.sub(r"(\w\()(?:noise_multiplier|epsilon|rho|release)=", r"\1", rounded)
 
 
 def print_accountants(release: Release | None, found: dict[str, float], delta: float) -> None:

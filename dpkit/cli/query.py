@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import operator
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -72,7 +74,13 @@ def query_command(
     max_contributions: Annotated[int | None, typer.Option(help="How many rows of one person are used.")] = None,
     max_groups: Annotated[int | None, typer.Option(help="In how many groups one person is counted.")] = None,
     max_per_group: Annotated[int | None, typer.Option(help="How many rows of one person are used in a group.")] = None,
-    delta: Annotated[float | None, typer.Option(help="The δ it may cost; by default the ledger's, or 0.")] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="The δ it may cost; by default the ledger's, of which groups that are found without --key take a "
+            "hundredth, or 0."
+        ),
+    ] = None,
     adjacency: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +93,13 @@ def query_command(
     ledger: Annotated[
         str | None,
         typer.Option(help="Record the cost in this ledger (a file or postgresql://…), which may refuse it."),
+    ] = None,
+    separator: Annotated[str, typer.Option(help="What stands between the columns of a CSV file.")] = ",",
+    decimal: Annotated[str, typer.Option(help="The decimal point of a CSV file; a comma, say.")] = ".",
+    thousands: Annotated[str | None, typer.Option(help="What parts the thousands in a CSV file.")] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="What else a CSV file writes for a missing value; repeatable."),
     ] = None,
     confidence: Annotated[float, typer.Option(help="Of the intervals in --json.")] = 0.95,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
@@ -115,17 +130,54 @@ def query_command(
         if len(chosen) != 1:
             raise ValueError("ask for one of --count, --sum, --mean, --variance, --histogram, --quantile and --top")
         name, column = chosen[0], asked[chosen[0]] or None
-        answer = _answer(file, name, column, options, epsilon, delta, adjacency, unit, ledger)
+        form = _Form(separator, decimal, thousands, tuple(missing or ()))
+        answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        said = str(error).replace("by where=", "by --where COLUMN")
-        Console(stderr=True).print(Text(f"dpkit: {said}", style="red"), soft_wrap=True)
+        Console(stderr=True).print(Text(f"dpkit: {_in_options(str(error))}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """How a CSV file is written."""
+
+    separator: str
+    decimal: str
+    thousands: str | None
+    missing: tuple[str, ...]
+
+
+# What the queries' refusals call by the names of Python's arguments.
+_OPTIONS: dict[str, str | Callable[[re.Match[str]], str]] = {
+    r"by where=": "by --where COLUMN",
+    r"\bcount\(groups=\.\.\.\) without keys=": "--count --groups COLUMN without --key",
+    r"\bcount\(groups=\.\.\.\)": "--count --groups COLUMN",
+    r"\bkeys(=| must\b)": lambda found: "--key" + found[1].rstrip("="),
+    r"\bbudget\.delta\b": "--delta",
+    r"\bperson=": "--person",
+    r"\bmax_(contributions|groups|per_group)(=\d+)?": lambda found: (
+        f"--max-{found[1].replace('_', '-')}" + (found[2] or "").replace("=", " ")
+    ),
+    r"\bbounds must be given: \(low, high\)": "--bounds must be given: LOW HIGH",
+}
+
+
+def _in_options(message: str) -> str:
+    """A refusal with the names of options.
+
+    >>> _in_options("max_groups must be given; give person= too")
+    '--max-groups must be given; give --person too'
+    """
+    for said, option in _OPTIONS.items():
+        message = re.sub(said, option, message)
+    return message
+
+
 def _answer(
     file: Path,
+    form: _Form,
     name: str,
     column: str | None,
     options: dict[str, Any],
@@ -149,7 +201,9 @@ def _answer(
         raise ValueError(f"{flags} cannot be combined with --{'top' if name == 'top_k' else name}{way}")
     tests = [_test(text) for text in given.get("where", ())]
     columns = (column, given.get("groups"), given.get("person"), *(test[0] for test in tests))
-    data = _read(file, [value for value in columns if value is not None])
+    data = _read(file, [value for value in columns if value is not None], form)
+    if column is not None and name != "top_k":
+        _check_numbers(data, column, form)
     if tests:
         given["where"] = _passing(data, tests)
     if "keys" in given:
@@ -160,9 +214,11 @@ def _answer(
         raise FileNotFoundError(f"{error}: make one with dpkit ledger open … --epsilon … first") from None
     try:
         allowed = None if ledger is None else ledger.budget
+        # δ in which groups may be shown that should not be is spent, and of that a ledger has little
+        share = 0.01 if "groups" in given and "keys" not in given else 1.0
         budget = Budget(
             epsilon,
-            delta if delta is not None else allowed.delta if allowed is not None else 0.0,
+            delta if delta is not None else share * allowed.delta if allowed is not None else 0.0,
             adjacency=cast("Adjacency", adjacency or (allowed.adjacency if allowed is not None else "add_remove")),
             unit=unit or (allowed.unit if allowed is not None else "person" if "person" in given else "row"),
         )
@@ -173,7 +229,7 @@ def _answer(
             ledger.close()
 
 
-def _read(file: Path, names: list[str]) -> Any:
+def _read(file: Path, names: list[str], form: _Form) -> Any:
     """The named columns of the file (its first one, where only the number of rows is asked)."""
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {file}")
@@ -185,11 +241,40 @@ def _read(file: Path, names: list[str]) -> Any:
 
         there = pq.read_schema(file).names
     else:
-        there = pd.read_csv(file, nrows=0).columns.tolist()
+        there = pd.read_csv(file, nrows=0, sep=form.separator).columns.tolist()
     if missing := [name for name in names if name not in there]:
-        raise ValueError(f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}")
+        told = f"the file has no column {missing[0]!r}; its columns are {', '.join(map(str, there))}"
+        other = [mark for mark in ";\t|," if len(there) == 1 and mark in str(there[0]) and mark != form.separator]
+        raise ValueError(told + (f": say --separator {other[0]!r}" if other and not parquet else ""))
     wanted = list(dict.fromkeys(names)) or there[:1]
-    return pd.read_parquet(file, columns=wanted) if parquet else pd.read_csv(file, usecols=wanted)
+    if parquet:
+        return pd.read_parquet(file, columns=wanted)
+    return pd.read_csv(
+        file, usecols=wanted, sep=form.separator, decimal=form.decimal, thousands=form.thousands,
+        na_values=list(form.missing),
+        low_memory=False,  # else a column can hold 1 in one part of the file, and "1" in another
+    )  # fmt: skip
+
+
+def _check_numbers(data: Any, column: str, form: _Form) -> None:
+    """A column that is calculated with must hold numbers."""
+    import pandas as pd
+
+    values = data[column]
+    if getattr(values.dtype, "kind", "O") in "iufb" or isinstance(values.dtype, pd.ArrowDtype):
+        return
+    known = values.dropna()
+    # one text keeps the others as they are written
+    written = known.astype(str)
+    comma = form.decimal == "." and written.str.fullmatch(r"-?[\d.]+,\d+").any()
+    if form.thousands:
+        written = written.str.replace(form.thousands, "", regex=False)
+    texts = int(pd.to_numeric(written.str.replace(form.decimal, ".", regex=False), errors="coerce").isna().sum())
+    way = "--decimal , (and --thousands . where there are any) reads decimal commas; " if comma else ""
+    raise ValueError(
+        f"the column {column!r} must hold numbers, and {texts:,} of its {len(known):,} values are none: {way}"
+        f"--missing TEXT names a text that stands for a missing value, and --where {column!r} leaves those rows out"
+    )
 
 
 def _typed(keys: list[str], column: Any) -> list[Any]:
@@ -232,5 +317,12 @@ def _passing(data: Any, tests: list[tuple[str, str, str]]) -> Any:
                 f"--where must ask for = or != of {name!r}, which holds no numbers, or for a date such as 2026-01-31, "
                 f"got {relation} {text}"
             )
+        if relation in ("<", "<=", ">", ">=") and kind not in "iufM":
+            other = int((~column[known].astype(str).str.match(_DATE.pattern)).sum())
+            if other:
+                raise ValueError(
+                    f"--where compares dates as they are written, year first: {other:,} of the {int(known.sum()):,} "
+                    f"values of {name!r} are not like 2026-01-31; write them so first"
+                )
         passing &= (_RELATIONS[relation](column, value) & known).astype(bool) if relation else known
     return passing

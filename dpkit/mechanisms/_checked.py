@@ -13,8 +13,9 @@ from dpkit import randomness
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
+    from accounting.ledger import Row
 
-__all__ = ["charge", "smallest_multiplier"]
+__all__ = ["charge", "settle", "smallest_multiplier"]
 
 
 def smallest_multiplier(make_release: Callable[[float, Adjacency], Release], budget: Budget, releases: int) -> float:
@@ -25,7 +26,18 @@ def smallest_multiplier(make_release: Callable[[float, Adjacency], Release], bud
     return calibrate(lambda z: count * make_release(z, budget.adjacency), budget)
 
 
-def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> None:
+def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> Row | None:
     """Record a release that is about to happen, if there is a ledger; raises where the ledger refuses."""
-    if ledger is not None:
-        ledger.spend(cost, label=label, simulation=randomness.is_simulation(rng))
+    if ledger is None:
+        return None
+    return ledger.spend(cost, label=label, simulation=randomness.is_simulation(rng))
+
+
+def settle(ledger: Ledger | None, row: Row | None) -> None:
+    """Note that what was charged is about to be handed out.
+
+    After the last noise was drawn: whatever dies before leaves a row that counts as spent, and says no more than that
+    it was reserved.
+    """
+    if ledger is not None and row is not None:
+        ledger.commit(row)

@@ -63,6 +63,8 @@ def _read(data: Any, column: Column, what: str) -> NDArray[Any]:
     if isinstance(found, np.ma.MaskedArray):
         raise TypeError(f"{what} must not be masked: fill it or drop the masked rows, got a masked array")
     array = np.asarray(found)
+    if array.dtype.kind == "O" and getattr(getattr(found, "dtype", None), "kind", "O") in "iuf":
+        array = found.to_numpy(dtype=np.float64, na_value=np.nan)  # a nullable column of pandas that lacks values
     if array.ndim != 1:
         raise ValueError(f"{what} must be one column, got an array of shape {array.shape}")
     index: Any = getattr(found, "index", None)
@@ -99,6 +101,12 @@ def numbers(data: Any, column: Column, rows: NDArray[np.bool_] | None = None) ->
     array = _read(data, column, "column")
     if rows is not None and array.dtype.kind == "f" and array.shape == rows.shape:
         array = np.where(rows, array, array.dtype.type(0))
+    if array.dtype.kind in "OUST":
+        raise TypeError(
+            f"column must hold numbers, got texts or objects in {name_of(data, column, 'data')!r}: read the file with "
+            "its own decimal point, or convert the column, what is no number to a missing value "
+            "(pandas.to_numeric(..., errors='coerce'))"
+        )
     try:
         converted = real_array("column", array)
     except ValueError as error:
@@ -128,7 +136,8 @@ def labels(data: Any, column: Column, what: str, rows: NDArray[np.bool_] | None 
     kind = array.dtype.kind
     # NaN is not equal to itself
     if kind in "fO":
-        unknown = (array != array) | (array == None)  # noqa: E711
+        pandas = sys.modules.get("pandas")  # whose NA has no truth value
+        unknown = pandas.isna(array) if pandas else (array != array) | (array == None)  # noqa: E711
         if rows is not None and rows.shape == unknown.shape:
             unknown &= rows
         if missing := int(np.count_nonzero(unknown)):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from accounting import Budget, Ledger
 from accounting.checks import positive
 from dpkit import randomness
+from dpkit.mechanisms._checked import settle
 from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
@@ -150,10 +151,12 @@ class Moment:
 
     def noisy(self, sums: Callable[[int], list[NDArray[np.int64]]], law: Noise) -> list[Array]:
         """The cells with noise, in rows."""
-        spend(law, self.query, self.rng, self.ledger)
+        _, row = spend(law, self.query, self.rng, self.ledger)
         self.kept = kept_rows(self.owner, self.coded, self.share, self.rows, self.rng)
         cells = np.stack(sums(round(-math.log2(law.step))))
-        return list(with_noise(cells, law, self.rng) * law.step)
+        noisy = with_noise(cells, law, self.rng)
+        settle(self.ledger, row)
+        return list(noisy * law.step)
 
     def shaped(self, values: Array) -> Any:
         """A number, or with groups an array."""

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, Noisy
 from accounting.checks import fraction
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers import discrete_laplace, rounded_gaussian, rounded_laplace
+
+if TYPE_CHECKING:
+    from accounting.ledger import Row
 
 __all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "range_per_round", "spend", "with_noise"]
 
@@ -136,8 +139,8 @@ def choose_noise(
 
 def spend(
     noise: Noise, label: str, rng: np.random.Generator, ledger: Ledger | None, also: Release | None = None
-) -> Release:
-    """Record what the noise costs (and what is spent ``also``), before anything random happens; the cost."""
+) -> tuple[Release, Row | None]:
+    """Record what the noise costs (and what is spent ``also``), before anything random happens; its row, too."""
     scale = noise.scale / noise.step
     if not 2.0**-40 <= scale <= 2.0**40:
         raise ValueError(
@@ -145,8 +148,7 @@ def spend(
             "epsilon, or smaller bounds on what one unit contributes"
         )
     cost = noise.cost if also is None else noise.cost + also
-    charge(ledger, cost, f"queries.{label}", rng)
-    return cost
+    return cost, charge(ledger, cost, f"queries.{label}", rng)
 
 
 def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -39,6 +39,8 @@ class Answer:
     raw : int, float, ndarray or None
         The value before it was cut to where it can be (counts to 0 and above), where that was done: without bias, for
         adding up.
+    ranked : bool
+        The keys are the answer, in order, and ``value`` only their places among what was asked about.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Answer:
     full_interval: Interval | None = field(default=None, repr=False)
     rows_bound: Callable[[float], Any] | None = field(default=None, repr=False)
     why_none: str = field(default="", repr=False)
+    ranked: bool = field(default=False, repr=False)
 
     def interval(self, confidence: float = 0.95, *, sampling: bool = False) -> tuple[Any, Any]:
         """Where the answer without noise lies with probability ``confidence``, each entry for itself.
@@ -142,9 +145,10 @@ class Answer:
         lines = [f"{self.query}:" if low is None else f"{self.query}, with 95 % intervals (noise):"]
         width = max((len(str(key)) for key in self.keys[:_SHOWN]), default=0)
         for i, key in enumerate(self.keys[:_SHOWN]):
-            shown = "" if self.value is None else _shown(self.value[i])
+            shown = "" if self.value is None or self.ranked else _shown(self.value[i])
             interval = "" if low is None else f"  [{_shown(_entry(low, i))}, {_shown(_entry(high, i))}]"
-            lines.append(f"  {key!s:<{width}}  {shown}{interval}".rstrip())
+            place = f"{i + 1}. " if self.ranked else ""
+            lines.append(f"  {place}{key!s:<{width}}  {shown}{interval}".rstrip())
         if len(self.keys) > _SHOWN:
             lines.append(f"  … and {len(self.keys) - _SHOWN} more")
         return "\n".join(lines) + spent

@@ -24,7 +24,7 @@ import numpy as np
 from accounting import Budget, Ledger, NoisyMax
 from accounting.checks import integer
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge
+from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import coded_by, labels, mask, name_of
 from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
@@ -98,7 +98,7 @@ def top_k(
     cost = count * NoisyMax(epsilon, "gumbel", adjacency=budget.adjacency)
     source = randomness.resolve(rng)
     query = f"top {count} of {name_of(data, column, 'data')}"
-    charge(ledger, cost, f"queries.{query}", source)
+    row = charge(ledger, cost, f"queries.{query}", source)
 
     kept = kept_rows(owner, coded, share, rows, source)
     counts = np.bincount(coded if kept is None else coded[kept], minlength=len(names))
@@ -107,6 +107,7 @@ def top_k(
     order = NoisyOrder("gumbel", source, top=count)
     order.add(np.asarray((counts - best) * float(rate), np.float64), lambda i: (int(counts[i]) - best) * rate)
     found = order.largest()
+    settle(ledger, row)
 
     def rows_bound(level: float) -> float:
         # the winner of round j beats all that are left by s but for len(names)·exp(−rate·s)
@@ -120,4 +121,5 @@ def top_k(
         keys=tuple(names[i] for i in found),
         rows_bound=rows_bound,
         why_none="it names the winners only; ask count(groups=..., keys=winners) for their counts",
+        ranked=True,
     )

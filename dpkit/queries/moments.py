@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Ledger
+from dpkit.mechanisms._checked import settle
 from dpkit.queries._moment import Moment, fieller
 from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
 from dpkit.queries.answer import Answer
@@ -210,8 +211,9 @@ def _public_variance(task: Moment) -> Answer:
     steps = ((n * squares - total * total) << bits) // (n * n << 2 * _SQUARE_BITS)
     moved = float(((n - 1 << bits) // (n * n)) + 2)
     law = choose_noise(task.budget, task.noise, l1=moved, l2=moved, step=2.0**-bits, whole=False, one_cell=True)
-    spend(law, task.query, task.rng, task.ledger)
+    _, row = spend(law, task.query, task.rng, task.ledger)
     value = with_noise(np.array([steps]), law, task.rng) * law.step
+    settle(task.ledger, row)
 
     def interval(confidence: float) -> tuple[Any, Any]:
         reach = law.reach(confidence) + law.step

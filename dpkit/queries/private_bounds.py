@@ -21,7 +21,7 @@ import numpy as np
 from accounting import Budget, Ledger, PureDP
 from accounting.checks import fraction, positive
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge
+from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import mask, name_of, numbers
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.above_threshold import AboveThreshold, error_bound, scales
@@ -87,7 +87,7 @@ def private_bounds(
     half = Budget(budget.epsilon / 2, budget.delta, adjacency=budget.adjacency)
     sensitivity = unit.per_group * (1.0 if unit.swapped else max(q, 1 - q))
     scales(sensitivity, half.epsilon, monotone=False)  # refused, if at all, before it is paid
-    charge(ledger, cost, f"queries.{query}", source)
+    row = charge(ledger, cost, f"queries.{query}", source)
 
     kept = kept_rows(owner, None, unit, rows, source)
     used = np.sort((values if kept is None else values[kept]).astype(np.float64))
@@ -107,6 +107,7 @@ def private_bounds(
 
     high = scan(used)
     low = -scan(-used[::-1])
+    settle(ledger, row)
     return Answer(
         (low, high), cost, query, budget, keys=("low", "high"),
         rows_bound=rows_bound,

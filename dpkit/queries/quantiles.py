@@ -51,7 +51,7 @@ from accounting import Budget, Ledger, NoisyMax
 from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
-from dpkit.mechanisms._checked import charge
+from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import range_per_round
 from dpkit.queries._ranks import Step, between_neighbours, first_rate, plan, rank_errors, with_neighbours
@@ -159,13 +159,14 @@ def quantile(
     cost = rounds * NoisyMax(epsilon, noise, adjacency=budget.adjacency)
     source = randomness.resolve(rng)
     query = f"quantile of {name_of(data, column, 'data')}"
-    charge(ledger, cost, f"queries.{query}", source)
+    row = charge(ledger, cost, f"queries.{query}", source)
 
     kept = kept_rows(owner, None, share, rows, source)
     if grid is not None:
         used = np.sort(values if kept is None else values[kept])
         rate = first_rate(epsilon, levels[0], share)
         chosen = _among(used, grid, Fraction(float(levels[0])), rate, source)
+        settle(ledger, row)
         return Answer(
             chosen, cost, f"{query}, q = {levels[0]:g}", budget,
             rows_bound=lambda level: (math.log(grid.size) - math.log1p(-level)) / float(rate),
@@ -174,6 +175,7 @@ def quantile(
     step = (high - low) / _POINTS
     cells = _cells(values if kept is None else values[kept], low, high, step)
     found, sizes = _draw(cells, steps, source)
+    settle(ledger, row)
     drawn = np.clip(low + found * step, low, high)
     at = np.searchsorted(distinct, levels)
     out = drawn[at]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from accounting import ApproxDP, Budget, Ledger, PureDP
 from dpkit import randomness
-from dpkit.mechanisms._checked import charge
+from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers, size
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
@@ -137,7 +137,7 @@ def counted(
     rows = None if where is None else mask(data, where)
     source = randomness.resolve(rng)
     if share.alone and share.swapped and rows is None and not grouped:
-        charge(ledger, PureDP(0.0, adjacency="replace"), f"queries.{query} (public)", source)
+        settle(ledger, charge(ledger, PureDP(0.0, adjacency="replace"), f"queries.{query} (public)", source))
         return Answer(
             n, PureDP(0.0, adjacency="replace"), query, budget, noise_std=0.0, noise_interval=lambda _: (n, n)
         )
@@ -161,13 +161,14 @@ def counted(
     )
     owner = owners(data, person, rows)
     also = ApproxDP(0.0, budget.delta / 2, adjacency=budget.adjacency) if unlisted else None
-    cost = spend(law, query, source, ledger, also)
+    cost, row = spend(law, query, source, ledger, also)
     kept = kept_rows(owner, coded, share, rows, source)
     if coded is None:
         true = np.array([n if kept is None else int(np.count_nonzero(kept))])
     else:
         true = np.bincount(coded if kept is None else coded[kept], minlength=len(names))
     noisy = with_noise(true, law, source)
+    settle(ledger, row)
     if unlisted:
         floor = share.per_group + _rarely_reached(law, budget.delta / 2 / share.groups)
         order = np.argsort(-noisy, kind="stable")
@@ -269,9 +270,10 @@ def sum(
     query = f"sum of {name_of(data, column, 'data')}"
     if groups is not None:
         query += f" by {name_of(data, groups, 'group')}"
-    spend(law, query, source, ledger)
+    _, row = spend(law, query, source, ledger)
     kept = kept_rows(owner, coded, share, rows, source)
     noisy = with_noise(_sums(values, coded, kept, step, a, b, len(names)), law, source)
+    settle(ledger, row)
     value = noisy * step if coded is not None else float(noisy[0] * step)
     return Answer(
         value,

@@ -31,6 +31,7 @@ from accounting import Budget, Gaussian, Ledger, NoisyMax, Release, calibrate
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.clipping import lengths, real_array
+from dpkit.mechanisms._checked import settle
 from dpkit.queries._columns import mask, numbers
 from dpkit.queries._moment import fieller
 from dpkit.queries._noise import Noise, range_per_round, spend, with_noise
@@ -130,7 +131,7 @@ def mean_vector(
     asked = Budget(budget.epsilon * _SHARE_OF_RADIUS, 0.0, adjacency=budget.adjacency, unit=budget.unit)
     law, also = _law(share, budget, public, None if radius is not None else asked)
     query = f"means of {len(names)} columns"
-    cost = spend(law, query, source, ledger, also)
+    cost, row = spend(law, query, source, ledger, also)
 
     with np.errstate(over="ignore"):
         X = np.clip(X - middle, -_MOST, _MOST)
@@ -146,6 +147,7 @@ def mean_vector(
         X, sizes = X[kept], sizes[kept]
     cells = _sums(X, sizes, R, 1 / law.step)
     noisy = with_noise(cells[:-1] if public else cells, law, source) * law.step
+    settle(ledger, row)
     n = np.full(len(names), float(len(X)) if public else noisy[-1])
     # (1 + mean of v)/2 lies in [0, 1]; its numerator is the mean of both
     half = 0.5 * (noisy[: len(names)] + n)

@@ -27,8 +27,8 @@ def main(url: str, rounds: int) -> None:
         gained += person.means[decision["index"]]
         chance += person.means.mean()
         if len(on_their_way) >= 20:
-            teller.reward([on_their_way.popleft() for _ in range(10)])
-    teller.reward(list(on_their_way))
+            teller.reward(*(on_their_way.popleft() for _ in range(10)))
+    teller.reward(*on_their_way)
     print(f"mean reward {gained / rounds:.3f}; of arms taken at random {chance / rounds:.3f}")
 
 

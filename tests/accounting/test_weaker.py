@@ -94,6 +94,8 @@ def test_what_claims_nothing_is_refused_by_both_names():
     for name in ("pure-DP", "zCDP", "RDP", "GDP", "PLD"):
         with pytest.raises(UnsupportedRelease, match=rf"the {name} accountant has no bound for Silent\(\)"):
             compare(Silent(), 1e-6)
+    with pytest.raises(UnsupportedRelease, match=r"Silent\(\): give it a method weaker\(\), a known description"):
+        epsilon(Silent(), 1e-6)
 
 
 def test_a_description_is_not_weaker_than_itself_and_keeps_its_adjacency():

@@ -119,6 +119,11 @@ def test_the_sentence_names_the_least_budget_that_keeps_nine_tenths():
     assert "protecting every round at ε = 2 keeps 92 %" in said
     assert "protecting every person at ε = 4 keeps 60 % of that gain (the most that any ε tried keeps)" in said
     assert "a model that was fitted to the log" in said
+    # with few seeds a larger budget may keep less, or nothing is kept at all
+    rows = (row("round", 1.0, 0.3), row("round", 4.0, 1.6), row("person", 1.0, 1.2), row("person", 4.0, 1.6))
+    said = PriceTable("w", 100, 1, True, 0.6, 0.001, 0.2, 0.001, rows).sentence()
+    assert "protecting every round at ε = 1 keeps 70 % of that gain (the most" in said
+    assert "protecting every person keeps nothing of that gain at any ε tried" in said
 
 
 def test_files_and_plots(tmp_path):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger
+from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, calibrate
 from dpkit.cli import app
 from dpkit.cli.costs import NAMES
 from dpkit.cli.expression import names
@@ -20,6 +20,31 @@ def run(*arguments, status=0):
 
 
 # -------------------------------------------------------------------------------------------------- ledger
+
+
+def test_a_list_of_80_columns_keeps_times_and_outcomes_whole(tmp_path):
+    place = tmp_path / "l.ledger"
+    with Ledger.open(place, Budget(3.0, 1e-6, unit="person", adjacency="add_remove")) as ledger:
+        ledger.commit(
+            ledger.spend(Gaussian(7.123456789, adjacency="add_remove"), label="queries.mean of Amount by Town")
+        )
+        ledger.spend(PureDP(0.1, adjacency="add_remove") + Gaussian(30.0, adjacency="add_remove"), label="by hand")
+        row = ledger.rows()[0]
+    result = CliRunner().invoke(app, ["ledger", "list", str(place)], env={"COLUMNS": "80"})
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= 80
+    (first,) = (line for line in lines if f"{row.time:%Y-%m-%d %H:%M}" in line and line.lstrip().startswith("0 "))
+    assert first.rstrip().endswith("released")
+    assert "Gaussian(7.12346)" in first
+    assert "reserved: recorded, and nobody noted" in result.output
+
+
+def test_a_ledger_that_is_full_has_nothing_left(tmp_path):
+    place = tmp_path / "l.ledger"
+    with Ledger.open(place, Budget(4.0, 1e-6)) as ledger:
+        ledger.spend(Gaussian(calibrate(Gaussian, Budget(4.0, 1e-6))))
+        assert ledger.remaining() < 1e-9
+    assert "ε = 0, as the filter counts it" in run("ledger", "list", place)
 
 
 def test_a_ledger_from_the_command_line(new):

@@ -183,9 +183,9 @@ def test_a_database_that_is_away_for_a_minute(tmp_path):
                 time.sleep(0.02)
             wait_until(lambda: decider.send("GET", "/healthz")["database"] == "there")
             for start in range(0, len(tickets), 50):
-                ids += [one["id"] for one in decider.activate(tickets[start : start + 50])]
+                ids += [one["id"] for one in decider.activate(*tickets[start : start + 50])]
             for start in range(0, len(ids), 50):
-                assert set(teller.reward([(id, 1.0) for id in ids[start : start + 50]])) == {"accepted"}
+                assert set(teller.reward(*((id, 1.0) for id in ids[start : start + 50]))) == {"accepted"}
             wait_until(lambda: Client(service.url, TOKENS["owner"]).send("GET", "/v1/privacy")["decisions"] == len(ids))
             time.sleep(3.0)
         finally:

@@ -2,11 +2,15 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from serving import TOKENS, configured, written
+from serving import TOKENS, Clock, configured, written
 
+from accounting import Budget, Ledger
 from dpbandits.policies import DisjointPrivateGLM
+from dpbandits.serve import __main__ as process
+from dpbandits.serve import supervise
 from dpbandits.serve.config import Config, digest
 
 
@@ -120,3 +124,41 @@ def test_a_run_whose_checkpoint_is_missing_is_not_begun_again(tmp_path):
     config.checkpoint.unlink()
     with pytest.raises(ValueError, match=r"storage\.checkpoint must be that of the run 'service'.*is missing"):
         config.open_policy()
+
+
+def test_a_parameter_without_a_default_must_be_given(tmp_path):
+    file = written(tmp_path, policy='class = "OnePassPrivateGLM"\nhorizon = 300')
+    with pytest.raises(ValueError, match=r"policy\.dim must be given: OnePassPrivateGLM has no default for it"):
+        Config.read(file)
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*absent\.toml"):
+        Config.read(tmp_path / "absent.toml")
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(supervise.MISFIT, 30.0), (1, 1.0)])
+def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monkeypatch, status, seconds):
+    clock, starts = Clock(0.0), []
+
+    class Ended:
+        def poll(self):
+            return status
+
+    monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
+    monkeypatch.setattr(supervise.Service, "_start", lambda self, role: starts.append(role) or Ended())
+    service = supervise.Service(written(tmp_path), workers=0)
+    service._look()
+    clock.now = 0.9 * seconds
+    service._look()
+    assert starts == ["learner"]
+    clock.now = seconds
+    service._look()
+    assert starts == ["learner"] * 2
+
+
+def test_a_learner_says_that_it_does_not_fit(tmp_path, capsys, monkeypatch):
+    config = configured(tmp_path)
+    Ledger.open(config.ledger, Budget(2.0, 1e-6)).close()
+    monkeypatch.setattr(process.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        process.learner(config)
+    assert ended.value.code == supervise.MISFIT
+    assert "learner: storage.ledger must be of this budget" in capsys.readouterr().err

@@ -34,8 +34,8 @@ def played(url, rounds, seed, served, told, stop):
         # while the database was away, or because that was asked for
         tickets = [one["ticket"] for one in found if one["id"] is None]
         if tickets:
-            assert [one["status"] for one in decider.activate(tickets)] != ["unknown"] * len(tickets)
-            found += decider.activate(tickets)  # and once more
+            assert [one["status"] for one in decider.activate(*tickets)] != ["unknown"] * len(tickets)
+            found += decider.activate(*tickets)  # and once more
         found = [one for one in found if one["id"] is not None]
         served.extend(one["id"] for one in found)
         waiting += [one["id"] for one in found if one["learned"]]
@@ -43,7 +43,7 @@ def played(url, rounds, seed, served, told, stop):
         rewards = [(waiting.pop(), float(rng.random())) for _ in range(len(waiting) // 2)]
         if rewards:
             # after an answer that was lost, the reward is there already
-            for (id, reward), status in zip(rewards, teller.reward(rewards), strict=True):
+            for (id, reward), status in zip(rewards, teller.reward(*rewards), strict=True):
                 if status in ("accepted", "duplicate", "closed"):
                     told[id] = reward
     return waiting

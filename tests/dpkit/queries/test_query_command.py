@@ -89,11 +89,11 @@ def test_every_query_can_be_asked(file, asked):
         (["--count", "--mean", "age"], "ask for one of"),
         (["--mean", "age"], "bounds must be given"),
         (["--mean", "height", "--bounds", "0", "1"], "no column 'height'; its columns are income, id, town, age"),
-        (["--mean", "income", "--bounds", "0", "1", "--person", "id"], "max_contributions must be given"),
+        (["--mean", "income", "--bounds", "0", "1", "--person", "id"], "--max-contributions must be given"),
         (["--histogram", "age", "--groups", "town"], "--groups cannot be combined with --histogram"),
-        (["--count", "--groups", "town"], "budget.delta > 0"),
+        (["--count", "--groups", "town"], "--delta > 0"),
         (["--count", "--groups", "age", "--key", "old"], "--key must be a number"),
-        (["--mean", "town", "--bounds", "0", "1"], "real numbers"),
+        (["--mean", "town", "--bounds", "0", "1"], "2,000 of its 2,000 values are none"),
         (["--count", "--ledger", "nowhere.ledger"], "there is no ledger"),
     ],
 )
@@ -181,3 +181,57 @@ def test_dates_have_an_order_and_a_missing_value_a_way_out(tmp_path):
     asked = (path, "--mean", "age", "--bounds", 0, 90, "--epsilon", 1e6)
     assert "by --where COLUMN" in run(*asked, status=2)
     assert run(*asked, "--where", "age").startswith("mean of age: 25")
+
+
+def test_a_file_with_semicolons_and_decimal_commas(tmp_path):
+    file = tmp_path / "orders.csv"
+    amounts = ["1.250,50", "20,25", "", "unknown"] * 25
+    file.write_text("id;amount;day\n" + "".join(f"{i};{a};31.01.2026\n" for i, a in enumerate(amounts)))
+    mean = ["--mean", "amount", "--bounds", 0, 2000, "--where", "amount", "--epsilon", 1e6]
+    assert "say --separator ';'" in run(file, *mean, status=2)
+    semicolons = ["--separator", ";"]
+    told = run(file, *semicolons, *mean, status=2).replace("\n", " ")
+    assert "'amount' must hold numbers" in told
+    assert "reads decimal commas" in told
+    assert "1.250" not in told
+    european = [*semicolons, "--decimal", ",", "--thousands", "."]
+    told = run(file, *european, *mean, status=2).replace("\n", " ")
+    assert "25 of its 75 values are none" in told
+    assert "--missing TEXT" in told
+    answer = json.loads(run(file, *european, "--missing", "unknown", *mean, "--json"))
+    assert answer["value"] == pytest.approx((1250.5 + 20.25) / 2, abs=0.1)
+
+
+def test_dates_that_would_be_compared_as_texts_are_refused(tmp_path):
+    file = tmp_path / "days.csv"
+    file.write_text("day\n2026-01-31\n31.01.2026\n\n2026-02\n")
+    told = run(file, "--count", "--where", "day >= 2026-01-01", "--epsilon", 1e6, status=2).replace("\n", " ")
+    assert "1 of the 3 values of 'day' are not like 2026-01-31" in told
+    assert "count: 1," in run(file, "--count", "--where", "day = 31.01.2026", "--epsilon", 1e6)
+
+
+def test_one_text_far_down_leaves_one_kind_of_label(tmp_path):
+    file = tmp_path / "items.csv"
+    file.write_text("items,note\n" + "1,\n" * 300_000 + "5+,\n" + "1,\n" * 100)
+    keys = ["--groups", "items", "--key", "1", "--key", "5+", "--epsilon", 1e6, "--json"]
+    assert json.loads(run(file, "--count", *keys))["value"] == [300_100, 1]
+
+
+def test_an_answer_is_settled_and_counts_by_groups_fit_beside_each_other(file, tmp_path):
+    place = tmp_path / "l.ledger"
+    Ledger.open(place, Budget(3.0, 1e-6, adjacency="add_remove")).close()
+    for groups in ("town", "age"):
+        run(file, "--count", "--groups", groups, "--epsilon", 0.5, "--ledger", place)
+    with Ledger.open(place, create=False) as ledger:
+        assert [row.outcome for row in ledger.rows()] == ["released", "released"]
+        ledger.verify()
+    # all of a ledger's δ in one count leaves none for another, and the refusal says so
+    Ledger.open(tmp_path / "other.ledger", Budget(3.0, 1e-6, adjacency="add_remove")).close()
+    count = ["--count", "--groups", "town", "--delta", 1e-6, "--epsilon", 0.5, "--ledger", tmp_path / "other.ledger"]
+    run(file, *count)
+    assert "ask for less δ there" in run(file, *count, status=2).replace("\n", " ")
+
+
+def test_winners_are_shown_in_order_and_not_as_places(file):
+    told = run(file, "--top", "town", "-k", 2, "--key", "nowhere", "--key", "Linz", "--key", "Graz", "--epsilon", 1e3)
+    assert {line.strip() for line in told.splitlines()[1:3]} in ({"1. Linz", "2. Graz"}, {"1. Graz", "2. Linz"})

@@ -1,6 +1,7 @@
 """Queries: the law of their noise, coverage of their intervals, and what neighbours can do to them."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from itertools import permutations
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, epsilon
+from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, epsilon
 from dpkit import queries
 from dpkit.queries import _moment, moments, totals
 from dpkit.queries._noise import Noise, range_per_round
@@ -490,3 +491,36 @@ def test_large_and_small_epsilon(shape):
                 low, high = answer.interval()
                 assert math.isfinite(answer.value)
                 assert low <= high
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t, **o: queries.count(t, **o),
+        lambda t, **o: queries.count(t, groups="g", keys=[0, 1], **o),
+        lambda t, **o: queries.sum(t, "x", bounds=(0, 1), **o),
+        lambda t, **o: queries.mean(t, "x", bounds=(0, 1), **o),
+        lambda t, **o: queries.variance(t, "x", bounds=(0, 1), **o),
+        lambda t, **o: queries.histogram(t, "x", bins=3, bounds=(0, 1), **o),
+        lambda t, **o: queries.quantile(t, "x", bounds=(0, 1), **o),
+        lambda t, **o: queries.quantile(t, "g", candidates=[0, 1], **o),
+        lambda t, **o: queries.top_k(t, "g", 1, keys=[0, 1], **o),
+        lambda t, **o: queries.private_bounds(t, "x", **o),
+        lambda t, budget, **o: queries.mean_vector(t, ["x", "g"], radius=2.0, budget=replace(budget, delta=1e-6), **o),
+    ],
+)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_what_has_answered_is_settled_and_what_has_not_is_reserved(ask, adjacency, monkeypatch):
+    table = {"x": np.linspace(0, 1, 50), "g": np.arange(50) % 2}
+    budget = Budget(1.0, 0.0, adjacency=adjacency)
+    ledger = Ledger()
+    ask(table, budget=budget, ledger=ledger)
+    assert [row.outcome for row in ledger.rows()] == ["released"]
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Ledger, "commit", die)
+    with pytest.raises(KeyboardInterrupt):
+        ask(table, budget=budget, ledger=ledger)
+    assert [row.outcome for row in ledger.rows()] == ["released", "reserved"]

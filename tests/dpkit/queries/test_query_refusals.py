@@ -125,7 +125,7 @@ WRONG = {
     "texts as values": (
         lambda **m: queries.mean(TABLE, "g", bounds=(0, 1), budget=ROW, **m),
         TypeError,
-        "real numbers",
+        "must hold numbers",
     ),
     "masked values": (
         lambda **m: queries.mean(np.ma.masked_array([1.0, 2.0], [0, 1]), bounds=(0, 1), budget=ROW, **m),
@@ -462,3 +462,21 @@ def test_an_audit_catches_a_person_who_is_not_cut(monkeypatch):
     loose = audit.from_scores(scored(ask, 5, "one")[1:], empty, delta=0.0, confidence=1 - 1e-9)
     assert loose.contradicts(1.0)
     assert loose.epsilon > 3
+
+
+def test_nullable_columns_of_pandas_and_texts_in_the_place_of_numbers():
+    table = pd.DataFrame(
+        {"x": [1, 2, None, 4], "who": ["a", None, "b", "b"], "t": ["1,5", "2", "3", "4"]}
+    ).convert_dtypes()
+    known = (table["x"].notna() & table["who"].notna()).to_numpy(bool)
+    ask = {"budget": Budget(1e6, 0.0, adjacency="add_remove", unit="person"), "person": "who", "max_contributions": 1}
+    assert queries.sum(table, "x", bounds=(0, 5), where=known, **ask).value == pytest.approx(5.0, abs=1e-3)
+    with pytest.raises(ValueError, match=r"person must be known .* got 1 missing"):
+        queries.count(table, **ask)
+    rows = Budget(1.0, 0.0, adjacency="add_remove")
+    with pytest.raises(ValueError, match="column must be finite, got 1 entries"):
+        queries.sum(table, "x", bounds=(0, 5), budget=rows)
+    with pytest.raises(
+        TypeError, match=r"column must hold numbers, got texts or objects in 't': .*decimal point.*to_numeric"
+    ):
+        queries.sum(table, "t", bounds=(0, 5), budget=rows)
