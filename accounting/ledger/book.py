@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -43,6 +44,10 @@ from accounting.totals import epsilon
 __all__ = ["Book", "Undecided"]
 
 
+# A plan that leaves less than this share of ε is followed as it is.
+_FULL = 0.005
+
+
 class Undecided(Exception):
     """The answer takes longer than a lock should be held."""
 
@@ -63,7 +68,7 @@ class Book:
         self._settled: dict[int, str] = {}
         self._adjacency: Adjacency | None = None
         self._unit: str | None = None
-        self._first: tuple[Release, Filter] | None = None
+        self._first: tuple[tuple[Release, Release | None], Filter] | None = None
         self._plans = OwnPlans()
 
     @classmethod
@@ -79,15 +84,15 @@ class Book:
 
     # ------------------------------------------------------------------------------------------- deciding
 
-    def admit(self, row: Row, *, quick: bool = False) -> Rule | None:
+    def admit(self, row: Row, *, quick: bool = False, plan: Release | None = None) -> Rule | None:
         """The rule that the row would fix (None if none); raises if it may not be recorded.
 
-        With ``quick`` it raises ``Undecided`` where the answer would take long, a refusal's words included.
+        A ``plan`` that starts with the row suits the rule to itself. With ``quick`` it raises ``Undecided`` where the answer would take long, a refusal's words included.
         """
-        if quick and not self.knows(row.scope, row.release):
+        if quick and not self.knows(row.scope, row.release, plan):
             raise Undecided
         self._check_meaning(row)
-        filter = self._filter_for(row.release)
+        filter = self._filter_for(row.release, plan)
         # the ledger's own budget (""), then the quotas of the scopes around the row
         asked: list[tuple[str, Budget, Filter]] = []
         if self.budget is not None and filter is not None:
@@ -126,31 +131,44 @@ class Book:
         except UnsupportedRelease:
             return False
 
-    def knows(self, scope: str | None, release: Release) -> bool:
+    def knows(self, scope: str | None, release: Release, plan: Release | None = None) -> bool:
         """Whether a release can be priced at once."""
         filters = [self.filter, *(self._quota_filters.get(str(outer)) for outer in path(scope)[1:])]
         if self.budget is not None and self.filter is None:
-            return self._first is not None and self._first[0] == release
+            return self._first is not None and self._first[0] == (release, plan)
         return all(each is None or each.knows(release) for each in filters) or is_quick(release)
 
-    def _filter_for(self, release: Release) -> Filter | None:
-        """The filter, or what it would be if ``release`` were the first; none for what costs nothing."""
+    def _filter_for(self, release: Release, plan: Release | None) -> Filter | None:
+        """The filter, or what it would be if ``release`` were the first of a plan; none for what costs nothing."""
         if self.budget is None or self.filter is not None or release == Composed():
             return self.filter
         check_budget_adjacency(release, self.budget)
-        if self._first is None or self._first[0] != release:
-            choice = self.opening
-            self._first = (
-                release,
-                first_filter(
-                    self.budget,
-                    release,
-                    accountant=choice.accountant,
-                    failure_delta=choice.failure_delta,
-                    plan=choice.plan,
-                ),
-            )
+        if self._first is None or self._first[0] != (release, plan):
+            made = None if plan is None else self._filter_for_plan(plan)
+            self._first = (release, plan), made or self._first_filter(release)
         return self._first[1]
+
+    def _filter_for_plan(self, plan: Release) -> Filter | None:
+        """The filter that suits all of a plan; None if none admits it."""
+        budget, choice = self.budget, self.opening
+        if budget is None:
+            return None
+        check_budget_adjacency(plan, budget)
+        if choice.accountant is None and choice.failure_delta is None and choice.plan is None:
+            with suppress(UnsupportedRelease):
+                # it leaves no room for others that a filter of many kinds could use
+                if (1 - _FULL) * budget.epsilon <= float(epsilon(plan, budget.delta)) <= budget.epsilon:
+                    return PlanFilter(Rule("plan", plan=plan))
+        made = self._first_filter(plan)
+        return made if made.admits(None, plan, lambda: plan) else None
+
+    def _first_filter(self, release: Release) -> Filter:
+        choice = self.opening
+        if self.budget is None:
+            raise ValueError("a filter needs a budget, and this ledger has none")
+        return first_filter(
+            self.budget, release, accountant=choice.accountant, failure_delta=choice.failure_delta, plan=choice.plan
+        )
 
     def _check_meaning(self, row: Row) -> None:
         """Refuse a release that is measured under another adjacency or unit than the ledger counts."""
