@@ -285,6 +285,7 @@ def _noise_multiplier(count: int, rate: float, budget: Budget) -> float:
     return calibrate(lambda z: _steps(z, count, rate, budget.adjacency), budget)
 
 
+@lru_cache(maxsize=256)
 def _epsilon(cost: Release, budget: Budget) -> float:
     return min(budget.epsilon, float(epsilon(cost, budget.delta)))
 
