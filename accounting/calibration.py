@@ -94,7 +94,7 @@ def calibrate(
 
 
 def _by_grid(search: _Search, bracket: tuple[float, float]) -> float | None:
-    """The answer where the privacy loss distribution decides; None if it does not, or if there is nothing to start from.
+    """The answer where the privacy loss distribution decides; None if it does not, or where there is no start.
 
     Each of its totals takes a tenth of a second, that of ε less than that of δ. So ε is what is solved for, from the
     noise that is enough by the Rényi curve downwards.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -33,7 +32,7 @@ from accounting.ledger.entries import (
     rule_to_dict,
     to_dict,
 )
-from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, first_filter, make_filter
+from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, begun_filter, first_filter, make_filter
 from accounting.ledger.plan import OwnPlans
 from accounting.ledger.refusals import is_quick, refusal
 from accounting.ledger.scopes import inside, path
@@ -42,10 +41,6 @@ from accounting.releases import Adjacency, Composed, Release, check_adjacency, c
 from accounting.totals import epsilon
 
 __all__ = ["Book", "Undecided"]
-
-
-# A plan that leaves less than this share of ε is followed as it is.
-_FULL = 0.005
 
 
 class Undecided(Exception):
@@ -87,7 +82,8 @@ class Book:
     def admit(self, row: Row, *, quick: bool = False, plan: Release | None = None) -> Rule | None:
         """The rule that the row would fix (None if none); raises if it may not be recorded.
 
-        A ``plan`` that starts with the row suits the rule to itself. With ``quick`` it raises ``Undecided`` where the answer would take long, a refusal's words included.
+        A ``plan`` that starts with the row suits the rule to itself. With ``quick`` it raises ``Undecided`` where the
+        answer would take long, a refusal's words included.
         """
         if quick and not self.knows(row.scope, row.release, plan):
             raise Undecided
@@ -144,31 +140,19 @@ class Book:
             return self.filter
         check_budget_adjacency(release, self.budget)
         if self._first is None or self._first[0] != (release, plan):
-            made = None if plan is None else self._filter_for_plan(plan)
-            self._first = (release, plan), made or self._first_filter(release)
+            choice = self.opening
+            begun = first_filter if plan is None else partial(begun_filter, whole=plan)
+            self._first = (
+                (release, plan),
+                begun(
+                    self.budget,
+                    release,
+                    accountant=choice.accountant,
+                    failure_delta=choice.failure_delta,
+                    plan=choice.plan,
+                ),
+            )
         return self._first[1]
-
-    def _filter_for_plan(self, plan: Release) -> Filter | None:
-        """The filter that suits all of a plan; None if none admits it."""
-        budget, choice = self.budget, self.opening
-        if budget is None:
-            return None
-        check_budget_adjacency(plan, budget)
-        if choice.accountant is None and choice.failure_delta is None and choice.plan is None:
-            with suppress(UnsupportedRelease):
-                # it leaves no room for others that a filter of many kinds could use
-                if (1 - _FULL) * budget.epsilon <= float(epsilon(plan, budget.delta)) <= budget.epsilon:
-                    return PlanFilter(Rule("plan", plan=plan))
-        made = self._first_filter(plan)
-        return made if made.admits(None, plan, lambda: plan) else None
-
-    def _first_filter(self, release: Release) -> Filter:
-        choice = self.opening
-        if self.budget is None:
-            raise ValueError("a filter needs a budget, and this ledger has none")
-        return first_filter(
-            self.budget, release, accountant=choice.accountant, failure_delta=choice.failure_delta, plan=choice.plan
-        )
 
     def _check_meaning(self, row: Row) -> None:
         """Refuse a release that is measured under another adjacency or unit than the ledger counts."""

@@ -55,7 +55,7 @@ class Recording(Keeper):
         plan : Release, optional
             All that is to come in the same run, this release included, where that is fixed in advance. It costs nothing
             by itself. But where the release is the ledger's first, the filter's rule is the one for the plan (see
-            :func:`accounting.ledger.filters.first_filter`), so that what was calibrated as a whole is admitted as such.
+            :func:`accounting.ledger.filters.begun_filter`), so that what was calibrated as a whole is admitted as such.
 
         Raises
         ------

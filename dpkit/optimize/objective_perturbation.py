@@ -39,10 +39,10 @@ times that for larger data where n is public. Sum: (ε, δ).
 
 What is charged. By (ε, δ) alone ten fits at (1, 10⁻⁶) cost (10, 10⁻⁵). But the exact minimizer, and then θ̂ with its
 noise, are ``ObjectivePerturbation`` and Gaussian(z), one after the other, and that is charged wherever it is proved and
-stays within the budget: for persons under any adjacency, by their Rényi curve (ten fits cost 3.2 at δ = 10⁻⁶), and for a
-row that is present or absent with β/Λ ≤ 0.6, by the whole curve of its loss (5.3). For the replacement of single rows,
-and for rows where more than ln 1.6 is kept for the curvature (ε above 2.3 at the default share), no more than (ε, δ)
-is known, and ``ApproxDP`` is charged.
+stays within the budget: for persons under any adjacency, by their Rényi curve (ten fits cost 3.2 at δ = 10⁻⁶), and for
+a row that is present or absent with β/Λ ≤ 0.6, by the whole curve of its loss (5.3). For the replacement of single
+rows, and for rows where more than ln 1.6 is kept for the curvature (ε above 2.3 at the default share), no more than
+(ε, δ) is known, and ``ApproxDP`` is charged.
 
 Rounding. γ bounds the true gradient. The computed one is off by at most
 

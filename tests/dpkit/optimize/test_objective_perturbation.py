@@ -94,7 +94,12 @@ def test_the_whole_curve_that_is_charged_holds_for_exact_minimizers(people, budg
 
 @pytest.mark.parametrize(
     ("adjacency", "unit", "ten"),
-    [("zero_out", "row", 5.31), ("zero_out", "person", 3.17), ("add_remove", "person", 3.17), ("replace", "person", 3.23)],
+    [
+        ("zero_out", "row", 5.31),
+        ("zero_out", "person", 3.17),
+        ("add_remove", "person", 3.17),
+        ("replace", "person", 3.23),
+    ],
 )
 def test_ten_fits_cost_much_less_than_ten_times_one(adjacency, unit, ten):
     budget = Budget(1.0, 1e-6, adjacency=adjacency, unit=unit)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, epsilon
+from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, epsilon
 from dpkit import queries
 from dpkit.queries import _moment, moments, totals
 from dpkit.queries._noise import Noise, range_per_round
@@ -282,6 +282,16 @@ def test_quantiles_cost_what_they_say(points, gone, new, swapped, levels):
     for order in (1.1, 2.0, 5.0):
         divergence = math.log(sum(p[o] * (p[o] / q[o]) ** (order - 1) for o in p)) / (order - 1)
         assert divergence <= order * rounds * eps**2 / 8 * (1 + 1e-9)
+
+
+def test_rounds_are_as_strong_as_their_loss_distribution_allows():
+    budget = Budget(1.0, 1e-6)
+    eps = range_per_round(20, budget)
+    cost, more = 20 * NoisyMax(eps, "gumbel"), 20 * NoisyMax(1.0001 * eps, "gumbel")
+    assert epsilon(cost, 1e-6) <= 1.0 < epsilon(more, 1e-6)
+    assert epsilon(cost, 1e-6, accountant="rdp") > 1.02
+    with Ledger(budget) as ledger:
+        ledger.spend(cost)
 
 
 @pytest.mark.parametrize("budget", [ADD, SWAP], ids=["add_remove", "replace"])
