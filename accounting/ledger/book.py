@@ -32,7 +32,7 @@ from accounting.ledger.entries import (
     rule_to_dict,
     to_dict,
 )
-from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, first_filter, make_filter
+from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, begun_filter, first_filter, make_filter
 from accounting.ledger.plan import OwnPlans
 from accounting.ledger.refusals import is_quick, refusal
 from accounting.ledger.scopes import inside, path
@@ -63,7 +63,7 @@ class Book:
         self._settled: dict[int, str] = {}
         self._adjacency: Adjacency | None = None
         self._unit: str | None = None
-        self._first: tuple[Release, Filter] | None = None
+        self._first: tuple[tuple[Release, Release | None], Filter] | None = None
         self._plans = OwnPlans()
 
     @classmethod
@@ -79,15 +79,16 @@ class Book:
 
     # ------------------------------------------------------------------------------------------- deciding
 
-    def admit(self, row: Row, *, quick: bool = False) -> Rule | None:
+    def admit(self, row: Row, *, quick: bool = False, plan: Release | None = None) -> Rule | None:
         """The rule that the row would fix (None if none); raises if it may not be recorded.
 
-        With ``quick`` it raises ``Undecided`` where the answer would take long, a refusal's words included.
+        A ``plan`` that starts with the row suits the rule to itself. With ``quick`` it raises ``Undecided`` where the
+        answer would take long, a refusal's words included.
         """
-        if quick and not self.knows(row.scope, row.release):
+        if quick and not self.knows(row.scope, row.release, plan):
             raise Undecided
         self._check_meaning(row)
-        filter = self._filter_for(row.release)
+        filter = self._filter_for(row.release, plan)
         # the ledger's own budget (""), then the quotas of the scopes around the row
         asked: list[tuple[str, Budget, Filter]] = []
         if self.budget is not None and filter is not None:
@@ -126,23 +127,24 @@ class Book:
         except UnsupportedRelease:
             return False
 
-    def knows(self, scope: str | None, release: Release) -> bool:
+    def knows(self, scope: str | None, release: Release, plan: Release | None = None) -> bool:
         """Whether a release can be priced at once."""
         filters = [self.filter, *(self._quota_filters.get(str(outer)) for outer in path(scope)[1:])]
         if self.budget is not None and self.filter is None:
-            return self._first is not None and self._first[0] == release
+            return self._first is not None and self._first[0] == (release, plan)
         return all(each is None or each.knows(release) for each in filters) or is_quick(release)
 
-    def _filter_for(self, release: Release) -> Filter | None:
-        """The filter, or what it would be if ``release`` were the first; none for what costs nothing."""
+    def _filter_for(self, release: Release, plan: Release | None) -> Filter | None:
+        """The filter, or what it would be if ``release`` were the first of a plan; none for what costs nothing."""
         if self.budget is None or self.filter is not None or release == Composed():
             return self.filter
         check_budget_adjacency(release, self.budget)
-        if self._first is None or self._first[0] != release:
+        if self._first is None or self._first[0] != (release, plan):
             choice = self.opening
+            begun = first_filter if plan is None else partial(begun_filter, whole=plan)
             self._first = (
-                release,
-                first_filter(
+                (release, plan),
+                begun(
                     self.budget,
                     release,
                     accountant=choice.accountant,

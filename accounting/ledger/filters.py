@@ -52,6 +52,9 @@ composition of the rest, and P(S) ≤ f + (1 − f)(e^ε Q′(S) + δ′) ≤ e^
 *A plan* is a list of releases that meets the budget under any accountant, the privacy loss distribution included.
 Whatever order they are taken in, and wherever the sequence stops, it is dominated by the whole list: composition
 is commutative, and so by induction on what is left of the list.
+A first release may come with the whole that it begins (``Ledger.spend(plan=)``). Then the filter is the one that suits
+the whole as if that were the first release, and where it leaves next to nothing of ε, the whole is the plan. This looks
+at nothing but what was asked for first, either.
 
 *Scopes.* A unit lies in one innermost scope, and meets what was released there, around it and on the whole data
 (:mod:`accounting.ledger.scopes`). All of the above is asked for every unit that a release meets.
@@ -68,6 +71,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from typing import get_args
 
@@ -98,6 +102,7 @@ __all__ = [
     "Measure",
     "PlanFilter",
     "Rule",
+    "begun_filter",
     "check_rule",
     "first_filter",
     "make_filter",
@@ -106,6 +111,8 @@ __all__ = [
 
 Filter = AdditiveFilter | PlanFilter
 
+# A whole run that leaves less than this share of ε is followed as a plan.
+_FULL = 0.005
 # The share of δ that "mixed" keeps for Gaussian DP with reserves, and the one of releases that may fail.
 _GAUSSIAN_SHARE = 0.77
 _FAILURE_SHARE = 1 / 32
@@ -238,6 +245,28 @@ def first_filter(
     if mixed.covers(None, release):
         return mixed
     raise UnsupportedRelease(f"no additive filter covers {release!r}: state everything to come as the ledger's plan")
+
+
+def begun_filter(
+    budget: Budget,
+    release: Release,
+    *,
+    whole: Release,
+    accountant: Measure | None = None,
+    failure_delta: float | None = None,
+    plan: Release | None = None,
+) -> Filter:
+    """The filter for a sequence of which ``release`` is the first of the ``whole``, if that can be: else as above."""
+    check_budget_adjacency(whole, budget)
+    if accountant is None and failure_delta is None and plan is None:
+        with suppress(UnsupportedRelease):
+            # it leaves no room that a filter of many kinds could use for others
+            if (1 - _FULL) * budget.epsilon <= float(epsilon(whole, budget.delta)) <= budget.epsilon:
+                return PlanFilter(Rule("plan", plan=whole))
+    found = first_filter(budget, whole, accountant=accountant, failure_delta=failure_delta, plan=plan)
+    if found.admits(None, whole, lambda: whole):
+        return found
+    return first_filter(budget, release, accountant=accountant, failure_delta=failure_delta, plan=plan)
 
 
 def _own_rule(measure: Measure, budget: Budget, failure_delta: float, rest: Release) -> Rule:

@@ -31,6 +31,7 @@ class Recording(Keeper):
         unit: str | None = None,
         simulation: bool = False,
         unique: bool = False,
+        plan: Release | None = None,
     ) -> Row:
         """Record a release that is about to happen, or refuse it and record nothing.
 
@@ -51,6 +52,10 @@ class Recording(Keeper):
             The noise comes from a seeded generator, so that nothing here is a private release.
         unique : bool
             Refuse if any row has this label already, so that of several processes one only gets it.
+        plan : Release, optional
+            All that is to come in the same run, this release included, where that is fixed in advance. It costs nothing
+            by itself. But where the release is the ledger's first, the filter's rule is the one for the plan (see
+            :func:`accounting.ledger.filters.begun_filter`), so that what was calibrated as a whole is admitted as such.
 
         Raises
         ------
@@ -67,6 +72,8 @@ class Recording(Keeper):
         if not isinstance(release, Release):
             raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
         check_text("label", label)
+        if plan is not None and not isinstance(plan, Release):
+            raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
         if scope is not None:
             check_scope("scope", scope)
         if unit is not None:
@@ -78,7 +85,7 @@ class Recording(Keeper):
             if unique and self._journal.has_label(label):
                 raise ValueError(f"label must be new, got label={label!r}, which the ledger holds already")
             row = Row(book.rows, datetime.now(UTC), label, scope, release, bool(simulation), unit)
-            return Spend(row, book.admit(row, quick=quick))
+            return Spend(row, book.admit(row, quick=quick, plan=plan))
 
         return self._record(decide).row
 

@@ -12,9 +12,12 @@ Privacy. Unit: one row, or with ``groups`` one person, who counts as one row who
 that person's. A row's gradient over all parameters is cut to length C, and sums of such gradients are exact: one row
 that comes or goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number
 of steps follows from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove
-or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs); z is the
-smallest for which all epochs meet the budget under the RDP accountant, and every epoch is reserved in the ledger
-before its first step. Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
+or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs). All of it is fixed
+before the first step, so z is the smallest for which all epochs meet the budget by their privacy loss distribution: 5
+to 20 % below what the Rényi curve asks for. Every epoch is reserved in the ledger before its first step, the first one
+as the beginning of all: a ledger that is still empty then follows the rule of the whole run, or takes it as its plan,
+and ends where it ends. Whenever the run stops, and whatever that looked at, what was done is dominated by all epochs.
+Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
 
 Noise and sums are exact (``_private_steps``; for lists of linear layers and activations ``_linear_layers``). One thing
 is not: torch may compute a row's gradient with other last digits if the batch has another size, since it picks its
@@ -32,12 +35,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import (
+    Adjacency,
     Budget,
     BudgetExceeded,
     Gaussian,
@@ -135,7 +140,9 @@ def dp_sgd(
         None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
         simulation.
     ledger : Ledger, optional
-        Charged before the first step of each epoch.
+        Charged before the first step of each epoch. One with the same budget that is still empty takes all epochs, and
+        then nothing else; one that holds other releases counts by its own filter, which may end the run a few percent
+        of its ε early.
 
     Returns
     -------
@@ -177,7 +184,7 @@ def dp_sgd(
     ...     epochs=15, batch=100, optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.03),
     ... )  # doctest: +SKIP
     >>> labels = fit.module(torch.tensor(X, dtype=torch.float32)).argmax(dim=1).numpy()  # doctest: +SKIP
-    >>> bool((labels == y).mean() > 0.8), round(fit.epsilon, 6), ledger.total == fit.cost  # doctest: +SKIP
+    >>> bool((labels == y).mean() > 0.8), round(fit.epsilon, 4), ledger.total == fit.cost  # doctest: +SKIP
     (True, 4.0, True)
     """
     from scipy.optimize import OptimizeResult
@@ -215,11 +222,10 @@ def dp_sgd(
     problem.try_one_row()
     steps, rate = math.ceil(n / expected), expected / n
 
-    def epochs_of(z: float, count: int) -> Release:
-        sampled = Gaussian(z, adjacency="add_remove")
-        return (count * steps) * PoissonSubsampled(sampled, rate, adjacency=budget.adjacency)
+    def epochs_of(count: int) -> Release:
+        return _steps(z, count * steps, rate, budget.adjacency)
 
-    z = calibrate(lambda z: epochs_of(z, last), budget, accountant="rdp")
+    z = _noise_multiplier(last * steps, rate, budget)
     mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
     layers = problem.layers if people is None else None
     private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
@@ -233,9 +239,10 @@ def dp_sgd(
                 row = None
                 if ledger is not None:
                     row = ledger.spend(
-                        epochs_of(z, 1),
+                        epochs_of(1),
                         label=f"DP-SGD, epoch {epoch} of {last}",
                         simulation=randomness.is_simulation(source),
+                        plan=epochs_of(last),
                     )
             except BudgetExceeded as refusal:
                 if epoch == 1:
@@ -246,11 +253,11 @@ def dp_sgd(
                 for _ in range(steps):
                     _step(private, problem, people, rate, held, source)
             if callback is not None:
-                x, spent = released.update(), _epsilon(epochs_of(z, epoch), budget)
+                x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
         success, message = False, f"interrupted in or after epoch {begun} of {last}"
-    cost = epochs_of(z, begun)
+    cost = epochs_of(begun)
     taken = sum(count for _, _, count in history)
     result = outcome(
         released.update(),
@@ -268,8 +275,19 @@ def dp_sgd(
     return result
 
 
+def _steps(z: float, count: int, rate: float, adjacency: Adjacency) -> Release:
+    return count * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), rate, adjacency=adjacency)
+
+
+@lru_cache(maxsize=256)
+def _noise_multiplier(count: int, rate: float, budget: Budget) -> float:
+    """z; remembered, for it takes up to a second, and runs with other seeds or learning rates ask for it again."""
+    return calibrate(lambda z: _steps(z, count, rate, budget.adjacency), budget)
+
+
+@lru_cache(maxsize=256)
 def _epsilon(cost: Release, budget: Budget) -> float:
-    return min(budget.epsilon, float(epsilon(cost, budget.delta, accountant="rdp")))
+    return min(budget.epsilon, float(epsilon(cost, budget.delta)))
 
 
 @contextmanager

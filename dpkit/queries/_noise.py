@@ -18,13 +18,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, Release, calibrate
 from accounting.checks import fraction
+from accounting.totals import Accountant
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers import discrete_laplace, rounded_gaussian, rounded_laplace
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "range_per_round", "spend", "with_noise"]
 
 NoiseName = Literal["laplace", "gaussian"]
+# Of so many rounds the loss distribution is asked; beyond it takes seconds.
+_MOST_ROUNDS = 128
 # Rounding of products of positive floats, upwards.
 _UP = 1 + 2.0**-50
 
@@ -161,10 +164,11 @@ def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator)
 def range_per_round(rounds: int, budget: Budget) -> float:
     """The largest ε such that so many mechanisms of bounded range ε meet the budget (the calibration is kept)."""
 
-    def multiplier(accountant: Any) -> float:
+    def multiplier(accountant: Accountant | None) -> float:
         return calibrate(
             lambda z: rounds * NoisyMax(1 / z, "gumbel", adjacency=budget.adjacency), budget, accountant=accountant
         )
 
-    found = multiplier("pure")
-    return 1 / (found if budget.delta == 0 or rounds == 1 else min(found, multiplier("rdp")))
+    if budget.delta == 0 or rounds == 1:
+        return 1 / multiplier("pure")
+    return 1 / (multiplier(None) if rounds <= _MOST_ROUNDS else min(multiplier("pure"), multiplier("rdp")))

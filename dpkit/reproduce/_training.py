@@ -128,11 +128,7 @@ def _opacus(
 
     steps = -(-len(X) // batch)
     sampled = batch / len(X)
-    z = calibrate(
-        lambda z: (epochs * steps) * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), sampled),
-        budget,
-        accountant="rdp",
-    )
+    z = calibrate(lambda z: (epochs * steps) * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), sampled), budget)
     torch.manual_seed(seed)
     private, optimizer, loader = PrivacyEngine().make_private(
         module=model,

@@ -8,6 +8,7 @@ import pytest
 
 from accounting import (
     ZCDP,
+    AdjacencyMismatch,
     ApproxDP,
     Budget,
     BudgetExceeded,
@@ -18,6 +19,7 @@ from accounting import (
     Ledger,
     LocalShuffled,
     NoisyMax,
+    PoissonSubsampled,
     PureDP,
     TreeAggregation,
     UnsupportedRelease,
@@ -216,6 +218,57 @@ def test_a_plan_admits_its_releases_in_any_order_and_nothing_else():
     ledger.spend(Laplace(z) + DiscreteGaussian(2 * z))
     assert ledger.total == plan
     assert ledger.remaining() == pytest.approx(0.0, abs=1e-6)
+
+
+EPOCH = 70 * PoissonSubsampled(Gaussian(1.7), 0.02)
+
+
+@cache
+def for_three_epochs(room=1.0):
+    """Three epochs, and not more, by their loss distribution; by the filter of all kinds not even three."""
+    return Budget(room * float(epsilon(3 * EPOCH, 1e-6)) * (1 + 1e-6), 1e-6, adjacency="add_remove")
+
+
+def test_a_first_release_of_a_stated_plan_fixes_the_filter_for_all_of_it(tmp_path):
+    three = for_three_epochs()
+    assert admitted(Ledger(three), EPOCH) < 3
+    path = tmp_path / "epochs.ledger"
+    for number in range(3):
+        with Ledger.open(path, three) as ledger:
+            ledger.spend(EPOCH, plan=3 * EPOCH if number < 2 else None)
+            assert ledger.accountant == "plan"
+    with Ledger.open(path) as ledger:
+        assert ledger.total == 3 * EPOCH
+        ledger.verify()
+        with pytest.raises(BudgetExceeded, match="not among what is left of the plan"):
+            ledger.spend(EPOCH, plan=3 * EPOCH)
+
+
+def test_a_stated_plan_takes_no_more_than_it_must_and_promises_nothing():
+    three = for_three_epochs()
+    # where a filter of many kinds holds all of it, that is the filter
+    roomy = Ledger(for_three_epochs(2.0))
+    for _ in range(3):
+        roomy.spend(EPOCH, plan=3 * EPOCH)
+    assert roomy.accountant == "mixed"
+    roomy.spend(Gaussian(50.0))
+    # a plan that passes the budget changes nothing, nor does one that comes later, or under another choice
+    for ledger, first in (
+        (Ledger(three), None),
+        (Ledger(three), Gaussian(1e4)),
+        (Ledger(three, accountant="rdp"), None),
+    ):
+        if first is not None:
+            ledger.spend(first)
+        whole = (4 if first is None else 3) * EPOCH
+        ledger.spend(EPOCH, plan=whole)
+        assert admitted(ledger, EPOCH) < 2
+        assert ledger.accountant != "plan"
+        assert epsilon(ledger.total, 1e-6) <= three.epsilon
+    with pytest.raises(TypeError, match="plan must be a description"):
+        Ledger(three).spend(EPOCH, plan=3)
+    with pytest.raises(AdjacencyMismatch):
+        Ledger(three).spend(EPOCH, plan=ZCDP(0.1, adjacency="replace"))
 
 
 def test_a_plan_holds_in_every_scope():

@@ -30,7 +30,7 @@ from dpkit.optimize import GLM, dp_sgd, glm
 torch = pytest.importorskip("torch")
 opacus = pytest.importorskip("opacus")
 
-from opacus.accountants import RDPAccountant  # noqa: E402
+from opacus.accountants import PRVAccountant, RDPAccountant  # noqa: E402
 from opacus.accountants.analysis.rdp import compute_rdp  # noqa: E402
 from opacus.grad_sample import GradSampleModule  # noqa: E402
 from opacus.optimizers import DPOptimizer  # noqa: E402
@@ -102,15 +102,39 @@ def test_every_epoch_is_reserved_and_the_sum_is_the_accountants_history(model):
     assert epsilon(fit.cost, BUDGET.delta) <= BUDGET.epsilon
 
 
-@pytest.mark.parametrize(("epochs", "batch"), [(1, 1), (2, 40), (7, 13), (50, 5)])
+@pytest.mark.parametrize(("epochs", "batch"), [(1, 1), (2, 40), (50, 5)])
 @pytest.mark.parametrize("eps", [0.1, 20.0])
 def test_a_ledger_of_the_same_budget_holds_all_epochs(epochs, batch, eps):
     ledger = Ledger(Budget(eps, 1e-5, adjacency="add_remove"))
     fit = train(glm("logistic", clip=1.0), epochs=epochs, batch=batch, budget=ledger.budget, ledger=ledger)
     assert fit.success
     assert len(ledger.rows()) == epochs
+    assert epsilon(ledger.total, 1e-5) <= eps
+    # the same epoch once more is refused, whatever filled the budget
+    one, left = fit.cost.parts[0][0], math.ceil(40 / batch)
+    with pytest.raises(BudgetExceeded):
+        ledger.spend(left * one)
 
 
+def test_noise_is_what_the_numerical_accountant_asks_for():
+    # dp-accounting 0.6 calibrates 100 steps at 1 % to 0.9858; the Rényi curve would ask for 1.1844
+    for adjacency, z in (("add_remove", 0.986), ("replace", 1.044)):
+        budget = Budget(1.0, 1e-6, adjacency=adjacency)
+        assert source_of._noise_multiplier(100, 0.01, budget) == pytest.approx(z, abs=1e-3)
+        asked = 100 * PoissonSubsampled(Gaussian(z + 1e-3, adjacency="add_remove"), 0.01, adjacency=adjacency)
+        assert epsilon(asked, 1e-6) <= 1.0 < epsilon(asked, 1e-6, accountant="rdp")
+
+
+def test_a_ledger_with_other_releases_counts_by_its_own_filter():
+    ledger = Ledger(Budget(2.0, 1e-5, adjacency="add_remove"))
+    ledger.spend(Gaussian(8.0))
+    fit = train(glm("logistic", clip=1.0), budget=Budget(1.0, 1e-5, adjacency="add_remove"), ledger=ledger)
+    assert fit.success
+    assert ledger.accountant == "mixed"
+    assert ledger.remaining() > 0
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")  # in Opacus's distribution function
 def test_our_accountant_and_that_of_opacus_agree_on_the_history():
     for batch, eps in [(1, 0.5), (20, 8.0), (40, 1.0)]:
         fit = train(glm("logistic", clip=1.0), batch=batch, budget=Budget(eps, 1e-5, adjacency="add_remove"), epochs=2)
@@ -121,8 +145,14 @@ def test_our_accountant_and_that_of_opacus_agree_on_the_history():
         theirs = compute_rdp(q=q, noise_multiplier=z, steps=steps, orders=orders)
         np.testing.assert_allclose(rdp(fit.cost, orders), theirs, rtol=1e-6)
         # their grid of orders is coarser than the reals, and costs them a little
-        assert fit.epsilon <= accountant.get_epsilon(1e-5, alphas=orders) * (1 + 1e-9)
-        assert fit.epsilon == pytest.approx(accountant.get_epsilon(1e-5, alphas=orders), rel=5e-3)
+        ours, found = epsilon(fit.cost, 1e-5, accountant="rdp"), accountant.get_epsilon(1e-5, alphas=orders)
+        assert ours <= found * (1 + 1e-9)
+        assert ours == pytest.approx(found, rel=5e-3)
+        # what is charged is the numerical total, as Opacus has it, too, to the error that it is asked for
+        prv = PRVAccountant()
+        prv.history = fit.history
+        assert fit.epsilon < ours
+        assert fit.epsilon == pytest.approx(prv.get_epsilon(1e-5, eps_error=0.02), abs=0.03)
 
 
 def test_a_swap_of_rows_is_charged_as_what_is_proved_for_it():
@@ -148,7 +178,7 @@ def test_a_callback_sees_the_epsilon_so_far(model):
     assert spent == sorted(spent)
     assert spent[-1] == fit.epsilon
     each = PoissonSubsampled(Gaussian(fit.noise_multiplier), 6 / 40)
-    assert spent[0] == pytest.approx(float(epsilon(7 * each, 1e-5, accountant="rdp")))
+    assert spent[0] == pytest.approx(float(epsilon(7 * each, 1e-5)))
     assert np.array_equal(seen[-1][3], fit.x)
 
 
@@ -172,7 +202,7 @@ def test_an_interrupted_run_keeps_what_was_trained_and_charges_what_was_begun(mo
 def _for_two_of_three(fit):
     """The budget for which two epochs have the noise of ``fit``."""
     cost = 14 * PoissonSubsampled(Gaussian(fit.noise_multiplier), 6 / 40)
-    return Budget(float(epsilon(cost, 1e-5, accountant="rdp")), 1e-5, adjacency="add_remove")
+    return Budget(float(epsilon(cost, 1e-5)), 1e-5, adjacency="add_remove")
 
 
 class Faulty(nn.Module):
@@ -432,7 +462,7 @@ def audited(batch, z, *, delta=None, slope=1.0, rng=None, swap=False):
     step = PoissonSubsampled(Gaussian(z, adjacency="add_remove"), batch / 40, adjacency=relation)
     steps = math.ceil(40 / batch)
     epochs = math.ceil(TRIALS / steps)
-    total = Budget(float(epsilon(steps * epochs * step, 1e-5, accountant="rdp")), 1e-5, adjacency=relation)
+    total = Budget(float(epsilon(steps * epochs * step, 1e-5)), 1e-5, adjacency=relation)
     objective = GLM("linear", CONSTANT.loss, lambda eta, y: np.full_like(eta, -slope), slope, 0.0, clip=1.0)
 
     def run(data, trials):
@@ -448,7 +478,7 @@ def audited(batch, z, *, delta=None, slope=1.0, rng=None, swap=False):
             optimizer=lambda parameters: _Recording(parameters, seen),
             rng=np.random.default_rng(5) if rng is None else rng,
         )
-        assert fit.noise_multiplier == pytest.approx(z)
+        assert fit.noise_multiplier == pytest.approx(z, rel=1e-4)
         return -batch * np.array(seen)[:trials]
 
     one, other = np.array([[1.0, 0.0]]), np.zeros((0, 2))

@@ -285,6 +285,16 @@ def test_quantiles_cost_what_they_say(points, gone, new, swapped, levels):
         assert divergence <= order * rounds * eps**2 / 8 * (1 + 1e-9)
 
 
+def test_rounds_are_as_strong_as_their_loss_distribution_allows():
+    budget = Budget(1.0, 1e-6)
+    eps = range_per_round(20, budget)
+    cost, more = 20 * NoisyMax(eps, "gumbel"), 20 * NoisyMax(1.0001 * eps, "gumbel")
+    assert epsilon(cost, 1e-6) <= 1.0 < epsilon(more, 1e-6)
+    assert epsilon(cost, 1e-6, accountant="rdp") > 1.02
+    with Ledger(budget) as ledger:
+        ledger.spend(cost)
+
+
 @pytest.mark.parametrize("budget", [ADD, SWAP], ids=["add_remove", "replace"])
 def test_quantiles_follow_the_law_whose_cost_was_checked(budget, monkeypatch):
     from dpkit.queries import quantiles
