@@ -11,8 +11,8 @@ its digits however small it is. Counted as errors:
   value, or taken off a lower one;
 * the grid. Values off it are spread over their two neighbours with the mean kept: an S″ = S + R takes the place of S,
   E[R | S] = 0, so that the upper value is one. From below, S″₊ − S₊ − R·1{S > 0} is |S″| where S and S″ have different
-  signs, else 0; then |S″| ≤ |R|, so E[S₊] ≥ E[S″₊] − E[|S″|; |S″| ≤ w] − E[|R|; |R| > w] for every w. As R is a sum of n
-  terms in intervals of one step Δ, Hoeffding's bound makes the last at most 2(w + nΔ²/(4w))·e^(−2w²/(nΔ²)).
+  signs, else 0; then |S″| ≤ |R|, so E[S₊] ≥ E[S″₊] − E[|S″|; |S″| ≤ w] − E[|R|; |R| > w] for every w. R is a sum of n
+  terms in intervals of one step Δ: by Hoeffding the last is at most 2(w + nΔ²/(4w))·e^(−2w²/(nΔ²)).
 """
 
 from __future__ import annotations

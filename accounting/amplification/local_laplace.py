@@ -187,7 +187,7 @@ def local_laplace_delta_at_least(epsilon0: float, users: int, epsilon: float) ->
     if not law.any():
         return 0.0
     points = first + step * np.arange(law.size, dtype=np.float64)
-    # a cell's mean is right to 1e-10 steps, 5e-12 deviations; √n times that for a sum, whose tilt is below 40 deviations
+    # a mean is right to 1e-10 steps, 5e-12 deviations; √n times that for a sum, whose tilt is below 40 deviations
     return mean_positive_part(points, law, users, nodes, -1.0) / users * (1 - 1e-8 - 2e-10 * math.sqrt(users))
 
 
