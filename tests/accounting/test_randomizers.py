@@ -292,3 +292,11 @@ def test_a_lower_value_of_nothing_is_found_at_once(local, monkeypatch):
     monkeypatch.setattr("accounting.amplification.randomizers.delta_at_least", counted)
     assert epsilon_at_least(local, 1000, 0.5) == 0.0
     assert len(asked) < 60
+
+
+@pytest.mark.parametrize("epsilon0", [32.0, 36.0, 60.0, 300.0])
+def test_nothing_hides_what_is_hardly_randomized(epsilon0):
+    """All others hold the other value, which nobody reports by mistake: then the message's own loss is seen."""
+    for local in (epsilon0, RandomizedResponse(epsilon0, 2), UnaryEncoding(epsilon0, 3), Laplace(1 / epsilon0)):
+        for total in (epsilon(LocalShuffled(local, 10), 1e-6), epsilon(2 * LocalShuffled(local, 10), 1e-6) / 2):
+            assert total >= 0.999 * epsilon0
