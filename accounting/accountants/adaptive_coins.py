@@ -201,6 +201,8 @@ def adaptive_epsilon_at_least(epsilon0: float, count: int, delta: float, about: 
     2.249
     """
     cells, target = _fineness(count), about
+    if about <= 0:
+        return 0.0
     for share in (0.0, 1e-4, 1e-3, 1e-2):
         x, place = _lattice(epsilon0, count, target * (1 - share), cells)
         values = np.maximum(-np.expm1(x), 0.0)
@@ -215,4 +217,6 @@ def adaptive_epsilon_at_least(epsilon0: float, count: int, delta: float, about: 
                 logs = np.log(values[last : last + 2])
             gone = (logs[0] - math.log(delta)) / (logs[0] - logs[1]) if np.isfinite(logs[-1]) else 0.0
             target = float(x[last] + gone * (x[last + 1] - x[last]))
+            if target <= 0:  # δ is met at ε = 0 already, or nearly so
+                break
     return 0.0

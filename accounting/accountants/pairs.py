@@ -17,6 +17,7 @@ from accounting.accountants.failures import (
     TwoLosses,
 )
 from accounting.accountants.gdp import gdp
+from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     Composed,
@@ -94,6 +95,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.curves import HalfNormalPair
 
             return [Counter({HalfNormalPair(1.0 / z, math.log1p(curvature)): 1})]
+        case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
+            return [Counter({Coins(eps): 1})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
             return [Counter({ShuffledPair(eps, int(users), randomizer): 1})]
         case DifferenceOfCounts(trials=n, rate=rate, first=first, second=second):

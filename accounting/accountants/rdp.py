@@ -41,7 +41,7 @@ from accounting.accountants.pure import pure
 from accounting.accountants.zcdp import bounded_range_rho
 from accounting.amplification.selection import best_of_poisson_runs, best_of_runs
 from accounting.amplification.shuffled_binomial import central_rdp
-from accounting.amplification.shuffling import shuffled_losses
+from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.errors import UnsupportedRelease
 from accounting.perturbed_minimum import divergences
@@ -138,6 +138,8 @@ def curve(release: Release, orders: Array) -> Array:
             return orders * (0.5 * gdp(release) ** 2)  # what is μ-GDP is (μ²/2)-zCDP (Dong, Roth & Su 2022, appendix B)
         case CentralShuffledBinomial():
             return central_rdp(release.trials, release.shift_norm, release.coordinates, orders)
+        case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
+            return randomized_response(eps, 2, orders)
         case LocalShuffled(epsilon=eps, users=users):
             return _shuffled(eps, int(users), orders)
         case BestOfRuns(release=inner, stop=stop, shape=eta):

@@ -7,8 +7,12 @@ its digits however small it is. Counted as errors:
 * rounding: an output of a transform of length N is right to a few log₂ N units of roundoff (Parseval bounds them all
   together), and the n-th power of an image, which is at most 1, to 4 units times 8 + n·|ln|;
 * the window is a circle. What lies above it is lost, and what lies below comes to lie above 0: by Chernoff's bound each
-  of the two has at most e^a of tilted mass, and counts at most max s·e^(−ts) = 1/(e·t). Half of it is added to an upper
-  value, or taken off a lower one.
+  of the two has at most e^a of tilted mass, and counts at most max s·e^(−ts) = 1/(e·t). Both are added to an upper
+  value, or taken off a lower one;
+* the grid. Values off it are spread over their two neighbours with the mean kept: an S″ = S + R takes the place of S,
+  E[R | S] = 0, so that the upper value is one. From below, S″₊ − S₊ − R·1{S > 0} is |S″| where S and S″ have different
+  signs, else 0; then |S″| ≤ |R|, so E[S₊] ≥ E[S″₊] − E[|S″|; |S″| ≤ w] − E[|R|; |R| > w] for every w. R is a sum of n
+  terms in intervals of one step Δ: by Hoeffding the last is at most 2(w + nΔ²/(4w))·e^(−2w²/(nΔ²)).
 """
 
 from __future__ import annotations

@@ -68,6 +68,8 @@ def delta_at_least(randomizer: Randomizer, users: int, epsilon: float) -> float:
 def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:
     """A lower bound on the ε at ``delta`` of shuffled messages."""
     low, high = 0.0, local_epsilon_of(randomizer)
+    if delta_at_least(randomizer, users, 1e-9 * high) <= delta:  # halving would go on to the smallest float
+        return 0.0
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if delta_at_least(randomizer, users, middle) > delta else (low, middle)

@@ -53,9 +53,19 @@ from accounting.accountants.numerics import split
 from accounting.checks import fraction, integer, nonnegative, positive
 from accounting.roots import root_between
 
-__all__ = ["binomial_bins", "local_epsilon", "shuffled_delta", "shuffled_epsilon", "shuffled_losses"]
+__all__ = [
+    "MOST_LOCAL_EPSILON",
+    "binomial_bins",
+    "local_epsilon",
+    "shuffled_delta",
+    "shuffled_epsilon",
+    "shuffled_losses",
+]
 
 Array = NDArray[np.float64]
+
+#: Of more than this, 1 − e^(−ε₀) has too few digits for the sums here: accountants price such messages unshuffled.
+MOST_LOCAL_EPSILON = 30.0
 
 # The share of ε that rounding C down may cost, and the values of C in one deviation, for the curve at one ε and for the
 # whole pair.

@@ -50,7 +50,7 @@ Array = NDArray[np.float64]
 _CELLS = 16
 _BETA_ERROR = 1e-12
 # An encoding of more than this hides nothing that could be computed.
-_MOST_EPSILON = 300.0
+_MOST_EPSILON = 30.0
 
 
 def unary_bits(epsilon0: float, optimized: bool) -> tuple[float, float]:

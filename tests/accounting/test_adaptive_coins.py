@@ -115,3 +115,13 @@ def test_choices_among_others_have_narrow_brackets(others, about):
 def test_what_is_not_played_has_an_answer():
     for release in (3000 * NoisyMax(0.01), 10 * NoisyMax(1e-4), 5 * NoisyMax(200.0)):
         assert epsilon(release, 1e-9) > 0
+
+
+@pytest.mark.parametrize(("eps", "count"), [(0.002, 3), (0.05, 10)])
+def test_brackets_at_every_delta(eps, count):
+    """Also where ε is 0, or nearly so: the lattice around it has no points above 0 then."""
+    above = math.inf
+    for level in (1e-6, 0.01, 0.2, 0.5):
+        lower, upper = bound(count * NoisyMax(eps), level)
+        assert 0 <= lower <= upper <= above
+        above = upper * (1 + 1e-9)

@@ -28,7 +28,7 @@ from accounting.accountants.count_losses import DifferencePair
 from accounting.accountants.losses import Coins
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
-from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, thirds
+from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, epsilon_at_least, thirds
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least
 from accounting.ledger.serialize import dumps, loads
 
@@ -278,3 +278,25 @@ def test_what_is_refused_and_stored():
     ledger = Ledger(Budget(1.0, 1e-6))
     ledger.spend(release + LocalShuffled(Laplace(2.0), 1000))
     assert 0 < ledger.epsilon() < 1
+
+
+@pytest.mark.parametrize("local", [UnaryEncoding(1e-6, 3), Laplace(1e6), UnaryEncoding(30.0, 3)])
+def test_a_lower_value_of_nothing_is_found_at_once(local, monkeypatch):
+    """Where δ is met at ε = 0, or nothing is known, bisection has no positive end."""
+    asked = []
+
+    def counted(*given):
+        asked.append(given)
+        return delta_at_least(*given)
+
+    monkeypatch.setattr("accounting.amplification.randomizers.delta_at_least", counted)
+    assert epsilon_at_least(local, 1000, 0.5) == 0.0
+    assert len(asked) < 60
+
+
+@pytest.mark.parametrize("epsilon0", [32.0, 36.0, 60.0, 300.0])
+def test_nothing_hides_what_is_hardly_randomized(epsilon0):
+    """All others hold the other value, which nobody reports by mistake: then the message's own loss is seen."""
+    for local in (epsilon0, RandomizedResponse(epsilon0, 2), UnaryEncoding(epsilon0, 3), Laplace(1 / epsilon0)):
+        for total in (epsilon(LocalShuffled(local, 10), 1e-6), epsilon(2 * LocalShuffled(local, 10), 1e-6) / 2):
+            assert total >= 0.999 * epsilon0
