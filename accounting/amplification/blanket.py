@@ -34,7 +34,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.amplification.shuffling import binomial_bins, local_epsilon
+from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, binomial_bins, local_epsilon
 
 __all__ = [
     "LEFT_OUT",
@@ -116,8 +116,8 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
     """
     if epsilon >= epsilon0:
         return 0.0
-    if epsilon0 > 300:
-        return 1.0
+    if epsilon0 > MOST_LOCAL_EPSILON:
+        return -math.expm1(epsilon - epsilon0)  # of one message at most
     r = 1 / (math.exp(epsilon0) + categories - 1)
     gamma = min(1.0, categories * r)
     copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, gamma, 3e-4, 6)
@@ -139,7 +139,7 @@ def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilo
     >>> round(response_delta_at_least(1.0, 2, 10_000, 0.0357) * 1e6, 1)
     1.0
     """
-    if epsilon >= epsilon0 or users > MOST_USERS or epsilon0 > 300:
+    if epsilon >= epsilon0 or users > MOST_USERS or epsilon0 > MOST_LOCAL_EPSILON:
         return 0.0
     e, grown = math.exp(epsilon0), math.exp(epsilon)
     r = 1 / (e + categories - 1)

@@ -64,7 +64,7 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-#: Of more than this, 1 − e^(−ε₀) has too few digits for the sums here: accountants price such messages unshuffled.
+#: Of more than this, 1 − e^(−ε₀) has too few digits for the sums here: such messages are priced unshuffled.
 MOST_LOCAL_EPSILON = 30.0
 
 # The share of ε that rounding C down may cost, and the values of C in one deviation, for the curve at one ε and for the
@@ -169,6 +169,8 @@ def shuffled_delta(local_epsilon: float, users: int, epsilon: float) -> float:
     nonnegative("epsilon", epsilon)
     if epsilon >= local_epsilon:
         return 0.0
+    if local_epsilon > MOST_LOCAL_EPSILON:
+        return -math.expm1(epsilon - local_epsilon)  # of one message, rounded up by less than e^(−ε₀) of it
     c, log_weights = _copies(local_epsilon, users, *_CURVE)
     x0 = _thresholds(local_epsilon, c, epsilon)
     with np.errstate(under="ignore"):

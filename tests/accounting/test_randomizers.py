@@ -26,9 +26,11 @@ from accounting import (
 )
 from accounting.accountants.count_losses import DifferencePair
 from accounting.accountants.losses import Coins
+from accounting.amplification.blanket import response_delta
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
 from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, epsilon_at_least, thirds
+from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least
 from accounting.ledger.serialize import dumps, loads
 
@@ -300,3 +302,5 @@ def test_nothing_hides_what_is_hardly_randomized(epsilon0):
     for local in (epsilon0, RandomizedResponse(epsilon0, 2), UnaryEncoding(epsilon0, 3), Laplace(1 / epsilon0)):
         for total in (epsilon(LocalShuffled(local, 10), 1e-6), epsilon(2 * LocalShuffled(local, 10), 1e-6) / 2):
             assert total >= 0.999 * epsilon0
+    for found in (shuffled_delta(epsilon0, 10, epsilon0 - 1), response_delta(epsilon0, 3, 10, epsilon0 - 1)):
+        assert found >= 0.999 * (1 - math.exp(-1))
