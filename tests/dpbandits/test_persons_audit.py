@@ -11,35 +11,18 @@ import math
 import numpy as np
 import pytest
 from again import rewinder
+from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 
 from accounting import Budget, Gaussian, audit, epsilon
 from dpbandits.policies import OnePassPrivateGLM
 from dpbandits.registry import Registry
-from dpkit.continual import BufferedToeplitz
 
 BUDGET = Budget(8.0, 1e-2, unit="person")
 TRIALS = 800
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 
-EAST, WEST, NORTH = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
-ROUNDS = 12
-# in which of the rounds the person comes; another one comes in the rest
-THEIRS = [0, 1, 2, 3, 4, 5, 8, 9]
-NEVER = ROUNDS + 1
-
-# what a person may do: the arm and the reward in its rounds, and after how many further rounds it is told
-WORLDS = {
-    "east": [(EAST, 1.0, 0)] * 8,
-    "west": [(WEST, 1.0, 0)] * 8,
-    "east, told together": [(EAST, 1.0, 5 - t) if t < 5 else (EAST, 1.0, 0) for t in range(8)],
-    "west, late": [(WEST, 1.0, 3)] * 8,
-    "east, first rewards missing": [(EAST, 1.0, NEVER if t < 4 else 0) for t in range(8)],
-    "to and fro": [(EAST if t % 2 else WEST, 1.0, 0) for t in range(8)],
-    "north": [(NORTH, -1.0, 0)] * 8,
-    "silent": [(EAST, 1.0, NEVER)] * 8,
-    "little": [([1e-3, 0.0], 0.0, 0)] * 8,
-}
+WORLDS = WORLDS | {"little": [([1e-3, 0.0], 0.0, 0)] * 8}
 
 
 class Forgetful(Registry):
@@ -56,7 +39,7 @@ class Twice(Registry):
         return mark >> 32 < self.most
 
 
-class Runs:
+class Runs(Lives):
     """Runs of one policy in which a person lives in one of the worlds; sums go in and come out of its stream."""
 
     def __init__(self, monkeypatch, m, registry=Registry, first_batch=1, share=0.9):
@@ -74,15 +57,7 @@ class Runs:
             rng=np.random.default_rng(21),
         )
         self.registry, self.again = registry, rewinder(self.policy)
-        self.batches, self.outputs = [], []
-        original = BufferedToeplitz.add
-
-        def add(sums, x):
-            self.batches.append(np.array(x))
-            self.outputs.append(original(sums, x))
-            return self.outputs[-1]
-
-        monkeypatch.setattr(BufferedToeplitz, "add", add)
+        self.listen(monkeypatch)
 
     def play(self, world):
         self.again()
@@ -96,17 +71,6 @@ class Runs:
             due.setdefault(t + delay, []).append((decision, reward))
             for told, value in due.pop(t, []):
                 policy.update(told, value)
-
-    def stream(self, world):
-        """The batches' sums, which the noise does not touch."""
-        self.batches.clear()
-        self.play(world)
-        return np.array(self.batches)
-
-    def factor(self):
-        sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
-        c, t = sums.coefficients, np.arange(n)
-        return np.where(t[:, None] >= t, c[np.abs(t[:, None] - t)], 0.0) / sums._factorization._scales.bounds(0, n)
 
     def shift(self, one, other):
         """How far apart the encoded streams of two worlds are, in standard deviations of the noise."""

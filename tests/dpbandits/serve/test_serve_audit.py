@@ -8,36 +8,20 @@ apart these are, encoded, in standard deviations of the noise, is all that there
 import numpy as np
 import pytest
 from again import rewinder
+from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 from serving import configured
 
 from accounting import audit
 from dpbandits.registry import Registry
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
-from dpkit.continual import BufferedToeplitz
 
 # A sound service is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE, TRIALS, EPSILON, DELTA = 1 - 1e-9, 800, 8.0, 1e-2
 SEEDED = "[simulation]\nseed = 21"
-EAST, WEST, NORTH = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
-ROUNDS = 12
-# in which of the rounds the person comes; another one comes in each of the rest
-THEIRS = [0, 1, 2, 3, 4, 5, 8, 9]
-NEVER = ROUNDS + 1
-# what a person may do: the arm and the reward in its rounds, and after how many further rounds it is told
-WORLDS = {
-    "east": [(EAST, 1.0, 0)] * 8,
-    "west": [(WEST, 1.0, 0)] * 8,
-    "west, late": [(WEST, 1.0, 3)] * 8,
-    "east, told together": [(EAST, 1.0, 5 - t) if t < 5 else (EAST, 1.0, 0) for t in range(8)],
-    "east, first rewards missing": [(EAST, 1.0, NEVER if t < 4 else 0) for t in range(8)],
-    "to and fro": [(EAST if t % 2 else WEST, 1.0, 0) for t in range(8)],
-    "north": [(NORTH, -1.0, 0)] * 8,
-    "silent": [(EAST, 1.0, NEVER)] * 8,
-}
 
 
-class Runs:
+class Runs(Lives):
     """Runs of one service, one after the other, in each of which a person lives in one of the worlds."""
 
     def __init__(self, folder, monkeypatch, m):
@@ -50,15 +34,7 @@ class Runs:
         self.policy, self.store = self.learner.policy, self.learner._store
         self.store._db.execute("PRAGMA synchronous = OFF")
         self.again = rewinder(self.policy)
-        self.batches, self.outputs = [], []
-        original = BufferedToeplitz.add
-
-        def add(sums, x):
-            self.batches.append(np.array(x))
-            self.outputs.append(original(sums, x))
-            return self.outputs[-1]
-
-        monkeypatch.setattr(BufferedToeplitz, "add", add)
+        self.listen(monkeypatch)
 
     def play(self, world):
         store = self.store
@@ -79,17 +55,6 @@ class Runs:
         while self.learner.step():
             pass
         assert self.policy.decisions == ROUNDS
-
-    def stream(self, world):
-        """The batches' sums, which the noise does not touch."""
-        self.batches.clear()
-        self.play(world)
-        return np.array(self.batches)
-
-    def factor(self):
-        sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
-        c, t = sums.coefficients, np.arange(n)
-        return np.where(t[:, None] >= t, c[np.abs(t[:, None] - t)], 0.0) / sums._factorization._scales.bounds(0, n)
 
     def encoded(self, world):
         """In standard deviations of the noise."""
