@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,20 @@ class AdditiveFilter:
         for (scope, _, count), amount in zip(counted, amounts, strict=True):
             self.sums.add(scope, amount)
             self.sums.terms += count - 1
+
+    def state(self) -> dict[str, Any]:
+        """The sums as plain JSON values."""
+        return self.sums.state()
+
+    def restore(self, stored: dict[str, Any]) -> None:
+        """Take over the sums of a :meth:`state`; a ``ValueError`` if they are those of another rule."""
+        sums = []
+        for scope, numbers in stored["sums"]:
+            values = np.array([math.inf if number is None else float(number) for number in numbers])
+            if values.shape != self._zero.shape or not np.all(values >= 0):
+                raise ValueError(f"the sums of a filter must be {len(self._zero)} nonnegative numbers, got {numbers!r}")
+            sums.append((scope, values))
+        self.sums.restore(int(stored["terms"]), sums)
 
     def spent(self, scope: str | None = None) -> float:
         """ε at the budget's δ of what the worst-off unit of a scope met; infinite if no measure covers it."""

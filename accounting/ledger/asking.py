@@ -79,19 +79,19 @@ class Asking(Keeper):
     def quotas(self) -> dict[str, Budget]:
         """The quota of every scope that has one."""
         with self._reading() as book:
-            return {scope: quota.budget for scope, quota in book.quotas.items() if quota.budget is not None}
+            return book.quotas.budgets()
 
     def quota_spent(self, scope: str) -> float:
         """ε at a quota's δ of what was recorded in its scope, as its filter counts it."""
         with self._reading() as book:
-            if scope not in book.quotas:
+            if scope not in book.quotas.budgets():
                 raise ValueError(f"scope must have a quota, got scope={scope!r}")
-            return book.quota_spent(scope)
+            return book.quotas.spent(scope)
 
     def scopes(self) -> list[str]:
         """Every named scope in which something was recorded or that has a quota."""
         with self._reading() as book:
-            return sorted({*book.totals.scopes(), *book.quotas})
+            return sorted({*book.totals.scopes(), *book.quotas.budgets()})
 
     @property
     def total(self) -> Release:

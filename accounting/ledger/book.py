@@ -12,31 +12,17 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.errors import AdjacencyMismatch, LedgerCorrupted, UnsupportedRelease
-from accounting.ledger.entries import (
-    Entry,
-    Mark,
-    Opening,
-    Quota,
-    Row,
-    Settlement,
-    Spend,
-    Summary,
-    check_scope,
-    from_dict,
-    rule_from_dict,
-    rule_to_dict,
-    to_dict,
-)
+from accounting.ledger.entries import Entry, Mark, Opening, Quota, Row, Settlement, Spend, Summary, check_scope
 from accounting.ledger.filters import AdditiveFilter, Filter, PlanFilter, Rule, begun_filter, first_filter, make_filter
 from accounting.ledger.plan import OwnPlans
+from accounting.ledger.quotas import Quotas
 from accounting.ledger.refusals import is_quick, refusal
-from accounting.ledger.scopes import inside, path
+from accounting.ledger.scopes import inside
 from accounting.ledger.totals import Totals
+from accounting.ledger.written import from_dict, rule_from_dict, rule_to_dict, to_dict
 from accounting.releases import Adjacency, Composed, Release, check_adjacency, common_adjacency
 from accounting.totals import epsilon
 
@@ -55,11 +41,10 @@ class Book:
         self.budget = opening.budget
         self.rows = 0
         self.marks: dict[str, Mark] = {}  # the newest of every run
-        self.quotas: dict[str, Quota] = {}
+        self.quotas = Quotas()
         self.simulation = False
         self.filter: Filter | None = None
         self.totals = Totals()
-        self._quota_filters: dict[str, AdditiveFilter] = {}
         self._settled: dict[int, str] = {}
         self._adjacency: Adjacency | None = None
         self._unit: str | None = None
@@ -95,10 +80,7 @@ class Book:
             own = self._plans.around(row.scope)
             each_unit = [filter, *self._plans.within(row.scope)] if own is None else [own]
             asked += [("", self.budget, each) for each in each_unit]
-        for outer in path(row.scope)[1:]:
-            quota = self.quotas.get(str(outer))
-            if quota is not None and quota.budget is not None:
-                asked.append((quota.scope, quota.budget, self._quota_filters[quota.scope]))
+        asked += self.quotas.around(row.scope)
         rule = filter.rule if filter is not None and self.filter is None else None
         for of, budget, each in asked:
             total_after = None if quick else partial(self._total_after, row, of)
@@ -108,7 +90,7 @@ class Book:
             if not verdict and each is self.filter and self._may_plan(budget, row):
                 rule = Rule("plan", plan=row.release)
             elif not verdict:
-                spent = self.quota_spent(of) if of else self.spent(row.scope)
+                spent = self.quotas.spent(of) if of else self.spent(row.scope)
                 raise refusal(budget, each, row, quota=of, spent=spent)
         return rule
 
@@ -129,7 +111,7 @@ class Book:
 
     def knows(self, scope: str | None, release: Release, plan: Release | None = None) -> bool:
         """Whether a release can be priced at once."""
-        filters = [self.filter, *(self._quota_filters.get(str(outer)) for outer in path(scope)[1:])]
+        filters = [self.filter, *(filter for _, _, filter in self.quotas.around(scope))]
         if self.budget is not None and self.filter is None:
             return self._first is not None and self._first[0] == (release, plan)
         return all(each is None or each.knows(release) for each in filters) or is_quick(release)
@@ -213,9 +195,7 @@ class Book:
                         self._start_plan(row.scope, rule)
                     if not self._plans.record(row.scope, row.release):
                         self.filter.record(row.scope, row.release)
-                for scope in path(row.scope)[1:]:
-                    if scope in self._quota_filters:
-                        self._quota_filters[scope].record(row.scope, row.release)
+                self.quotas.record(row.scope, row.release)
                 self.totals.add(row.scope, row.release)
                 self._adjacency = self._adjacency or row.release.adjacency
                 self._unit = self._unit or row.unit
@@ -230,7 +210,7 @@ class Book:
                 self.simulation = self.simulation or entry.simulation
             case Quota():
                 self.check_quota(entry)
-                self._apply_quota(entry)
+                self.quotas.set(entry, self.totals.terms())
             case Summary(state=state):
                 if (rows := state.get("rows")) != self.rows:
                     raise ValueError(f"a summary counts {rows!r} rows, and {self.rows} are there")
@@ -251,15 +231,6 @@ class Book:
             raise ValueError(f"the rule {rule!r} cannot be fixed for scope={scope!r}")
         self._plans.start(scope, rule)
 
-    def _apply_quota(self, quota: Quota) -> None:
-        if quota.budget is None or quota.rule is None:
-            self.quotas.pop(quota.scope, None)
-            self._quota_filters.pop(quota.scope, None)
-            return
-        filter = AdditiveFilter(quota.budget, quota.rule)
-        filter.record_all(term for term in self.totals.terms() if inside(term[0], quota.scope))
-        self.quotas[quota.scope], self._quota_filters[quota.scope] = quota, filter
-
     # -------------------------------------------------------------------------------------------- asking
 
     def total(self, scope: str | None = None) -> Release:
@@ -278,15 +249,9 @@ class Book:
     def remaining(self, scope: str | None = None) -> float:
         """What is left of the budget's ε for the units of a scope, and of every quota around it."""
         left = math.inf if self.budget is None else self.budget.epsilon - self.spent(scope)
-        for outer in path(scope)[1:]:
-            quota = self.quotas.get(str(outer))
-            if quota is not None and quota.budget is not None:
-                left = min(left, quota.budget.epsilon - self._quota_filters[quota.scope].spent(scope))
+        for _, budget, filter in self.quotas.around(scope):
+            left = min(left, budget.epsilon - filter.spent(scope))
         return max(0.0, left)
-
-    def quota_spent(self, scope: str) -> float:
-        """ε at the quota's δ of what was recorded in a scope that has one, as its filter counts it."""
-        return self._quota_filters[scope].spent(scope)
 
     def _total_after(self, row: Row, quota: str) -> Release:
         return self.totals.total(quota or None, extra=(row.scope, row.release), within=bool(quota))
@@ -309,12 +274,10 @@ class Book:
             "adjacency": self._adjacency,
             "unit": self._unit,
             "rule": None if filter is None else rule_to_dict(filter.rule),
-            "filter": filter.sums.state() if isinstance(filter, AdditiveFilter) else None,
+            "filter": filter.state() if isinstance(filter, AdditiveFilter) else None,
             "totals": self.totals.state(),
             "marks": [to_dict(mark) for mark in self.marks.values()],
-            "quotas": [
-                [to_dict(quota), self._quota_filters[scope].sums.state()] for scope, quota in self.quotas.items()
-            ],
+            "quotas": self.quotas.state(),
         }
 
     @classmethod
@@ -333,29 +296,12 @@ class Book:
                 check_scope("scope", own)
                 book._start_plan(own, rule_from_dict(rule))
             if isinstance(book.filter, AdditiveFilter):
-                _restore(book.filter, state["filter"])
+                book.filter.restore(state["filter"])
             if isinstance(book.filter, PlanFilter) or len(book._plans):
                 for scope, release, count in book.totals.terms():
                     if not book._plans.record(scope, release, count) and isinstance(book.filter, PlanFilter):
                         book.filter.record(scope, release, count)
         for stored in state["marks"]:
             book.apply(from_dict(stored))
-        for stored, sums in state["quotas"]:
-            quota = from_dict(stored)
-            if not isinstance(quota, Quota) or quota.budget is None or quota.rule is None:
-                raise ValueError(f"{stored!r} is not a quota")
-            book.quotas[quota.scope] = quota
-            book._quota_filters[quota.scope] = _restore(AdditiveFilter(quota.budget, quota.rule), sums)
+        book.quotas = Quotas.restored(state["quotas"])
         return book
-
-
-def _restore(filter: AdditiveFilter, stored: dict[str, Any]) -> AdditiveFilter:
-    width = len(filter.price(Composed()))
-    sums = []
-    for scope, numbers in stored["sums"]:
-        values = np.array([math.inf if number is None else float(number) for number in numbers])
-        if values.shape != (width,) or not np.all(values >= 0):
-            raise ValueError(f"the sums of a filter must be {width} nonnegative numbers, got {numbers!r}")
-        sums.append((scope, values))
-    filter.sums.restore(int(stored["terms"]), sums)
-    return filter

@@ -10,8 +10,9 @@ from datetime import datetime
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
-from accounting.ledger.entries import FORMAT, Entry, Mark, Opening, Quota, Settlement, Spend, from_dict, to_dict
+from accounting.ledger.entries import Entry, Mark, Opening, Quota, Settlement, Spend
 from accounting.ledger.serialize import VERSION, canonical, encode
+from accounting.ledger.written import FORMAT, from_dict, to_dict
 from accounting.text import printable
 
 __all__ = ["chained", "dumps", "loads", "to_csv"]

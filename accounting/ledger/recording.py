@@ -10,9 +10,10 @@ from typing import Any
 
 from accounting.budget import Budget
 from accounting.ledger.book import Book
-from accounting.ledger.entries import Mark, Outcome, Quota, Row, Settlement, Spend, check_scope, checked
+from accounting.ledger.entries import Mark, Outcome, Quota, Row, Settlement, Spend, check_scope
 from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
 from accounting.ledger.keeper import Keeper
+from accounting.ledger.written import checked
 from accounting.releases import Release
 from accounting.text import check_text
 

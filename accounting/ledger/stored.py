@@ -31,8 +31,9 @@ from typing import Any, ClassVar
 
 from accounting.errors import LedgerCorrupted
 from accounting.ledger.chain import START, link, verify
-from accounting.ledger.entries import Entry, Opening, Row, Spend, Summary, from_dict, to_dict
+from accounting.ledger.entries import Entry, Opening, Row, Spend, Summary
 from accounting.ledger.journal import Journal, Position, Start
+from accounting.ledger.written import from_dict, to_dict
 
 __all__ = ["Connection", "Stored", "schema"]
 

@@ -14,10 +14,10 @@ from accounting.ledger import filters, smoothing
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.booking import Booking, costs_between
 from accounting.ledger.divergence import divergence
-from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import mixed_rule
 from accounting.ledger.scopes import inside, path
 from accounting.ledger.smoothing import Potential
+from accounting.ledger.written import rule_from_dict, rule_to_dict
 from accounting.releases import Composed
 
 LEVELS = [0.0, 0.1, 0.3, 0.6]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accounting import Budget, Gaussian, Ledger, LedgerCorrupted
 from accounting.ledger import Mark
 from accounting.ledger.chain import link
-from accounting.ledger.entries import from_dict, to_dict
+from accounting.ledger.written import from_dict, to_dict
 from accounting.releases import Composed
 
 FORK = multiprocessing.get_context("fork")

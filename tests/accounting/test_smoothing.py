@@ -28,11 +28,11 @@ from accounting import (
 from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.divergence import divergence as the_divergence
-from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import mixed_rule
 from accounting.ledger.measures import _largest_mu, _smoothed
 from accounting.ledger.rule import Rule
 from accounting.ledger.smoothing import Potential, smoothed_costs
+from accounting.ledger.written import rule_from_dict, rule_to_dict
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
