@@ -26,12 +26,9 @@ from __future__ import annotations
 
 import secrets
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from copy import deepcopy
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar, Generic, TypeVar, Unpack
+from typing import ClassVar, Generic, TypeVar, Unpack
 
 import numpy as np
 
@@ -40,15 +37,13 @@ from accounting.checks import integer
 from dpbandits.checkpoint import Checkpointed
 from dpbandits.checks import checked_budget, finite_rewards
 from dpbandits.journal import Journal
-from dpbandits.mathematics.choices import Law
-from dpbandits.mathematics.links import is_named
-from dpbandits.policy import Array, CommonOptions, Policy, kind_name
+from dpbandits.policy import Array, CommonOptions, Policy
+from dpbandits.publishing import Publishing
 from dpbandits.registry import Registry, kind_of
-from dpbandits.released import Released, shell_of
 from dpbandits.schedule import Schedule
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable
-from dpkit.states.entries import freeze, plain, short, taken
+from dpkit.states.entries import short
 from dpkit.states.run import Here
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
@@ -71,7 +66,7 @@ class PrivateOptions(CommonOptions, total=False):
     rounds_per_person: int | None
 
 
-class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
+class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Public]):
     """Base of the private policies; the algorithm is in ``_score``, ``_learn`` and ``_release``.
 
     A constructor sets ``schedule``, the first ``public`` half and the attributes of ``_secret``, and ends with
@@ -126,11 +121,6 @@ class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
     _prices_persons: ClassVar[bool] = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
     _prices_totals: ClassVar[bool] = False
-
-    # the fields of the public half that choices depend on; where none is named, all of them
-    _choices_read: ClassVar[tuple[str, ...]] = ()
-    # attributes besides ``public`` that are public, are no parameters, and change
-    _public_parts: ClassVar[tuple[str, ...]] = ()
 
     schedule: Schedule
     public: Public
@@ -253,67 +243,6 @@ class PrivatePolicy(Unrepeatable, Checkpointed, Policy, Generic[Public]):
         with self._lock:
             self._check_open()
             self._settle(np.empty((0, self.dim)))
-
-    def released(self) -> Released:
-        """What is public: a value that makes the same choices, anywhere."""
-        self._check()
-        with self._lock:
-            self._check_open()
-            return self._value()
-
-    def _value(self) -> Released:
-        chooser = self._chooser()
-        config, kind = chooser._config(), kind_name(type(chooser))
-        link = None if is_named(config.get("link", "linear")) else chooser.link
-        shell = shell_of(kind, config, link)
-        shell.releases = chooser.releases
-        shell._take_choosing({name: plain(value) for name, value in chooser._choosing().items()})
-        price = str(self.privacy(self.budget.delta))
-        return Released(shell, config, link, policy=kind, number=self._number(), run=self._id, price=price)
-
-    @contextmanager
-    def _upcoming(self) -> Iterator[Released]:
-        """In the middle of a release, what :meth:`released` will be; for whoever makes it durable, and nobody else."""
-        changed = [(one, one.public) for one in {self, self._chooser()} if one._unseen is not None]
-        try:
-            for one, _ in changed:
-                one.public = one._unseen
-            yield self._value()
-        finally:
-            for one, public in changed:
-                one.public = public
-
-    def _number(self) -> int:
-        return self._run.step
-
-    def _chooser(self) -> PrivatePolicy[Any]:
-        """The policy by whose public half choices are made."""
-        return self
-
-    def _score_elsewhere(self, arms: Array) -> Array | Law:
-        """The choice where only ``released`` is known: as by ``_score``, if that does not ask whose turn it is."""
-        return self._score(arms)
-
-    def _choosing(self) -> dict[str, Any]:
-        """The part of the public half that choices depend on."""
-        found = vars(self.public)
-        parts = {name: getattr(self, name) for name in self._public_parts}
-        return {name: found[name] for name in self._choices_read or found} | parts
-
-    def _take_choosing(self, saved: Any) -> None:
-        """Choose by what :meth:`_choosing` said, checked, from now on; it cannot be changed."""
-        for name in self._public_parts:
-            part = deepcopy(getattr(self, name))
-            part.resume(saved[name])
-            setattr(self, name, part)
-        self.public = self._with_room(self.public)
-        known = taken("public", saved, self._choosing())
-        freeze(known)
-        self.public = SimpleNamespace(**known)  # type: ignore[assignment]
-
-    def _with_room(self, public: Public) -> Public:
-        """``public``, in the shape that other public parts ask for."""
-        return public
 
     def _advance(self) -> None:
         """Release; nobody sees it yet."""

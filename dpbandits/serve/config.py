@@ -30,13 +30,11 @@ Everything else has a default; see :class:`Config`. An error names the file, the
 from __future__ import annotations
 
 import importlib.util
-import math
 import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, get_args
 
@@ -47,12 +45,12 @@ from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
 from dpbandits.policy import Policy
 from dpbandits.private_policy import PrivatePolicy
+from dpbandits.serve.kinds import policy_of
+from dpbandits.serve.toml import get, number, only, table, whole
 
 __all__ = ["ROLES", "Config", "Limits", "Mismatch", "digest", "named"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# constructor arguments that are not the file's to say; a decision log would keep raw data, and of the chosen arms only
-_OURS = {"self", "rewards", "budget", "ledger", "label", "checkpoint", "rng", "decision_log"}
 ROLES = ("decider", "learner", "owner")
 
 
@@ -217,21 +215,21 @@ def digest(token: str) -> str:
 
 def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     known = {"policy", "budget", "storage", "tokens", "rewards", "limits", "service", "page", "simulation"}
-    _only("", tree, known)
-    tables = {name: _table(tree, name) for name in known}
-    kind, arguments = _policy(tables["policy"])
+    only("", tree, known)
+    tables = {name: table(tree, name) for name in known}
+    kind, arguments = policy_of(tables["policy"])
     storage, service = tables["storage"], tables["service"]
-    _only("storage", storage, {"database", "ledger", "checkpoint"})
-    _only("service", service, {"label", "host", "port", "workers", "mode"})
-    _only("page", tables["page"], {"curves", "reference"})
-    _only("simulation", tables["simulation"], {"seed"})
-    mode = _get(service, "service.mode", str, "bandit")
+    only("storage", storage, {"database", "ledger", "checkpoint"})
+    only("service", service, {"label", "host", "port", "workers", "mode"})
+    only("page", tables["page"], {"curves", "reference"})
+    only("simulation", tables["simulation"], {"seed"})
+    mode = get(service, "service.mode", str, "bandit")
     if mode not in ("bandit", "apprentice"):
         raise ValueError(f"service.mode must be 'bandit' or 'apprentice', got mode={mode!r}")
     wait, default = _rewards(tables["rewards"])
     paths: dict[str, Any] = {}
     for name in ("database", "ledger", "checkpoint"):
-        given = _get(storage, f"storage.{name}", str, f"service.{name}")
+        given = get(storage, f"storage.{name}", str, f"service.{name}")
         paths[name] = given if is_url(given) else folder / given
     if not all(isinstance(one, Path) for one in paths.values()) and importlib.util.find_spec("psycopg") is None:
         raise ValueError("storage in PostgreSQL needs psycopg 3: python -m pip install 'dpkit[serve,postgres]'")
@@ -246,16 +244,16 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
         _budget(tables["budget"]),
         **paths,
         tokens=_tokens(tables["tokens"]),
-        label=_get(service, "service.label", str, "service"),
+        label=get(service, "service.label", str, "service"),
         wait=wait,
         default=default,
         apprentice=mode == "apprentice",
-        curves=_get(tables["page"], "page.curves", bool, False),
-        reference=tuple(_get(tables["page"], "page.reference", list, [])),
-        seed=_get(tables["simulation"], "simulation.seed", int, None),
-        host=_get(service, "service.host", str, "127.0.0.1"),
-        port=_whole(service, "service.port", 8000, 0, 65535),
-        workers=_whole(service, "service.workers", 2, 1, 1000),
+        curves=get(tables["page"], "page.curves", bool, False),
+        reference=tuple(get(tables["page"], "page.reference", list, [])),
+        seed=get(tables["simulation"], "simulation.seed", int, None),
+        host=get(service, "service.host", str, "127.0.0.1"),
+        port=whole(service, "service.port", 8000, 0, 65535),
+        workers=whole(service, "service.workers", 2, 1, 1000),
         limits=_limits(tables["limits"]),
     )
     # the constructor's own errors name the parameter, its value and its bound
@@ -270,76 +268,32 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     return config
 
 
-def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[str, Any]]:
-    name = _get(table, "policy.class", str)
-    kind = _class(name)
-    allowed = _parameters(kind)
-    _only("policy", table, allowed | {"class"})
-    for one in signature(kind).parameters.values():
-        named = one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        if named and one.default is Parameter.empty and one.name not in _OURS | table.keys():
-            raise ValueError(f"policy.{one.name} must be given: {name} has no default for it")
-    arguments = {key: tuple(value) if key == "reward_range" else value for key, value in table.items()}
-    del arguments["class"]
-    return kind, arguments
-
-
-def _class(name: str) -> type[PrivatePolicy[Any]]:
-    """A private policy of ours by its name, or of anybody's as "module:Class"."""
-    import dpbandits.policies as policies
-
-    module, _, own = name.rpartition(":")
-    try:
-        found = getattr(importlib.import_module(module) if module else policies, own, None)
-    except ImportError as error:
-        raise ValueError(f"policy.class must be in a module that imports, got class={name!r}: {error}") from error
-    if not (isinstance(found, type) and issubclass(found, PrivatePolicy)):
-        private = [one for one in policies.__all__ if issubclass(getattr(policies, one), PrivatePolicy)]
-        raise ValueError(
-            f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
-        )
-    return found
-
-
-def _parameters(kind: type) -> set[str]:
-    """What a policy's constructor takes, and those to which it passes further keywords."""
-    names: set[str] = set()
-    for one in kind.__mro__:
-        if "__init__" not in vars(one) or one is object:
-            continue
-        found = signature(vars(one)["__init__"]).parameters.values()
-        names |= {p.name for p in found if p.kind is not Parameter.VAR_KEYWORD}
-        if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
-            break
-    return names - _OURS
-
-
 def _budget(table: Mapping[str, Any]) -> Budget:
-    _only("budget", table, {"epsilon", "delta", "unit", "adjacency"})
-    epsilon, delta = _number(table, "budget.epsilon"), _number(table, "budget.delta")
-    adjacency = _get(table, "budget.adjacency", str, "replace")
+    only("budget", table, {"epsilon", "delta", "unit", "adjacency"})
+    epsilon, delta = number(table, "budget.epsilon"), number(table, "budget.delta")
+    adjacency = get(table, "budget.adjacency", str, "replace")
     if adjacency not in get_args(Adjacency):
         raise ValueError(f"budget.adjacency must be one of {', '.join(get_args(Adjacency))}, got {adjacency!r}")
-    return Budget(epsilon, delta, unit=_get(table, "budget.unit", str), adjacency=adjacency)
+    return Budget(epsilon, delta, unit=get(table, "budget.unit", str), adjacency=adjacency)
 
 
 def _rewards(table: Mapping[str, Any]) -> tuple[float | None, float]:
-    _only("rewards", table, {"wait", "default"})
+    only("rewards", table, {"wait", "default"})
     if ("wait" in table) != ("default" in table):
         raise ValueError(f"rewards must have both wait and default or neither, got {sorted(table)}")
     if not table:
         return None, 0.0
-    wait, default = _number(table, "rewards.wait"), _number(table, "rewards.default")
+    wait, default = number(table, "rewards.wait"), number(table, "rewards.default")
     if not wait > 0:
         raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
     return wait, default
 
 
 def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
-    _only("tokens", table, set(ROLES))
+    only("tokens", table, set(ROLES))
     found = {}
     for role in ROLES:
-        digests = _get(table, f"tokens.{role}", list)
+        digests = get(table, f"tokens.{role}", list)
         if not digests or not all(isinstance(one, str) and _DIGEST.fullmatch(one) for one in digests):
             # never the value: it may be a token that was pasted by mistake
             raise ValueError(
@@ -356,49 +310,5 @@ def _tokens(table: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 
 def _limits(table: Mapping[str, Any]) -> Limits:
     known = vars(Limits())
-    _only("limits", table, set(known))
-    return Limits(**{name: _whole(table, f"limits.{name}", value, 1, 2**30) for name, value in known.items()})
-
-
-def _only(table: str, found: Mapping[str, Any], known: set[str]) -> None:
-    for name in found:
-        if name not in known:
-            key = f"{table}.{name}" if table else name
-            raise ValueError(f"{key} is no key of the file: it must be one of {', '.join(sorted(known))}")
-
-
-def _table(tree: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = tree.get(name, {})
-    if not isinstance(found, dict):
-        raise ValueError(f"{name} must be a table, [{name}], got {name}={found!r}")
-    return found
-
-
-_MISSING: Any = object()
-
-
-def _get(table: Mapping[str, Any], key: str, kind: type, default: Any = _MISSING) -> Any:
-    name = key.rpartition(".")[-1]
-    if name not in table:
-        if default is _MISSING:
-            raise ValueError(f"{key} must be given, got none: add it under [{key.rpartition('.')[0]}]")
-        return default
-    found = table[name]
-    if type(found) is not kind:
-        raise ValueError(f"{key} must be of type {kind.__name__}, got {name}={found!r}")
-    return found
-
-
-def _number(table: Mapping[str, Any], key: str) -> float:
-    name = key.rpartition(".")[-1]
-    found = table.get(name)
-    if type(found) not in (int, float) or not math.isfinite(found):  # type: ignore[arg-type]
-        raise ValueError(f"{key} must be a finite number, got {name}={found!r}")
-    return float(found)  # type: ignore[arg-type]
-
-
-def _whole(table: Mapping[str, Any], key: str, default: int, least: int, most: int) -> int:
-    found: int = _get(table, key, int, default)
-    if not least <= found <= most:
-        raise ValueError(f"{key} must lie in {least}, …, {most}, got {key.rpartition('.')[-1]}={found!r}")
-    return found
+    only("limits", table, set(known))
+    return Limits(**{name: whole(table, f"limits.{name}", value, 1, 2**30) for name, value in known.items()})
