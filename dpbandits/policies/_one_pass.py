@@ -107,7 +107,7 @@ class Refit:
         ends: Sequence[int],
         *,
         noise: Noise,
-        first: Noise,
+        batch_noise: Noise,
         decay: float,
     ) -> Estimate:
         """The next estimate.
@@ -119,8 +119,8 @@ class Refit:
             The running sums as released.
         ends : sequence of int
             Of all batches up to this one.
-        noise, first : (float, float)
-            σ_H and σ_b of this release, and of the first one.
+        noise, batch_noise : (float, float)
+            σ_H and σ_b of this release, and of its difference to the one before.
         decay : float
             What is left in the running sums of those before.
         """
@@ -134,7 +134,7 @@ class Refit:
         A, inverse = last.metric, np.linalg.inv(last.metric)
         M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
         residual, seen = m - M @ inverse @ theta, inverse @ theta
-        unlikely = self._unlikely(last, M, residual, (left_in_row * first[0], first[1]))
+        unlikely = self._unlikely(last, M, residual, (left_in_row * batch_noise[0], batch_noise[1]))
         # differences of two releases have at most twice the variance of one
         variance = 2.0 * (noise_b**2 + noise_H**2 * float(seen @ seen))
         found = misfit(residual, seen, variance, rounds - start, self.record.B)
@@ -172,14 +172,11 @@ class Refit:
             known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely, metric
         )
 
-    def _unlikely(self, last: Estimate, M: Array, residual: Array, first: Noise) -> float:
-        """How badly the batch fits what was released before; M and the residual are in its metric.
-
-        Noise that was subtracted has C⁻¹ before it, with the entries of √(1 − z), whose squares sum to 4/π.
-        """
+    def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
+        """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
         inverse = np.linalg.inv(last.metric)
         seen = inverse @ last.theta
-        noise = 4 / math.pi * (first[1] ** 2 + 0.5 * first[0] ** 2 * float(seen @ seen))
+        noise = noises[1] ** 2 + 0.5 * noises[0] ** 2 * float(seen @ seen)
         before = inverse @ last.covariance @ inverse
         return surprise(residual, M, before, noise=noise, reward_variance=self.record.chance)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from accounting import Budget, Release
+from accounting import Budget, Gaussian, Release, calibrate
+from dpbandits.mathematics.release_weights import MOST_RELEASES
 from dpbandits.policies._records import pair_scales
 from dpbandits.policy import Array
-from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted
+from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Weighted
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
 
@@ -64,6 +66,9 @@ class PairSums:
         The sums lose this factor with every batch, by ``dpkit.continual.Discounted``; the sensitivity is as before.
     least : float
         m: every record has a q ∈ [0, 1] for which ‖g·x‖ ≤ qB and ‖w·x xᵀ‖ ≥ mq²; as for ``pair_sensitivity``.
+    weigh : callable, optional
+        From σ_b and σ_H, the noise of a single release, to the weights of all of them: then the mechanism is
+        ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
 
     Attributes
     ----------
@@ -88,6 +93,7 @@ class PairSums:
         records: int | None = None,
         discount: float | None = None,
         least: float = 0.0,
+        weigh: Callable[[float, float], Array] | None = None,
     ) -> None:
         self.dim = dim
         self._a, self._c = pair_scales(W, B, share)
@@ -99,16 +105,19 @@ class PairSums:
         records = 1 if records is None else records
         scales = self._a, W, self._c, B, budget.adjacency
         apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
+        self.decay = 1.0 if discount is None else discount
         kind: type[ContinualSum] = BufferedToeplitz if mechanism == "buffered" else BinaryTree
-        more: dict[str, Any] = {"participations": records}
-        self.decay = 1.0
+        more: dict[str, Any] = {"participations": records, "horizon": max(1, releases)}
         if discount is not None:
-            kind, self.decay = Discounted, discount
+            kind = Discounted
             more["discount"] = discount
+        elif weigh is not None and records == 1 and 0 < releases <= MOST_RELEASES:
+            kind = Weighted
+            one = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget) * (apart + slack)
+            more = {"weights": weigh(one / self._c, one / self._a)}
         self.sums = kind.calibrated(
             **more,
             budget=budget,
-            horizon=max(1, releases),
             shape=dim * (dim + 1) // 2 + dim,
             sensitivity=apart + slack,
             rng=rng,
@@ -146,6 +155,17 @@ class PairSums:
     def noise(self, k: int) -> tuple[float, float]:
         """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""
         std = self.sums.noise_std(k)
+        return std / self._a, std / self._c
+
+    def batch_noise(self, k: int) -> tuple[float, float]:
+        """The same of the k-th batch alone: of a release less ``decay`` times the one before it.
+
+        That is row k of C⁻¹; of a Toeplitz factor it has about the entries of √(1 − z), whose squares sum to 4/π.
+        """
+        if isinstance(self.sums, Weighted):
+            std = self.sums.difference_std(k)
+        else:
+            std = self.sums.noise_std(1) * math.sqrt(4 / math.pi)
         return std / self._a, std / self._c
 
     def kept(self) -> dict[str, Any]:

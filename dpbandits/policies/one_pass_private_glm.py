@@ -62,6 +62,7 @@ from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
 from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
+from dpbandits.mathematics.release_weights import release_weights
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._one_pass import Estimate, Refit
 from dpbandits.policies._parameters import Exploration, batch_discount, checked_exploration
@@ -235,6 +236,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             records=self.rounds_per_person,
             discount=batch_discount(self.discount, batch),
             least=self._record.least,
+            weigh=self._weigh if release == "scheduled" else None,
         )
         levels = metric == "learned" and groups is None and discount is None
         self._refit = Refit(
@@ -254,6 +256,11 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         if self.prior is None:
             warn_of_cold_start(clear, self.dim, T, budget)
         self._open_run(self._sums.cost)
+
+    def _weigh(self, noise_b: float, noise_H: float) -> Array:
+        """How much the noise of each release matters, where that of a single one is this."""
+        signal = clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise_b, noise_H)
+        return release_weights(self.schedule.ends, signal)
 
     @property
     def changed(self) -> bool:
@@ -307,6 +314,6 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             sums.release(),
             self.schedule.ends[:k],
             noise=sums.noise(k),
-            first=sums.noise(1),
+            batch_noise=sums.batch_noise(k),
             decay=sums.decay,
         )

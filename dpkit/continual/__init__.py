@@ -32,6 +32,7 @@ from dpkit.continual.factorization import Factorization
 from dpkit.continual.sums import ContinualSum
 from dpkit.continual.toeplitz import Toeplitz
 from dpkit.continual.unbounded import Unbounded
+from dpkit.continual.weighted import Weighted
 
 __all__ = [
     "Banded",
@@ -42,6 +43,7 @@ __all__ = [
     "Factorization",
     "Toeplitz",
     "Unbounded",
+    "Weighted",
     "inverse_root",
     "optimal",
 ]

@@ -143,7 +143,10 @@ class Factorization(ABC):
 
     def many(self, t: int, v: NDArray[Any], noisy: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         """The sums after each of the inputs t, …, t + len(v) − 1; ``noisy`` takes encoded rows to z."""
-        return np.vstack([self.decode(t + i, noisy(self.encode(t + i, row))) for i, row in enumerate(v)])
+        sums = np.empty_like(v)
+        for i, row in enumerate(v):
+            sums[i] = self.decode(t + i, noisy(self.encode(t + i, row)))
+        return sums
 
 
 def most_participations(horizon: int, participations: int, min_separation: int) -> int:

@@ -401,7 +401,8 @@ class ContinualSum(Unrepeatable):
             paid for in ``ledger``.
         """
         check_kind(state, "mechanism", cls.__name__, cls._VERSION)
-        parameters = {name: scalar(state, name) for name in (*cls._PARAMETERS, *cls._COMMON)}
+        parameters = {name: entry(state, name) for name in (*cls._PARAMETERS, *cls._COMMON)}
+        parameters = {name: value if value.ndim else value.item() for name, value in parameters.items()}
         shape = tuple(entry(state, "shape").tolist())
         source = generator(scalar(state, "generator"), rng)
         make: Callable[..., Self] = cls

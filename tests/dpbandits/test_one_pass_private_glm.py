@@ -10,7 +10,6 @@ from itertools import islice, pairwise
 
 import numpy as np
 import pytest
-from factors import toeplitz_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
@@ -21,7 +20,7 @@ from dpbandits.mathematics.links import get_link
 from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
 from dpbandits.policies import OnePassPrivateGLM
 from dpbandits.policies._records import SecantRecord
-from dpkit.continual import BufferedToeplitz
+from dpkit.continual import ContinualSum
 from dpkit.geometry import svec
 
 BUDGET = Budget(1.0, 1e-5)
@@ -37,13 +36,13 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> OnePassPri
 def spied(monkeypatch):
     """Every input of every continual sum, in order."""
     inputs: list[np.ndarray] = []
-    original = BufferedToeplitz.add
+    original = ContinualSum.add
 
     def add(self, x):
         inputs.append(np.array(x))
         return original(self, x)
 
-    monkeypatch.setattr(BufferedToeplitz, "add", add)
+    monkeypatch.setattr(ContinualSum, "add", add)
     return inputs
 
 
@@ -76,7 +75,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
 
 def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
     """With the noise removed by hand, and the weights as if it were there, written out for the first release."""
-    monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: x)  # one batch: the sum is the batch
+    monkeypatch.setattr(ContinualSum, "add", lambda self, x: x)  # one batch: the sum is the batch
     policy, rng = policy_with(horizon=21, first_batch=20, theta_bound=50.0), np.random.default_rng(2)
     H, b = np.zeros((3, 3)), np.zeros(3)
     for _ in range(20):
@@ -327,7 +326,7 @@ def test_noise_is_dropped_where_no_arm_of_a_group_has_anything(tmp_path):
 
 
 def test_groups_without_noise_change_nothing(monkeypatch):
-    monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: x)  # one batch: the sum is the batch
+    monkeypatch.setattr(ContinualSum, "add", lambda self, x: x)  # one batch: the sum is the batch
     rng, found = np.random.default_rng(4), []
     rounds = [(blocks_of(rng), float(rng.random() < 0.5)) for _ in range(21)]
     for groups in (None, GROUPS, [[0, 1, 2, 3, 4]]):
@@ -383,9 +382,9 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
     """One round's arms, reward and reward's arrival change; the encoded streams stay within the sensitivity."""
     rng = np.random.default_rng(seed)
     inputs: list[np.ndarray] = []
-    original = BufferedToeplitz.add
+    original = ContinualSum.add
     try:
-        BufferedToeplitz.add = lambda self, x: (inputs.append(np.array(x)), original(self, x))[1]
+        ContinualSum.add = lambda self, x: (inputs.append(np.array(x)), original(self, x))[1]
         d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
         theta = rng.standard_normal(d)
         theta *= rng.choice([0.0, 1.0, 3.0]) / np.linalg.norm(theta)
@@ -406,8 +405,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             arrival[changed] = delay
             streams.append(stream(policy, inputs, A, r, arrival, theta, metrics))
     finally:
-        BufferedToeplitz.add = original
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
+        ContinualSum.add = original
+    distance = np.linalg.norm(policy._sums.sums.factor @ (streams[0] - streams[1]))
     assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 
 

@@ -11,11 +11,11 @@ import math
 import numpy as np
 import pytest
 from again import rewinder
-from factors import scale_noise, toeplitz_factor
+from factors import scale_noise
 
 from accounting import Budget, audit
 from dpbandits.policies import OnePassPrivateGLM
-from dpkit.continual import BufferedToeplitz
+from dpkit.continual import ContinualSum
 
 BUDGET = Budget(8.0, 1e-2)
 TRIALS = 1000
@@ -43,14 +43,14 @@ def released_sums(monkeypatch, noise: float):
     scale_noise(policy._sums.sums, noise)
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
-    original = BufferedToeplitz.add
+    original = ContinualSum.add
 
     def add(self, x):
         estimate = original(self, x)
         collected.append(estimate)
         return estimate
 
-    monkeypatch.setattr(BufferedToeplitz, "add", add)
+    monkeypatch.setattr(ContinualSum, "add", add)
 
     def runs(first: tuple[list[float], float], trials: int) -> np.ndarray:
         collected.clear()
@@ -70,7 +70,7 @@ def exact_score(policy: OnePassPrivateGLM, arm: list[float], other: list[float])
     half = len(x) * (len(x) + 1) // 2
     first = np.concatenate([np.zeros(half), policy._sums._c * 0.5 * (x - y)])  # w·x xᵀ is the same for x and −x
     m = ROUNDS - 1
-    C = toeplitz_factor(policy._sums.sums.coefficients)
+    C = policy._sums.sums.factor
     decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
     direction = C[:, 0][:, None] * first  # the shift of C·x
 

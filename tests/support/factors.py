@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+
+from dpkit.continual import Unbounded, Weighted
 
 
 def toeplitz_factor(c: np.ndarray) -> np.ndarray:
@@ -10,6 +14,13 @@ def toeplitz_factor(c: np.ndarray) -> np.ndarray:
     m = len(c)
     C = np.array([[c[t - s] if t >= s else 0.0 for s in range(m)] for t in range(m)])
     return C / np.linalg.norm(C, axis=0)
+
+
+def length(mechanism, horizon: int) -> dict[str, Any]:
+    """The parameters that say that a stream has so many inputs (at most 256 where every one has a weight)."""
+    if mechanism is Unbounded:
+        return {}
+    return {"weights": 1.0 + np.arange(min(horizon, 256)) % 5} if mechanism is Weighted else {"horizon": horizon}
 
 
 def scale_noise(sums, factor: float) -> None:

@@ -264,3 +264,12 @@ def test_calibration():
 def test_bad_parameters(bad, word):
     with pytest.raises(ValueError, match=word):
         bad()
+
+
+def test_several_inputs_at_once_have_their_own_sums():
+    x = np.random.default_rng(0).normal(size=(9, 2))
+    for inverse in (False, True):
+        sums = ContinualSum(
+            Banded([1.0, -0.5 if inverse else 0.5], 9, inverse=inverse), shape=2, sensitivity=1.0, noise_multiplier=1e-9
+        )
+        np.testing.assert_allclose(sums.add_many(x), np.cumsum(x, axis=0), atol=1e-7)

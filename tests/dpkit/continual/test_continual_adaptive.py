@@ -11,17 +11,17 @@ import math
 
 import numpy as np
 import pytest
-from factors import decoder
+from factors import decoder, length
 
 from accounting import gdp
-from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded, Weighted
 
 HORIZON, COORDINATES = 12, 20_000
 Z = 0.8
 
 
 def make(mechanism, noise_multiplier, dimension, rng):
-    known = {} if mechanism is Unbounded else {"horizon": HORIZON}
+    known = length(mechanism, HORIZON)
     return mechanism(shape=dimension, sensitivity=1.0, noise_multiplier=noise_multiplier, rng=rng, **known)
 
 
@@ -61,7 +61,7 @@ def separation(mechanism, noise_multiplier, changed):
     return (scores[1].mean() - scores[0].mean()) / spread
 
 
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
 @pytest.mark.parametrize("changed", [0, 5, HORIZON - 1])
 def test_adaptive_neighbours_are_no_farther_apart_than_the_cost(mechanism, changed):
     # the separation's standard error is √((2 + μ²/4)/n) ≤ 0.014: 6.5 of them, false alarm below 1e-10 each
@@ -70,13 +70,13 @@ def test_adaptive_neighbours_are_no_farther_apart_than_the_cost(mechanism, chang
     assert separation(mechanism, Z, changed) <= claim + tolerance
 
 
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
 def test_the_cost_is_not_much_more_than_what_some_neighbours_show(mechanism):
     claim = gdp(make(mechanism, Z, 1, None).cost)
     assert separation(mechanism, Z, 0) >= 0.6 * claim
 
 
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
 def test_half_of_the_noise_is_caught(mechanism):
     claim = gdp(make(mechanism, Z, 1, None).cost)
     assert separation(mechanism, Z / 2, 0) > claim + 6.5 * 0.016

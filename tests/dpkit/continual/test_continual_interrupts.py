@@ -9,7 +9,7 @@ import pytest
 from factors import Noise
 
 import dpkit
-from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded, Weighted
 from dpkit.states import RunStopped
 
 OURS = str(Path(dpkit.__file__).parent)
@@ -18,6 +18,7 @@ CASES = {
     "unbounded": (Unbounded, {}),
     "discounted": (Discounted, {"discount": 0.9}),
     "toeplitz": (Toeplitz, {"horizon": 9}),
+    "weighted": (Weighted, {"weights": np.arange(1.0, 10.0)}),
     "tree": (BinaryTree, {"horizon": 9}),
     "honaker": (BinaryTree, {"horizon": 9, "estimator": "honaker"}),
 }

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from factors import Given, decoder
+from factors import Given, decoder, length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import gdp
-from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded, Weighted
 from dpkit.continual.coefficients import (
     column_scales,
     prefix_sum_errors,
@@ -30,8 +30,7 @@ OPTIMUM_AT_LEAST = {1024: 2.961, 16384: 3.791}
 
 def noise_matrix(mechanism, horizon, draws, splits=None, **parameters):
     """B such that the t-th estimate has the noise (Bζ)_t: rows are estimates, columns are draws, in order."""
-    if mechanism is not Unbounded:
-        parameters["horizon"] = horizon
+    parameters |= length(mechanism, horizon)
     sums = mechanism(shape=draws, sensitivity=1.0, noise_multiplier=1.0, rng=np.random.default_rng(0), **parameters)
     if mechanism is Unbounded:
         sums.horizon = horizon
@@ -57,7 +56,7 @@ horizons = pytest.mark.parametrize("horizon", [1, 2, 3, 8, 21, 64, 97])
 
 
 @horizons
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz])
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted])
 def test_factorizations_are_the_dense_matrix_mechanism_with_columns_of_norm_at_most_one(mechanism, horizon):
     sums, B = noise_matrix(mechanism, horizon, horizon)
     A = np.tril(np.ones((horizon, horizon)))
@@ -67,8 +66,9 @@ def test_factorizations_are_the_dense_matrix_mechanism_with_columns_of_norm_at_m
     assert norms.max() <= 1
     np.testing.assert_allclose(encoder_matrix(sums._factorization, horizon), C, atol=1e-11)
     assert C.min() >= -1e-12
-    if mechanism is BufferedToeplitz:
+    if mechanism in (BufferedToeplitz, Weighted):
         assert norms.min() >= 0.998  # so nothing of the budget is wasted on short columns
+    if mechanism is BufferedToeplitz:
         np.testing.assert_allclose(C, lower_triangle(sums.coefficients, horizon) / _scales(C), atol=1e-11)
     if mechanism is Toeplitz:
         np.testing.assert_allclose(C, lower_triangle(sums.coefficients, horizon), atol=1e-12)
@@ -95,14 +95,14 @@ def _scales(C):
     return 1 / np.diag(C)
 
 
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
+@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
 @pytest.mark.parametrize("dimension", [1, 100, 1500])
 @pytest.mark.parametrize("many", [False, True])
 def test_streams_of_any_dimension_are_the_dense_matrix_mechanism(mechanism, dimension, many):
     horizon = 50
     _, B = noise_matrix(mechanism, horizon, horizon)
     x = np.random.default_rng(1).normal(size=(horizon, dimension))
-    known = {} if mechanism is Unbounded else {"horizon": horizon}
+    known = length(mechanism, horizon)
     sums = mechanism(shape=dimension, sensitivity=0.5, noise_multiplier=3.0, rng=np.random.default_rng(7), **known)
     step = sums._law.step
     noise = np.rint(np.random.default_rng(7).normal(0, 1.5 / step, size=(horizon, dimension))).astype(np.int64)
@@ -141,6 +141,7 @@ def test_honakers_weights_are_the_best_linear_ones_for_each_node_from_below(hori
         (BufferedToeplitz, {}),
         (Unbounded, {}),
         (Toeplitz, {}),
+        (Weighted, {}),
         (BinaryTree, {}),
         (BinaryTree, {"estimator": "honaker"}),
     ],
@@ -175,6 +176,7 @@ def test_trees_of_long_streams_add_many_across_chunks(noise):
         (BufferedToeplitz, {}),
         (Unbounded, {}),
         (Toeplitz, {}),
+        (Weighted, {}),
         (BinaryTree, {}),
         (BinaryTree, {"estimator": "honaker"}),
         (BinaryTree, {"noise": "laplace"}),
@@ -187,8 +189,7 @@ def test_measured_noise_has_the_stated_standard_deviation(mechanism, parameters,
     # Relative standard error of a standard deviation over n values of kurtosis at most 6: √(5/(4n)). Eleven
     # comparisons at 6.5 standard errors: false alarm below 1e-9. A scale off by a tenth is 12 standard errors away.
     n, horizon = 20_000, 11
-    if mechanism is not Unbounded:
-        parameters = parameters | {"horizon": horizon}
+    parameters = parameters | length(mechanism, horizon)
     sums = mechanism(
         shape=n,
         sensitivity=3.0,

@@ -10,6 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from factors import length
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from accounting import (
     delta,
 )
 from dpkit import randomness
-from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded
+from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded, Weighted
 from dpkit.states import RunStopped, files
 
 CASES = {
@@ -34,6 +35,7 @@ CASES = {
     "unbounded": (Unbounded, {}),
     "discounted": (Discounted, {"discount": 1 - 1e-12}),
     "toeplitz": (Toeplitz, {}),
+    "weighted": (Weighted, {}),
     "tree": (BinaryTree, {}),
     "honaker": (BinaryTree, {"estimator": "honaker"}),
     "laplace": (BinaryTree, {"noise": "laplace"}),
@@ -45,8 +47,7 @@ each_bounded_case = pytest.mark.parametrize("case", [case for case in CASES if c
 
 def arguments(case, *, horizon=10, **parameters):
     mechanism, own = CASES[case]
-    known = {} if mechanism is Unbounded else {"horizon": horizon}
-    return mechanism, known | {"sensitivity": 1.0, "shape": 3} | own | parameters
+    return mechanism, length(mechanism, horizon) | {"sensitivity": 1.0, "shape": 3} | own | parameters
 
 
 def make(case, *, seed=0, **parameters):
@@ -263,7 +264,7 @@ def test_bad_parameters_are_refused_and_nothing_is_charged(case, parameters, err
     assert ledger.rows() == []
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ("unbounded", "discounted")])
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("unbounded", "discounted", "weighted")])
 @pytest.mark.parametrize(
     ("horizon", "error"),
     [(0, ValueError), (-3, ValueError), (2**62 + 1, ValueError), (2.5, TypeError), (None, TypeError)],
@@ -574,7 +575,7 @@ def test_a_state_with_a_missing_or_misshapen_entry_is_refused(case):
         with pytest.raises(ValueError, match=f"state must have an entry '{name}'"):
             mechanism.restore({key: value for key, value in state.items() if key != name}, ledger=ledger)
     for name, value in state.items():
-        if isinstance(value, np.ndarray) and value.size and name != "shape":
+        if isinstance(value, np.ndarray) and value.size and name not in ("shape", "weights"):
             for wrong in (value[..., :-1], np.full(value.shape, np.nan), value.astype(np.float32)):
                 with pytest.raises(ValueError, match=f"{name} must be finite, {value.dtype} and of shape"):
                     mechanism.restore(state | {name: wrong})

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from chi_square import fits
-from factors import Given, Noise
+from factors import Given, Noise, length
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from scipy import stats
@@ -22,6 +22,7 @@ from dpkit.continual import (
     Factorization,
     Toeplitz,
     Unbounded,
+    Weighted,
     toeplitz,
 )
 from dpkit.continual._buffers import Buffered, _cut, _matrices
@@ -43,6 +44,7 @@ CASES = {
     "unbounded": (Unbounded, {}),
     "discounted": (Discounted, {"discount": 0.9}),
     "toeplitz": (Toeplitz, {}),
+    "weighted": (Weighted, {}),
     "tree": (BinaryTree, {}),
     "honaker": (BinaryTree, {"estimator": "honaker"}),
     "laplace": (BinaryTree, {"noise": "laplace"}),
@@ -54,8 +56,8 @@ each_case = pytest.mark.parametrize("case", CASES)
 
 def make(case, **parameters):
     mechanism, own = CASES[case]
-    if mechanism is Unbounded:
-        parameters.pop("horizon", None)
+    if "horizon" in parameters:
+        parameters |= length(mechanism, parameters.pop("horizon"))
     return mechanism(
         **{"sensitivity": 1.0, "noise_multiplier": 4.22, "rng": np.random.default_rng(0)} | own | parameters
     )
