@@ -15,6 +15,10 @@ H is shrunk for its noise, and θ weighs b along every eigenvector of H by what 
 Gaussian, with posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that
 frees runs that are stuck on a few arms, and costs nothing where arms are fresh.
 
+The noise of releases is the least on average with public weights: what a release's noise costs a bandit is most where
+there begins to be more signal than noise (``mathematics.release_weights``, ``dpkit.continual.Weighted``). Runs that are
+discounted, that release in every round or more than 64 times, or of persons with several records have other factors.
+
 A is I at first; until half of the directions are known it follows H, so that what all arms have in common takes up less
 of the noise (``mathematics.metric``). It is a function of what was released, as θ is.
 

@@ -8,6 +8,7 @@ mechanism              worst noise, T = 2¹⁰ and 2¹⁴ inputs       memory   
 ``Toeplitz``           3.27, 4.16                               O(T)            Gaussian           Gaussian(z)
 ``BinaryTree``         10.5, 14.5; Honaker 7.62, 10.5           O(log T)        four kinds         L(T) nodes
 ``Discounted``         2.14 for γ = 0.99, whatever T is         O(1)            Gaussian           Gaussian(z)
+``Weighted``           least on average with weights, T ≤ 256   O(T)            Gaussian           Gaussian(z)
 =====================  =======================================  ==============  =================  =================
 
 (The noise is the standard deviation of the worst estimate, per unit of sensitivity, at ρ = ½ zCDP. ``Discounted``
