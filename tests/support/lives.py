@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dpkit.continual import BufferedToeplitz
+from dpkit.continual import ContinualSum, Weighted
 
 EAST, WEST, NORTH = [1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]
 ROUNDS = 12
@@ -29,14 +29,14 @@ class Lives:
     def listen(self, monkeypatch):
         """From here on what goes into the policy's stream is kept in ``batches``, and what comes out in ``outputs``."""
         self.batches, self.outputs = [], []
-        original = BufferedToeplitz.add
+        original = ContinualSum.add
 
         def add(sums, x):
             self.batches.append(np.array(x))
             self.outputs.append(original(sums, x))
             return self.outputs[-1]
 
-        monkeypatch.setattr(BufferedToeplitz, "add", add)
+        monkeypatch.setattr(ContinualSum, "add", add)
 
     def stream(self, world):
         """The batches' sums, which the noise does not touch."""
@@ -46,5 +46,7 @@ class Lives:
 
     def factor(self):
         sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
+        if isinstance(sums, Weighted):
+            return sums.factor
         c, t = sums.coefficients, np.arange(n)
         return np.where(t[:, None] >= t, c[np.abs(t[:, None] - t)], 0.0) / sums._factorization._scales.bounds(0, n)
