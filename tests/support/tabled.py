@@ -29,7 +29,7 @@ def tabled(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Cal
                     test(**known, **dict(zip(names, row, strict=True)))
                 except pytest.skip.Exception:
                     continue
-                except (Exception, pytest.fail.Exception) as error:
+                except (Exception, BaseExceptionGroup, pytest.fail.Exception) as error:
                     error.add_note(f"in the row {', '.join(f'{n}={v!r}' for n, v in zip(names, row, strict=True))}")
                     failed.append(error)
             if failed:
