@@ -5,6 +5,7 @@ import math
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     ZCDP,
@@ -67,8 +68,8 @@ def test_it_meets_the_budget_and_a_little_less_noise_does_not(name, log_eps, log
     assert delta(make(z * (1 - less)), budget.epsilon) > budget.delta
 
 
-@pytest.mark.parametrize("eps", [1e-3, 0.1, 1.0, 30.0])
-@pytest.mark.parametrize("level", [1e-12, 1e-5, 0.1])
+@tabled("eps", [1e-3, 0.1, 1.0, 30.0])
+@tabled("level", [1e-12, 1e-5, 0.1])
 def test_calibrated_gaussians_pass_both_ways_of_asking(eps, level):
     total = 7 * Gaussian(calibrate(lambda z: 7 * Gaussian(z), Budget(eps, level)))
     assert epsilon(total, level) <= eps

@@ -6,6 +6,7 @@ import mpmath
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget
 from accounting.conversions import (
@@ -215,22 +216,22 @@ def test_edges():
     assert pure_epsilon(2.0, 0.0) == 2.0
 
 
-@pytest.mark.parametrize("convert", [gdp_epsilon, zcdp_epsilon])
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, math.nan, 2.0])
+@tabled("convert", [gdp_epsilon, zcdp_epsilon])
+@tabled("delta", [0.0, 1.0, -1e-6, math.nan, 2.0])
 def test_delta_outside_the_open_interval_is_refused(convert, delta):
     with pytest.raises(ValueError, match=r"delta must (lie in \(0, 1\)|be a number), got delta="):
         convert(1.0, delta)
 
 
-@pytest.mark.parametrize("convert", [gdp_delta, zcdp_delta])
-@pytest.mark.parametrize("epsilon", [-1.0, math.nan, math.inf])
+@tabled("convert", [gdp_delta, zcdp_delta])
+@tabled("epsilon", [-1.0, math.nan, math.inf])
 def test_negative_or_nonfinite_epsilon_is_refused(convert, epsilon):
     with pytest.raises(ValueError, match=r"epsilon must be .*, got epsilon="):
         convert(1.0, epsilon)
 
 
-@pytest.mark.parametrize("parameter", [-1.0, math.nan])
-@pytest.mark.parametrize("convert", [gdp_delta, zcdp_delta, pure_delta, gdp_epsilon, zcdp_epsilon, pure_epsilon])
+@tabled("parameter", [-1.0, math.nan])
+@tabled("convert", [gdp_delta, zcdp_delta, pure_delta, gdp_epsilon, zcdp_epsilon, pure_epsilon])
 def test_negative_parameters_are_refused(convert, parameter):
     with pytest.raises(ValueError, match=r"(mu|rho|epsilon0) must be (nonnegative|a number), got "):
         convert(parameter, 0.5)
@@ -245,7 +246,7 @@ def test_budget_is_a_value():
     assert Budget(1, 1e-6) != Budget(1, 1e-6, unit="person")
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "error", "message"),
     [
         ((-1.0, 1e-6), ValueError, r"epsilon must be positive and finite, got epsilon=-1.0"),

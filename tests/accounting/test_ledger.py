@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     ZCDP,
@@ -153,7 +154,7 @@ def test_mixed_adjacencies_and_units_are_refused_without_a_budget_too(make):
     assert len(ledger.rows()) == 1
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "error", "message"),
     [
         ({"release": 1.0}, TypeError, "release must be a description"),
@@ -171,7 +172,7 @@ def test_bad_arguments_are_refused(make, arguments, error, message):
     assert ledger.rows() == []
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("budget", "choices", "error", "message"),
     [
         (1.0, {}, TypeError, "budget must be a Budget or None"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tabled import tabled
 
 import accounting
 from accounting import (
@@ -104,7 +105,7 @@ def test_a_default_is_not_stored_so_that_new_fields_change_no_old_text():
     assert encode(NoisyMax(0.5)) == {"type": "NoisyMax", "epsilon": 0.5}
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("text", "message"),
     [
         ('{"version":2,"release":{"type":"Gaussian","noise_multiplier":1.0}}', "format version 1"),
@@ -177,7 +178,7 @@ ORIGINAL = some_ledger()
 TEXT = ORIGINAL.to_json()
 
 
-@pytest.mark.parametrize(
+@tabled(
     "change",
     [
         lambda document: document["entries"].pop(),
@@ -215,7 +216,7 @@ def test_an_opacus_history_is_priced_like_the_accountant_itself():
     assert 6.186 < epsilon(from_opacus([(1.0, 0.01, 10_000)]), 1e-5) <= 6.7128
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("history", "message"),
     [
         ([(1.0, 0.01)], r"\(noise_multiplier, sample_rate, steps\), got an entry \(1.0, 0.01\)"),

@@ -14,6 +14,7 @@ import traceback
 import psycopg
 import pytest
 from postgres import running
+from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, LedgerCorrupted, calibrate
 from accounting.ledger import server as ledger_server
@@ -251,17 +252,15 @@ def test_nobody_answers(tmp_path):
         Ledger.open("postgresql://127.0.0.1/db?schema=pg_temp")
 
 
-@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+psycopg"])
-@pytest.mark.parametrize(
-    "password", ["a%zzSECRET", "SECRET/a", "SECRET#a", "SECRET?a", "a@SECRET", "a℀SECRET", "[SECRET"]
-)
+@tabled("scheme", ["postgresql", "postgresql+psycopg"])
+@tabled("password", ["a%zzSECRET", "SECRET/a", "SECRET#a", "SECRET?a", "a@SECRET", "a℀SECRET", "[SECRET"])
 def test_a_password_in_no_percent_codes_is_not_repeated(scheme, password):
     with pytest.raises(ValueError, match="in percent codes") as caught:
         Ledger.open(f"{scheme}://ann:{password}@127.0.0.1:1/db")
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
 
-@pytest.mark.parametrize(
+@tabled(
     "address",
     [
         "",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     ZCDP,
@@ -64,8 +65,8 @@ def test_equal_contributions_are_the_worst():
         assert np.linalg.norm(matrix[:, pattern] @ u) <= np.linalg.norm(matrix[:, pattern].sum(axis=1)) + 1e-12
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 7, 8, 11, 13])
-@pytest.mark.parametrize("participations", [1, 2, 3, 4])
+@tabled("steps", [1, 2, 3, 5, 7, 8, 11, 13])
+@tabled("participations", [1, 2, 3, 4])
 def test_tree_against_every_pattern(steps, participations):
     for separation in (1, 2, 3, 4, 5, 8):
         exact = worst(tree_matrix(steps), participations, separation)
@@ -106,7 +107,7 @@ def test_a_longer_separation_and_fewer_participations_cost_less():
         assert sensitivity(100, 16) == sensitivity(4, 16)  # no more than ⌈64/16⌉ fit
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("call", "error", "message"),
     [
         (lambda: tree_sensitivity(0), ValueError, "steps must be at least 1, got steps=0"),

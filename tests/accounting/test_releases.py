@@ -7,6 +7,7 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     ZCDP,
@@ -126,14 +127,14 @@ def test_an_unknown_adjacency_is_refused():
 # ------------------------------------------------------------------------------------------------------ refusal
 
 
-@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian, GeneralizedGaussian, Laplace])
-@pytest.mark.parametrize("noise", [0.0, -1.0, math.nan, math.inf])
+@tabled("kind", [Gaussian, DiscreteGaussian, GeneralizedGaussian, Laplace])
+@tabled("noise", [0.0, -1.0, math.nan, math.inf])
 def test_noise_must_be_positive_and_finite(kind, noise):
     with pytest.raises(ValueError, match=r"noise_multiplier must be .*, got noise_multiplier="):
         kind(noise)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("make", "error", "message"),
     [
         (lambda: Gaussian("1"), TypeError, "noise_multiplier must be a number, got noise_multiplier='1'"),
@@ -182,7 +183,7 @@ def test_tree_levels():
         assert TreeAggregation(1.0, steps).levels == most
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parts", "message"),
     [
         ([(Gaussian(1.0), 1)], "parts must be a tuple"),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     AdjacencyMismatch,
@@ -86,8 +87,8 @@ def hockey_stick(P, Q, eps):
     return math.fsum(max(0.0, P.get(view, 0.0) - math.exp(eps) * Q.get(view, 0.0)) for view in {*P, *Q})
 
 
-@pytest.mark.parametrize("eps0", [0.3, 1.0, 3.0])
-@pytest.mark.parametrize("users", [1, 2, 5, 12])
+@tabled("eps0", [0.3, 1.0, 3.0])
+@tabled("users", [1, 2, 5, 12])
 def test_the_curve_is_that_of_the_pair(eps0, users):
     lie = 1 / (math.exp(eps0) + 1)
     others = [[lie, lie, 1 - 2 * lie]] * (users - 1)
@@ -287,8 +288,8 @@ def test_no_integer_shift_of_two_thousand_trials_is_dearer(norm):
                 assert exact <= bounds.setdefault(eps, delta(release, eps))
 
 
-@pytest.mark.parametrize(("trials", "shift"), [(50, 1), (50, 4), (120, 3)])
-@pytest.mark.parametrize("alpha", [1.5, 2.0, 7.3])
+@tabled(("trials", "shift"), [(50, 1), (50, 4), (120, 3)])
+@tabled("alpha", [1.5, 2.0, 7.3])
 def test_the_curve_on_the_window_is_exact_for_one_count(trials, shift, alpha):
     survival = math.exp(log_survival(trials, shift, 1))
     one = pmf(trials)
@@ -300,9 +301,7 @@ def test_the_curve_on_the_window_is_exact_for_one_count(trials, shift, alpha):
     assert central_rdp(trials, shift, 1, np.array([alpha]))[0] == pytest.approx(exact, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("trials", "norm"), [(20_000, 5.0), (20_000, 80.0), (50_000, 80.0), (10**6, 300.0), (10**9, 4e3)]
-)
+@tabled(("trials", "norm"), [(20_000, 5.0), (20_000, 80.0), (50_000, 80.0), (10**6, 300.0), (10**9, 4e3)])
 def test_many_trials_cost_like_the_gaussian_of_the_same_variance(trials, norm):
     orders = np.array([1.5, 2.0, 4.0, 8.0])
     gaussian = orders * norm**2 / (2 * trials / 4)

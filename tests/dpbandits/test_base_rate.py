@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from private_policies import OF_PERSONS
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Policy, PrivatePolicy, policies
@@ -77,7 +78,7 @@ def test_values_that_a_link_never_takes_are_refused(name, rate):
 # ------------------------------------------------------------------------------------------------- policies
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("link", "reward_range", "default"),
     [
         ("logistic", None, 0.5),
@@ -106,7 +107,7 @@ def test_every_policy_takes_one_and_finds_it_in_its_state(name, tmp_path):
     assert loaded.link.mean(0.75) == policy.link.mean(0.75)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("rate", "message"),
     [
         (0.0, r"base_rate must lie strictly inside reward_range, \(0, 1\), got 0.0"),
@@ -116,7 +117,7 @@ def test_every_policy_takes_one_and_finds_it_in_its_state(name, tmp_path):
         ([0.3], "base_rate must be one number"),
     ],
 )
-@pytest.mark.parametrize("kind", [Uniform, OFUL])
+@tabled("kind", [Uniform, OFUL])
 def test_rates_that_are_none_are_refused(kind, rate, message):
     with pytest.raises(ValueError, match=message):
         kind(3, reward_range=(0.0, 1.0), base_rate=rate)

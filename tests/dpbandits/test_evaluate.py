@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 from typer.testing import CliRunner
 
 from accounting import Budget, BudgetExceeded, Ledger, PureDP, audit
@@ -342,8 +343,8 @@ def test_a_replay_sends_logs_of_choices_here(clicks):
 GOOD = {"rewards": [1.0, 0.0], "probabilities": [0.5, 0.5], "target": [1.0, 0.0]}
 
 
-@pytest.mark.parametrize("estimator", [evaluate.ips, evaluate.snips])
-@pytest.mark.parametrize(
+@tabled("estimator", [evaluate.ips, evaluate.snips])
+@tabled(
     ("wrong", "said"),
     [
         ({"rewards": [1.0, math.nan]}, "rewards must be finite"),

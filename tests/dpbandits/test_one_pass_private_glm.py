@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
+from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger
 from dpbandits.environments import GLM, Shifted, UnitLinear
@@ -272,8 +273,8 @@ def test_the_metric_saves_regret_where_arms_share_a_constant():
     assert found["learned"] < found["plain"]
 
 
-@pytest.mark.parametrize("rate", [0.5, 1e-90])  # slopes of 0.25, and of 1e-89
-@pytest.mark.parametrize("entry", [1e49, 1e150, 1e200, 1.7e308, math.inf, math.nan, 1e-200, 0.0])
+@tabled("rate", [0.5, 1e-90])  # slopes of 0.25, and of 1e-89
+@tabled("entry", [1e49, 1e150, 1e200, 1.7e308, math.inf, math.nan, 1e-200, 0.0])
 def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(entry, rate):
     """A that overflows, that is no number, or that makes nothing of an arm: the batch stays a sum of whole numbers."""
     policy = policy_with(dim=2, base_rate=rate)
@@ -347,7 +348,7 @@ def test_an_arm_outside_of_every_group_is_refused_and_changes_nothing():
     assert policy.decisions == 0
 
 
-@pytest.mark.parametrize("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]], [0, 1, 2, 3, 4], 5, "01234", [["a"]]])
+@tabled("groups", [[], [[]], [[0, 1], [5]], [[0, 1, 2], [3]], [0, 1, 2, 3, 4], 5, "01234", [["a"]]])
 def test_groups_that_are_no_sets_of_all_features_are_refused(groups):
     with pytest.raises((ValueError, TypeError), match="groups must"):
         policy_with(dim=5, groups=groups)

@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 from private_policies import CAPPED, offered, small
+from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
@@ -80,9 +81,7 @@ def test_reference_policies_look_at_the_type_only():
 
 
 @names
-@pytest.mark.parametrize(
-    ("rounds", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (2**40, ValueError)]
-)
+@tabled(("rounds", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (2**40, ValueError)])
 def test_a_cap_that_is_none(name, rounds, error):
     with pytest.raises(error, match="rounds_per_person must"):
         small(name, budget=PERSON, rounds_per_person=rounds)

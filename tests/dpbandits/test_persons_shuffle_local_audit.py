@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import white_box
 from again import rewinder
 from shuffled_counts import log_likelihood
 
@@ -120,7 +121,7 @@ class Shuffled:
         return found
 
     def lower_bound(self, one: str, other: str, trials: int) -> audit.LowerBound:
-        return audit.lower_bound(
+        return white_box.lower_bound(
             self.told,
             one,
             other,
@@ -128,12 +129,11 @@ class Shuffled:
             delta=1e-2,
             confidence=CONFIDENCE,
             score=lambda outputs: self.log_likelihood(outputs, one) - self.log_likelihood(outputs, other),
-            batched=True,
-            gaussian=True,  # counts under binomial noise are priced as Gaussian DP but for a tiny mass
+            # counts under binomial noise are priced as Gaussian DP but for a tiny mass
         )
 
 
-@pytest.mark.parametrize(("most", "trials"), [(2, 500), pytest.param(1, 4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("most", "trials"), [(2, 280), pytest.param(1, 4000, marks=pytest.mark.slow)])
 def test_a_shuffled_person_shows_no_more_than_the_budget(monkeypatch, most, trials):
     """A person is a user of its first m batches, and of no other."""
     runs = Shuffled(monkeypatch, most)
@@ -141,7 +141,7 @@ def test_a_shuffled_person_shows_no_more_than_the_budget(monkeypatch, most, tria
     bound = runs.lower_bound("east", "west", trials)
     bound.check(claim)
     # and the audit is not blind: few trials cost it much of the true ε, which is above 0.8 of the claim (see below)
-    assert bound.epsilon >= (0.3 if trials < 1000 else 0.5) * claim
+    assert bound.epsilon >= (0.1 if trials < 500 else 0.5) * claim
 
 
 def test_no_other_pair_of_worlds_shows_more_than_opposite_arms(monkeypatch):
@@ -158,7 +158,7 @@ def test_no_other_pair_of_worlds_shows_more_than_opposite_arms(monkeypatch):
 def test_a_shuffle_policy_that_forgets_the_cap_is_caught(monkeypatch):
     runs = Shuffled(monkeypatch, 1, Forgetful)
     with pytest.raises(audit.PrivacyViolation):
-        runs.lower_bound("east", "west", 500).check(float(runs.policy.privacy().epsilon))
+        runs.lower_bound("east", "west", 330).check(float(runs.policy.privacy().epsilon))
 
 
 # --------------------------------------------------------------------------------------------------------- local
@@ -211,7 +211,7 @@ class Local:
 
     def lower_bound(self, one: str, other: str, trials: int) -> audit.LowerBound:
         shift = self.shift(one, other)
-        return audit.lower_bound(
+        return white_box.lower_bound(
             self.told,
             one,
             other,
@@ -219,8 +219,6 @@ class Local:
             delta=1e-2,
             confidence=CONFIDENCE,
             score=lambda outputs: outputs @ shift,
-            batched=True,
-            gaussian=True,
         )
 
 
@@ -237,9 +235,9 @@ def test_a_persons_messages_show_no_more_than_the_budget(most):
         if one < other
     )
     assert 0.9 * claim < distance <= claim * (1 + 1e-9)
-    bound = runs.lower_bound(*worst, 800)
+    bound = runs.lower_bound(*worst, 440)
     bound.check(float(runs.policy.privacy().epsilon))
-    assert bound.epsilon >= 0.5 * runs.policy.privacy().epsilon
+    assert bound.epsilon >= 0.25 * runs.policy.privacy().epsilon
 
 
 def test_a_device_that_forgets_the_cap_is_caught():
@@ -247,4 +245,4 @@ def test_a_device_that_forgets_the_cap_is_caught():
     distance = float(np.linalg.norm(runs.shift("east", "west")))
     assert epsilon(Gaussian(1.0 / distance), 1e-2) > 1.5 * 8.0
     with pytest.raises(audit.PrivacyViolation):
-        runs.lower_bound("east", "west", 500).check(float(runs.policy.privacy().epsilon))
+        runs.lower_bound("east", "west", 330).check(float(runs.policy.privacy().epsilon))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from private_policies import OF_PERSONS
+from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Pending, Policy, policies
@@ -68,7 +69,7 @@ def fingerprint(policy: Policy) -> str:
 # ------------------------------------------------------------------------------------------------ bad input
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arms", "message"),
     [
         (np.full((2, 3), np.nan), "arms must be finite, got nan in row 0"),
@@ -122,7 +123,7 @@ def test_rewards_that_are_no_real_numbers_are_refused(reward):
     assert fingerprint(policy) == before
 
 
-@pytest.mark.parametrize("reward", [1, True, np.float32(0.5), np.array(0.25), np.int64(1)])
+@tabled("reward", [1, True, np.float32(0.5), np.array(0.25), np.int64(1)])
 def test_numbers_of_other_types_are_rewards(reward):
     policy, twin = GLBOMD(3, rng=seeded()), GLBOMD(3, rng=seeded())
     policy.update(policy.select(np.eye(3)), reward)
@@ -130,7 +131,7 @@ def test_numbers_of_other_types_are_rewards(reward):
     assert fingerprint(policy) == fingerprint(twin)
 
 
-@pytest.mark.parametrize("reward", [np.nan, np.inf, -0.1, 1.5])
+@tabled("reward", [np.nan, np.inf, -0.1, 1.5])
 def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
     policy = make(rng=seeded())
     decision = policy.select(np.eye(3))
@@ -436,7 +437,7 @@ def test_a_budget_of_zero_is_refused():
         Budget(0.0, 1e-6)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({"dim": 0}, "dim must be at least 1, got dim=0"),

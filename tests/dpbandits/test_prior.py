@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from private_policies import OF_PERSONS
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Policy, Released, policies
@@ -153,7 +154,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", sorted(BAD))
-@pytest.mark.parametrize("name", ["OnePassPrivateGLM", "OFUL"])
+@tabled("name", ["OnePassPrivateGLM", "OFUL"])
 def test_wrong_priors_say_what_is_wrong(name, case):
     prior, message = BAD[case]
     with pytest.raises((ValueError, TypeError), match=message):

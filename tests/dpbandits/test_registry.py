@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from dpbandits.registry import NOBODY, Registry, kind_of
 
@@ -101,7 +102,7 @@ class Number(enum.IntEnum):
     SEVEN = 7
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("person", "kind"),
     [
         ("", "str"),
@@ -126,9 +127,7 @@ def test_equal_ids_are_one_person_and_others_are_not():
     assert len({registry.key(number) for number in numbers}) == len(numbers)
 
 
-@pytest.mark.parametrize(
-    "person", [True, np.True_, 1.0, np.float64(1), None, ("a",), ["a"], {}, object(), np.array([1])]
-)
+@tabled("person", [True, np.True_, 1.0, np.float64(1), None, ("a",), ["a"], {}, object(), np.array([1])])
 def test_what_is_no_id(person):
     with pytest.raises(ValueError, match="person must be an id of type str, bytes or int"):
         Registry(1).key(person)
@@ -145,7 +144,7 @@ def test_ids_of_one_run_have_one_type(kind, person):
 MARK = (1 << 32) + 1
 
 
-@pytest.mark.parametrize(
+@tabled(
     "damage",
     [
         {"kind": "float"},

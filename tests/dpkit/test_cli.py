@@ -6,6 +6,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
+from tabled import tabled
 from typer.testing import CliRunner
 
 from accounting import (
@@ -68,7 +69,7 @@ def test_descriptions_mean_what_they_mean_in_python():
     assert Expression("PoissonSubsampled(Gaussian(1.0), 0.01)")() == PoissonSubsampled(Gaussian(1.0), 0.01)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("text", "message"),
     [
         ("", "cannot read"),
@@ -295,7 +296,7 @@ def test_without_typer_the_command_says_what_to_install():
     assert 'the command needs typer: python -m pip install "dpkit[commands]"' in shown.stderr
 
 
-@pytest.mark.parametrize("top", [1e-9, 0.3, 1.0, 4.3, 5.0, 99.0, 1234.5])
+@tabled("top", [1e-9, 0.3, 1.0, 4.3, 5.0, 99.0, 1234.5])
 def test_ticks_reach_the_top_in_few_round_steps(top):
     ticks = nice_ticks(top)
     assert ticks[0] == 0

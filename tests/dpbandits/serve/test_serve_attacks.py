@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from serving import configured, refresh, there, worker
+from tabled import tabled
 
 from dpbandits.serve import desk, posts
 from dpbandits.serve.apprentice import Event, report, sums
@@ -20,8 +21,8 @@ from dpbandits.serve.wire import Asked, Rewards, Tickets, bounded
 ARMS = np.eye(3).tolist()
 
 
-@pytest.mark.parametrize("probability", [5e-324, 1e-200, 1e-160, 1e-12, 1.0])
-@pytest.mark.parametrize("reward", [0.0, 1.0, -1e3])
+@tabled("probability", [5e-324, 1e-200, 1e-160, 1e-12, 1.0])
+@tabled("reward", [0.0, 1.0, -1e3])
 def test_no_probability_makes_a_sum_that_is_no_number(probability, reward):
     """They stopped the learner for good, or the worker that was asked for the report."""
     added = sums(Event(1, 1, 1, reward, 1, probability))
@@ -50,7 +51,7 @@ def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, 
     learner.close()
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("model", "name", "part"),
     [
         (Asked, "decisions", 1),
@@ -59,7 +60,7 @@ def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, 
         (Tickets, "tickets", ""),
     ],
 )
-@pytest.mark.parametrize("count", [9, 100])
+@tabled("count", [9, 100])
 def test_the_first_error_of_a_list_is_enough(model, name, part, count):
     """Four megabytes of errors took twenty seconds, in which a worker answers nobody."""
     with pytest.raises(ValidationError) as caught:

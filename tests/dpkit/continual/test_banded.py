@@ -11,6 +11,7 @@ import pytest
 from factors import decoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget, Gaussian
 from dpkit.continual import Banded, ContinualSum, inverse_root, optimal
@@ -161,8 +162,8 @@ def test_no_unit_moves_a_stream_farther_than_the_joint_norm(T, m, b, data):
         assert claimed <= most * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("inverse", [False, True])
-@pytest.mark.parametrize(("T", "m", "b"), [(60, 1, 1), (60, 6, 10), (64, 4, 16)])
+@tabled("inverse", [False, True])
+@tabled(("T", "m", "b"), [(60, 1, 1), (60, 6, 10), (64, 4, 16)])
 def test_what_is_made_has_exact_sensitivities(T, m, b, inverse):
     known = {"participations": m, "min_separation": b}
     banded = optimal(T, bands=8, inverse=inverse, **known) if not inverse else inverse_root(T, bands=8)
@@ -246,7 +247,7 @@ def test_calibration():
     assert sums.noise_std(100) == pytest.approx(expected, rel=2e-3)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("bad", "word"),
     [
         (lambda: Banded([0.5], 3, inverse=False), "coefficients"),

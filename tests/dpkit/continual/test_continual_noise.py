@@ -7,6 +7,7 @@ import pytest
 from factors import Given, decoder, length
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import gdp
 from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded, Weighted
@@ -95,9 +96,9 @@ def _scales(C):
     return 1 / np.diag(C)
 
 
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
-@pytest.mark.parametrize("dimension", [1, 100, 1500])
-@pytest.mark.parametrize("many", [False, True])
+@tabled("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
+@tabled("dimension", [1, 100, 1500])
+@tabled("many", [False, True])
 def test_streams_of_any_dimension_are_the_dense_matrix_mechanism(mechanism, dimension, many):
     horizon = 50
     _, B = noise_matrix(mechanism, horizon, horizon)
@@ -287,7 +288,7 @@ def test_binary_trees_have_their_published_worst_errors(horizon):
         assert bound[horizon] * 0.998 <= worst <= bound[horizon] * 1.001
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("horizon", "buffers", "ratio"),
     [(1024, 8, 1.0025), (1024, 12, 1.00013), (1024, 16, 1.00009), (16384, 8, 1.0072), (16384, 12, 1.00025)],
 )
@@ -328,7 +329,7 @@ def test_column_norms_are_never_rounded_down(horizon):
             assert mpmath.sqrt(square) <= used <= mpmath.sqrt(square) * (1 + mpmath.mpf(10) ** -11)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 25, 1000, 20_000])
+@tabled("horizon", [1, 2, 25, 1000, 20_000])
 def test_coefficients_are_nonnegative_and_begin_with_one(horizon):
     for mechanism in (BufferedToeplitz, Toeplitz):
         c = mechanism(horizon=horizon, shape=1, sensitivity=1.0, noise_multiplier=1.0).coefficients
@@ -347,10 +348,8 @@ def test_integers_are_exact_far_beyond_the_precision_of_floats():
         assert difference.tolist() == [t * int(v) for v in x]
 
 
-@pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize(
-    ("x", "message"), [(2**61 + 1, "x must be at most"), (-(2**63), "x must be"), (2**61, "the sum")]
-)
+@tabled("many", [False, True])
+@tabled(("x", "message"), [(2**61 + 1, "x must be at most"), (-(2**63), "x must be"), (2**61, "the sum")])
 def test_integers_that_could_overflow_are_refused(x, message, many):
     sums = BinaryTree(horizon=5, shape=(), sensitivity=1.0, noise_multiplier=1.0, noise="discrete_gaussian")
     sums.add_many([2**61, 2**61 - 5])

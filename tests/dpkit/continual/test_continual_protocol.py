@@ -13,6 +13,7 @@ import pytest
 from factors import length
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     AdjacencyMismatch,
@@ -64,7 +65,7 @@ def entries(state):
 
 
 @each_case
-@pytest.mark.parametrize("shape", [3, (3,), (), (2, 3), (1, 1, 2)])
+@tabled("shape", [3, (3,), (), (2, 3), (1, 1, 2)])
 def test_estimates_have_the_shape_of_the_inputs_and_are_new(case, shape):
     sums = make(case, shape=shape)
     x = np.ones(shape)
@@ -88,8 +89,8 @@ def test_without_much_noise_the_estimates_are_the_prefix_sums(case):
     np.testing.assert_allclose(many.add_many(x), expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("case", [*CASES, "integers"])
-@pytest.mark.parametrize(
+@tabled("case", [*CASES, "integers"])
+@tabled(
     "layout",
     [
         np.asfortranarray,
@@ -112,7 +113,7 @@ def test_the_order_of_memory_does_not_matter(case, layout):
 
 
 @each_case
-@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.uint64, bool])
+@tabled("dtype", [np.float32, np.int64, np.uint8, np.uint64, bool])
 def test_real_numbers_of_any_type_are_taken(case, dtype):
     sums = make(case, noise_multiplier=1e-9)
     np.testing.assert_allclose(sums.add(np.ones(3, dtype=dtype)), np.ones(3), atol=1e-6)
@@ -139,8 +140,8 @@ def test_symmetric_matrices_come_out_symmetric_with_half_variance_off_the_diagon
 
 
 @each_case
-@pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize(
+@tabled("many", [False, True])
+@tabled(
     ("x", "message"),
     [
         ([1.0, math.nan, 0.0], "x with [12] entries that are NaN or infinite"),
@@ -161,7 +162,7 @@ def test_bad_inputs_are_refused_and_change_nothing(case, x, message, many):
 
 
 @each_case
-@pytest.mark.parametrize("x", [["a", "b", "c"], [1j, 0, 0], [None, 0, 0]])
+@tabled("x", [["a", "b", "c"], [1j, 0, 0], [None, 0, 0]])
 def test_inputs_that_are_not_real_numbers_are_refused(case, x):
     sums = make(case)
     for call in (lambda: sums.add(x), lambda: sums.add_many([x])):
@@ -235,7 +236,7 @@ def test_a_call_that_is_interrupted_while_it_draws_stops_the_stream(case, error,
 
 
 @each_case
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "error", "message"),
     [
         ({"shape": (0,)}, ValueError, "shape must be at least 1"),
@@ -265,7 +266,7 @@ def test_bad_parameters_are_refused_and_nothing_is_charged(case, parameters, err
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("unbounded", "discounted", "weighted")])
-@pytest.mark.parametrize(
+@tabled(
     ("horizon", "error"),
     [(0, ValueError), (-3, ValueError), (2**62 + 1, ValueError), (2.5, TypeError), (None, TypeError)],
 )
@@ -277,7 +278,7 @@ def test_bad_horizons_are_refused(case, horizon, error):
         mechanism.calibrated(budget=Budget(1.0, 1e-6), **known)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({"estimator": "best"}, "estimator must be one of"),
@@ -403,9 +404,7 @@ def test_a_restored_integer_stream_continues_bit_for_bit():
 
 
 @each_case
-@pytest.mark.parametrize(
-    "bits", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
-)
+@tabled("bits", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64])
 def test_every_bit_generator_of_numpy_is_restored(case, bits):
     sums = make(case, rng=np.random.Generator(bits(3)))
     sums.add(np.ones(3))
@@ -550,7 +549,7 @@ def test_a_ledger_that_did_not_pay_for_the_stream_does_not_restore_it(case):
 
 
 @each_case
-@pytest.mark.parametrize(
+@tabled(
     ("change", "message"),
     [
         ({"mechanism": "Other"}, "state must come from"),

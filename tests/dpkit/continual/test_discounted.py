@@ -9,6 +9,7 @@ from factors import Given, decoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ellipk
+from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger, calibrate
 from dpkit.continual import Discounted
@@ -50,8 +51,8 @@ def decoder_of(discount, steps, horizon=None, splits=None):
     return sums, decoder(sums, steps, splits)
 
 
-@pytest.mark.parametrize("horizon", [None, 30])
-@pytest.mark.parametrize("discount", [0.25, 0.9, 0.99])
+@tabled("horizon", [None, 30])
+@tabled("discount", [0.25, 0.9, 0.99])
 def test_it_is_the_matrix_mechanism_of_a_nonnegative_factor_with_columns_of_norm_at_most_one(discount, horizon):
     steps = 30
     sums, B = decoder_of(discount, steps, horizon)
@@ -88,8 +89,8 @@ def test_many_inputs_at_once_are_as_many_single_ones(data, discount, steps):
     np.testing.assert_allclose(released, A @ x + B @ (step * noise), atol=2 * step * np.abs(B).sum(axis=1).max())
 
 
-@pytest.mark.parametrize("discount", [1e-6, 0.5, 0.9, 0.99, 0.999, 0.9999, 1 - 1e-6])
-@pytest.mark.parametrize("horizon", [None, 1, 10, 1000, 10**6])
+@tabled("discount", [1e-6, 0.5, 0.9, 0.99, 0.999, 0.9999, 1 - 1e-6])
+@tabled("horizon", [None, 1, 10, 1000, 10**6])
 def test_noise_is_at_most_the_elliptic_integral_for_any_horizon(discount, horizon):
     sums = make(discount, horizon=horizon)
     limit = 2 / math.pi * ellipk(discount**2)
@@ -153,7 +154,7 @@ def test_a_stream_costs_one_gaussian_and_forgets():
     assert [round(float(quiet.add(x)), 6) for x in (8.0, 0.0, 0.0, 1.0)] == [8.0, 4.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("discount", [0.0, 1.0, -0.5, 1.5, math.nan, 1 - 1e-13, 1e-13, 1e-300])
+@tabled("discount", [0.0, 1.0, -0.5, 1.5, math.nan, 1 - 1e-13, 1e-13, 1e-300])
 def test_discounts_outside_of_the_open_interval_are_refused(discount):
     with pytest.raises(ValueError, match="discount must"):
         make(discount)

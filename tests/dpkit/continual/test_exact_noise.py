@@ -11,6 +11,7 @@ from factors import Given, Noise, length
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from scipy import stats
+from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger
 from dpkit.continual import (
@@ -433,7 +434,7 @@ def test_a_search_for_inputs_and_noise_that_the_encoder_loses_finds_none(data, h
     assert error <= 0.5 + 1.5
 
 
-@pytest.mark.parametrize("sensitivity", [1e-310, 1e-305, 1e-320, 1e-250, 1e250])
+@tabled("sensitivity", [1e-310, 1e-305, 1e-320, 1e-250, 1e250])
 @each_case
 def test_steps_that_are_no_normal_numbers_are_refused(case, sensitivity):
     # at 1e-310 the step had 23 bits, and the noise was too small for the sensitivity by 1e-9
@@ -446,7 +447,7 @@ def test_a_noise_multiplier_that_makes_steps_too_small_is_refused():
         make("buffered", horizon=100, shape=3, sensitivity=1e-200, noise_multiplier=1e-110)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("case", "name", "wrong"),
     [
         ("buffered", "buffers", 0.5),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tabled import tabled
 
 from dpkit.geometry import (
     one_hot_sensitivity,
@@ -125,7 +126,7 @@ def test_two_bins_attain_the_one_hot_sensitivity(q, bins):
     assert one_hot_sensitivity(math.inf, "replace") == 1.0
 
 
-@pytest.mark.parametrize(
+@tabled(
     "call",
     [
         lambda a: vector_sensitivity(1.0, a),
@@ -134,7 +135,7 @@ def test_two_bins_attain_the_one_hot_sensitivity(q, bins):
         lambda a: one_hot_sensitivity(1, a),
     ],
 )
-@pytest.mark.parametrize("adjacency", ["swap", None, ""])
+@tabled("adjacency", ["swap", None, ""])
 def test_an_unknown_adjacency_is_refused(call, adjacency):
     with pytest.raises(ValueError, match="adjacency must be one of"):
         call(adjacency)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy import stats
+from tabled import tabled
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import Budget, Gaussian, GeneralizedGaussian, Ledger, audit, calibrate, epsilon, zcdp
@@ -128,9 +129,7 @@ def test_plain_noise_is_smaller(q, dimension):
 # -------------------------------------------------------------------------------------------------- refusals
 
 
-@pytest.mark.parametrize(
-    ("value", "message"), [*BAD_VALUES, (0.0, "value must have shape"), ([[1.0], [2.0]], "value must have shape")]
-)
+@tabled(("value", "message"), [*BAD_VALUES, (0.0, "value must have shape"), ([[1.0], [2.0]], "value must have shape")])
 def test_generalized_gaussian_refuses_before_it_draws(value, message):
     rng, ledger = WatchedGenerator(), Ledger()
     release = mechanism(dimension=2, norm_bound=4.0, rng=rng, ledger=ledger)
@@ -143,7 +142,7 @@ def test_generalized_gaussian_refuses_before_it_draws(value, message):
     assert "floating-point" in next(iter(ledger.rows())).label
 
 
-@pytest.mark.parametrize("q", [1.0, 1.5, 2.0, 3.7, math.inf])
+@tabled("q", [1.0, 1.5, 2.0, 3.7, math.inf])
 def test_clipping_scales_to_the_norm_of_the_sensitivity(q):
     release = mechanism(noise_multiplier=1e-200, q=q, dimension=3, norm_bound=2.0, clip=True, sensitivity=1e-100)
     out = release.release([[3.0, -4.0, 12.0], [0.1, 0.0, 0.2], [0.0, 0.0, 0.0]])
@@ -152,7 +151,7 @@ def test_clipping_scales_to_the_norm_of_the_sensitivity(q):
     np.testing.assert_allclose(out[1:], [[0.1, 0.0, 0.2], [0.0, 0.0, 0.0]], rtol=1e-12, atol=1e-200)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({"q": 0.99}, "q must be at least 1"),

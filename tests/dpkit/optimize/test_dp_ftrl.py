@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from factors import Given, scale_noise
+from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, calibrate, gdp
 from dpkit.continual import inverse_root
@@ -45,8 +46,8 @@ def quiet(run):
 # -------------------------------------------------------------------------------------------------- what it computes
 
 
-@pytest.mark.parametrize("kind", ["banded", "buffered", "independent"])
-@pytest.mark.parametrize("iterate", ["last", "tail", "average"])
+@tabled("kind", ["banded", "buffered", "independent"])
+@tabled("iterate", ["last", "tail", "average"])
 def test_without_noise_it_is_sgd_in_a_fixed_order(kind, iterate):
     X, y = rows(60)
     run = quiet(made(factorization=kind, momentum=0.6, cooldown=0.5, iterate=iterate, order_seed=3))
@@ -364,7 +365,7 @@ def test_other_rows_are_refused():
         DPFTRL.restore(run.state(), glm("logistic", clip=0.6), *rows(60))
 
 
-@pytest.mark.parametrize(
+@tabled(
     "bad",
     [
         {"epochs": 0},

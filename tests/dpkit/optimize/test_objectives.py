@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget
 from dpkit import optimize
@@ -41,7 +42,7 @@ def test_losses_are_convex_with_the_stated_constants(loss, eta, other, y):
     assert abs(slope(loss, eta, y)) <= objective.slope_bound
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("loss", "eta", "y", "value", "gradient"),
     [
         # closed forms
@@ -144,7 +145,7 @@ def test_huber_withstands_outliers_in_the_optimizers(optimizer):
     assert errors[0] < 0.4 < errors[1]
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("call", "message"),
     [
         (

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PoissonSubsampled, calibrate, epsilon
 from dpkit import optimize
@@ -119,7 +120,7 @@ CURVED = ("phased_sgd", "objective_perturbation")
 
 
 @pytest.mark.parametrize("name", WITH_OBJECTIVE)
-@pytest.mark.parametrize("loss", ["logistic", "probit", "poisson"])
+@tabled("loss", ["logistic", "probit", "poisson"])
 def test_labels_out_of_range_are_worth_no_more_than_others(name, loss):
     if loss == "poisson" and name in CURVED:
         pytest.skip("refused")
@@ -151,7 +152,7 @@ def test_a_gradient_that_blows_up_is_clipped_and_counted(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize(
+@tabled(
     ("change", "error", "message"),
     [
         ({"X": np.full((8, D), np.nan)}, ValueError, "X must be finite"),

@@ -9,6 +9,7 @@ import threading
 from functools import partial
 
 import pytest
+from tabled import tabled
 
 from accounting import Budget, Ledger, PureDP
 from dpkit.shuffle import (
@@ -234,8 +235,8 @@ def test_a_signal_handler_may_release_too():
     assert number > 20
 
 
-@pytest.mark.parametrize("copier", [copy.copy, copy.deepcopy, pickle.dumps])
-@pytest.mark.parametrize(
+@tabled("copier", [copy.copy, copy.deepcopy, pickle.dumps])
+@tabled(
     "make",
     [
         lambda: Shuffler(CONSTANTS),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import (
     ApproxDP,
@@ -123,7 +124,7 @@ def test_the_constants_of_the_paper():
     assert split == ApproxDP(2.0 / (2 * math.sqrt(20 * math.log(100))), 0.01 / 11, adjacency="replace")
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "error", "message"),
     [
         ({"dimension": 0}, ValueError, "dimension must be at least 1, got dimension=0"),
@@ -200,7 +201,7 @@ def test_positive_matrices_never_differ_by_more_than_the_shift():
     sums.tally(np.array([e1, e2, np.outer([0.6, 0.8, 0], [0.6, 0.8, 0])]))
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "x", "message"),
     [
         ({}, [0.8, 0.8], r"x must have norm at most bound=1\.0, got one of norm 1\."),
@@ -495,7 +496,7 @@ def test_too_many_rounds_or_users_are_refused_at_once():
         Randomizer(protocol()).encode([0.0, 0.0], round=1)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("name", "value", "message"),
     [
         ("users", 0, "users must be at least 1"),

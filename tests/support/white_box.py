@@ -1,0 +1,56 @@
+"""Audits of Gaussian claims by log-likelihood ratios, where it is known beforehand which test to make.
+
+``audit.lower_bound`` spends half of the runs on choosing a threshold, its side and the share of each count in the
+confidence. A log-likelihood ratio leaves nothing to choose: the likelier side is known, Gaussian DP shows the same μ at
+every threshold, and between the two laws both counts are equally sure. Only the middle is looked for where the ratio is
+known up to a constant, in a tenth of the runs; all others are counted, by the same exact bounds. So 0.55 of the runs
+find what they find there.
+
+A fixed test also has a power that can be summed exactly. Where the claim is (8, 0.01), which is μ = 2.449, and the
+confidence 1 − 1e-9, a version with half the noise (μ = 4.9) is missed in 330 runs with probability 2.5e-11, and a sound
+one at 0.95 of the claim shows ε ≥ 1.2 in 280 runs, and ε ≥ 2.3 in 440, but for less than 1e-12.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accounting import audit
+from accounting.audit._confidence import gaussian_distance, lower_confidence
+from accounting.conversions import gdp_epsilon
+
+
+def lower_bound(
+    mechanism: Callable[[Any, int], np.ndarray],
+    data: Any,
+    neighbour: Any,
+    *,
+    trials: int,
+    delta: float,
+    confidence: float,
+    score: Callable[[np.ndarray], np.ndarray],
+) -> audit.LowerBound:
+    """``audit.lower_bound(…, batched=True, gaussian=True)`` for a ``score`` that grows with the ratio of ``data``."""
+    pair = [np.asarray(score(mechanism(one, trials)), dtype=np.float64) for one in (data, neighbour)]
+    if any(one.shape != (trials,) or np.isnan(one).any() for one in pair):
+        raise ValueError(f"score must give {trials} numbers, got shapes {[one.shape for one in pair]} or NaN")
+    first = max(trials // 10, 4)
+    threshold = float(sum(np.mean(one[:first]) for one in pair)) / 2
+    hits, others = (int(np.count_nonzero(one[first:] >= threshold)) for one in pair)
+    n = trials - first
+    mu = lower_confidence(gaussian_distance, hits, n, others, n, angle=math.pi / 4, alpha=1.0 - confidence)
+    return audit.LowerBound(
+        epsilon=gdp_epsilon(max(0.0, mu), delta),
+        delta=delta,
+        confidence=confidence,
+        mu=max(0.0, mu),
+        threshold=threshold,
+        tail=">=",
+        likelier="data",
+        hits=(hits, others),
+        trials=(n, n),
+    )
