@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from accounting.checks import nonnegative
-from dpbandits.cli.options import Jobs, Out, Seeds, processes
+from accounting.checks import nonnegative, positive
+from dpbandits.cli.options import Jobs, Out, Seeds, folder, processes
+from dpbandits.cli.refusals import Command
 
 __all__ = ["Lists", "price"]
 
 _LOG, _MODEL = "The log", "Delays, and the model of a log of choices"
 
 
-class Lists(TyperCommand):
+class Lists(Command):
     """A command two of whose options take several values: ``--epsilons 0.5 1 2 --units round person``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -126,6 +126,8 @@ def price(
     from dpbandits.price import price_of_privacy
 
     environment: Any
+    budgets = [positive("--epsilons", one) for one in epsilons or (0.5, 1.0, 2.0, 4.0)]
+    folder(out)
     path = Path(source)
     late = _delays(delay, path)
     if source in GALLERY:
@@ -158,9 +160,8 @@ def price(
         environment = Delayed(environment, delay="geometric" if late else 0, mean=late or 1.0, missing=missing)
     elif not isinstance(late, float):
         environment = Delayed(environment, delay=late, missing=missing)
-    out.mkdir(parents=True, exist_ok=True)
     table = price_of_privacy(
-        environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
+        environment, budgets, units=units or None, rounds=rounds, seeds=seeds, delta=delta,
         base_rate=base_rate, jobs=processes(jobs),
     )  # fmt: skip
     saved, plot = table.save(out / "price.json"), table.plot(out / "price.png")

@@ -41,7 +41,12 @@ def reproduce_command(
         console.print(Text(f"dpkit: table must be one of {', '.join(_TABLES)}, got {table!r}", style="red"))
         raise typer.Exit(2)
     made: Any = {"table-5-1": table_5_1, "dp-ftrl": dp_ftrl, "regret": regret}[table]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = f"dpkit: --out must be a folder that can be made, got {str(out)!r}: {error.strerror}"
+        console.print(Text(said, style="red"), soft_wrap=True)
+        raise typer.Exit(2) from None
     saved = out / f"{table}.csv"
 
     def keep(rows: list[Any], total: int) -> None:
