@@ -12,12 +12,14 @@ __all__ = ["Command", "fail"]
 
 
 class Command(TyperCommand):
-    """A command that ends with one line where a value is wrong."""
+    """A command that ends with one line where a value is wrong, and at Ctrl-C."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            fail("interrupted", 130)
         except Exception as error:
             from accounting import BudgetExceeded
             from dpkit.cli.options import in_options
@@ -29,6 +31,6 @@ class Command(TyperCommand):
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """End the process with a line."""
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+    """End the process with a line: 2 is an error, 130 an interrupt."""
+    typer.echo(f"{'error: ' if code == 2 else ''}{' '.join(message.split())}", err=True)
     sys.exit(code)

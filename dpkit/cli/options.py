@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+import typer
 from typer.core import TyperCommand
 
 __all__ = ["Command", "in_options", "refusal"]
@@ -16,13 +17,16 @@ _RUNNING: ContextVar[tuple[Iterable[Any], Mapping[str, Any]]] = ContextVar("_RUN
 
 
 class Command(TyperCommand):
-    """A command whose refusals :func:`refusal` can put into its own words."""
+    """A command whose refusals :func:`refusal` can put into its own words, and which says that Ctrl-C ended it."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         token = _RUNNING.set((self.params, ctx.params))
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("dpkit: interrupted", err=True)
+            raise typer.Exit(130) from None
         finally:
             _RUNNING.reset(token)
 

@@ -64,7 +64,12 @@ def reproduce_command(
     columns = (TextColumn("lines"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         lines = bar.add_task("lines", total=None)
-        rows = made.run(quick=quick, seeds=seeds, jobs=jobs, done=done, progress=keep)
+        try:
+            rows = made.run(quick=quick, seeds=seeds, jobs=jobs, done=done, progress=keep)
+        except KeyboardInterrupt:
+            kept = f"the lines that are done are in {saved}" if saved.exists() else "no line was done"
+            console.print(f"dpkit: interrupted: {kept}, and the same command goes on from there", highlight=False)
+            raise typer.Exit(130) from None
         keep(rows, len(rows))
     markdown = made.to_markdown(rows)
     (out / f"{table}.md").write_text(markdown, encoding="utf-8")
