@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits._extras import need
-from dpbandits.policy import Array
 
 __all__ = ["Table"]
+
+Array = NDArray[np.float64]
 
 
 class Table:
