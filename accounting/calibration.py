@@ -83,7 +83,11 @@ def calibrate(
     while search.excess(high) > 0:
         low, high = high, high * 8.0
         if high > 1e18:
-            raise BudgetExceeded(f"no noise multiplier up to 1e18 meets {budget!r} with {make_release(high)!r}")
+            way = "allow a delta, 1e-6 say, or take noise that needs none, Laplace say" if budget.delta == 0 else ""
+            raise BudgetExceeded(
+                f"no noise multiplier up to 1e18 meets {budget!r} with {make_release(high)!r}: "
+                f"{way or 'what does not depend on it must cost less, or the budget be larger'}"
+            )
     while search.excess(low) <= 0:
         low, high = low / 8.0, low
         if low < 1e-9:

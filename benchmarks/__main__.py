@@ -77,4 +77,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
+        print("interrupted: what was measured is above; an area is written when all of it is", file=sys.stderr)
         sys.exit(130)

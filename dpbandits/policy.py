@@ -160,7 +160,10 @@ class Policy(Loadable):
         return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self._promise()}"
 
     def _repr_html_(self) -> str:
-        return as_html(repr(self), parameter_cells(self._config()))
+        shown = self._config()
+        if "budget" in shown:  # as it is written, not as the plain values of a state
+            shown["budget"] = vars(self)["budget"]
+        return as_html(repr(self), parameter_cells(shown))
 
     def _promise(self) -> str:
         """What ``repr`` says of privacy."""

@@ -28,6 +28,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -83,6 +84,7 @@ def price_of_privacy(
     delta: float = 1e-5,
     base_rate: float | None = None,
     jobs: int | None = None,
+    resume: str | Path | None = None,
     progress: bool = True,
 ) -> PriceTable:
     """Simulate what each budget would cost.
@@ -113,6 +115,9 @@ def price_of_privacy(
         what the environment says, if it does. It must be public.
     jobs : int, optional
         Number of processes.
+    resume : path, optional
+        A ``.jsonl`` file that keeps every run as it ends, so that the same call goes on after an interrupt; see
+        :func:`dpbandits.simulate`. Without it an interrupted call has nothing to show.
     progress : bool
         Show a progress bar on a terminal, if ``rich`` is installed.
 
@@ -153,7 +158,9 @@ def price_of_privacy(
             shape = _shape(kinds[unit], environment)
             made[name] = _Made(kinds[unit], shape, _accepted(kinds[unit], private) | {"budget": own})
     hopeless = {name: made[name].hopeless() for name in priced}
-    results = simulate(made, environment, rounds=count, seeds=seeds, jobs=jobs, points=1, progress=progress)
+    results = simulate(
+        made, environment, rounds=count, seeds=seeds, jobs=jobs, resume=resume, points=1, progress=progress
+    )
     if not results.complete:
         raise KeyboardInterrupt
     free, uniform = _last(results, _FREE), _last(results, _UNIFORM)

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits._extras import need
-from dpbandits.policy import Array
 
 __all__ = ["Table"]
+
+Array = NDArray[np.float64]
 
 
 class Table:
@@ -61,7 +62,10 @@ class Table:
         """Refuse a table without one of ``columns``."""
         for column in columns:
             if column not in self.columns:
-                raise ValueError(f"{self.name}: there must be a column {column!r}, got {self.listed}")
+                way = ""
+                if len(self.columns) == 1 and any(mark in self.listed for mark in ";\t|"):
+                    way = ": the columns of a .csv file are parted by commas; write it anew, or as Parquet"
+                raise ValueError(f"{self.name}: there must be a column {column!r}, got {self.listed}{way}")
 
     def check(self, column: str, rows: NDArray[np.int64], why: str) -> None:
         """Remember the first of the bad ``rows``."""

@@ -38,6 +38,12 @@ def test_commands_say_the_version(package, tmp_path):
     assert shown.stdout.strip() == accounting.__version__, shown.stderr
 
 
+def test_what_runs_elsewhere_is_named_by_its_commit():
+    used = [line for path in (ROOT / ".github/workflows").iterdir() for line in path.read_text().split("uses:")[1:]]
+    assert used
+    assert all(re.match(r" [\w-]+/[\w-]+@[0-9a-f]{40} # v\d", line) for line in used)
+
+
 @pytest.mark.parametrize("kind", ["file", "folder", "folder without __init__"])
 def test_another_package_called_accounting_is_named(kind, tmp_path):
     if kind == "file":

@@ -9,14 +9,17 @@ import importlib
 import io
 import re
 import sys
+from html import escape
 
 import numpy as np
 import pytest
 
 from accounting import ApproxDP, Bracket, Budget, Gaussian
+from accounting.audit import recompute
 from accounting.ledger import Ledger
 from accounting.printed import as_html
 from dpbandits.environments import world
+from dpbandits.policies import OnePassPrivateGLM
 from dpkit.optimize import GLM, glm, noisy_gradient_descent, softmax
 
 PACKAGES = (
@@ -139,3 +142,12 @@ def test_names_that_others_gave_are_escaped():
     own = GLM("<b>", lambda eta, y: eta, lambda eta, y: eta, 1.0, 1.0)
     assert "<b>" not in as_html(repr(own), [["a"], [own.name]])
     assert repr(Gaussian(1.0)) == "Gaussian(noise_multiplier=1.0)"
+
+
+def test_notebooks_show_a_budget_as_it_is_written_and_an_audit_as_a_table():
+    budget = Budget(1.0, 1e-6)
+    policy = OnePassPrivateGLM(dim=2, budget=budget, horizon=100)
+    assert f"<td>budget</td><td>{escape(repr(budget))}</td>" in policy._repr_html_()
+    shown = recompute(policy.ledger)._repr_html_()
+    assert "<caption>Recomputed: 1 rows, within its budget" in shown
+    assert "<td>gdp</td><td>1</td>" in shown

@@ -13,6 +13,7 @@ from accounting.budget import Budget
 from accounting.checks import fraction
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.ledger import Ledger
+from accounting.printed import as_html
 from accounting.releases import Release, compose, parallel
 from accounting.totals import Accountant, compare, epsilon
 from accounting.totals import delta as total_delta
@@ -117,6 +118,15 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values; what is infinite is None."""
         return cast(dict[str, Any], _plain(asdict(self)))
+
+    def _repr_html_(self) -> str:
+        verdict = {True: "within its budget", False: "past its budget", None: "without a budget"}[self.within_budget]
+        note = " (simulation)" if self.simulation else ""
+        cells = [["accountant", f"ε at δ = {self.delta:g}"]]
+        cells += [[name, f"{value:.6g}"] for name, value in self.epsilons.items()]
+        cells += [["proved lower bound", f"{self.at_least:.6g}"]] if self.at_least > 0 else []
+        cells += [["problem", problem] for problem in self.problems]
+        return as_html(f"Recomputed: {self.rows:,} rows{note}, {verdict}, {self.budget!r}", cells)
 
 
 def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:

@@ -231,7 +231,8 @@ class LedgerFile(Stored):
                     f"{self.path} was locked by another process for {_WAIT_SECONDS:g} s; nothing was recorded"
                 ) from error
             if "_".join(code.split("_")[:2]) in _SURROUNDINGS:
-                raise OSError(f"{self.path} cannot be used: {error}") from error
+                way = "" if self.path.parent.is_dir() else f": there is no folder {self.path.parent}"
+                raise OSError(f"{self.path} cannot be used: {error}{way}") from error
             self.disconnect()
             raise LedgerCorrupted(f"{self.path} cannot be read as a ledger: {error}") from error
 

@@ -166,7 +166,10 @@ class Ledger(Recording, Asking):
             for name in ("budget", "accountant", "failure_delta", "plan"):
                 wanted, made = getattr(asked, name), getattr(opening, name)
                 if wanted is not None and wanted != made:
-                    raise ValueError(f"{stored.name} was made with {name}={made!r}, got {name}={wanted!r}")
+                    raise ValueError(
+                        f"{stored.name} was made with {name}={made!r}, got {name}={wanted!r}: leave {name} out to "
+                        f"open it as it is, or make another ledger"
+                    )
         except BaseException:
             stored.disconnect()
             raise

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from dpbandits.cli.evaluate import evaluate
 from dpbandits.cli.price import Lists, price
 from dpbandits.cli.quickstart import quickstart
+from dpbandits.cli.refusals import Command, fail
 from dpbandits.cli.replay import replay
 from dpbandits.cli.reproduce import HELP, reproduce
 from dpbandits.cli.run import run
@@ -20,28 +21,21 @@ __all__ = ["app"]
 
 
 class _OneLineErrors(TyperGroup):
-    """Wrong values end with one line and exit code 2; an interrupt with exit code 130."""
+    """What cannot be read ends with one line and exit code 2, like what is refused; an interrupt with exit code 130."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         kwargs["standalone_mode"] = False
         try:
             sys.exit(super().main(*args, **kwargs))
         except (KeyboardInterrupt, typer.Abort):
-            _fail("interrupted", 130)
+            fail("interrupted", 130)
         except Exception as error:
             # typer's own complaints (an unknown option, a word for a number) know how to say themselves
-            if hasattr(error, "format_message"):
-                _fail(error.format_message(), 2)
-            from accounting import BudgetExceeded
-
-            if not isinstance(error, (BudgetExceeded, ImportError, OSError, ValueError)):
+            if not hasattr(error, "format_message"):
                 raise
-            _fail("; ".join([str(error), *getattr(error, "__notes__", [])]), 2)
-
-
-def _fail(message: str, code: int) -> None:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
-    sys.exit(code)
+            context = getattr(error, "ctx", None)
+            way = "" if context is None else f" Try '{context.command_path} --help'."
+            fail(error.format_message().removesuffix(".") + "." + way, 2)
 
 
 app = typer.Typer(
@@ -76,6 +70,6 @@ def _root(
 
 
 for _command in (quickstart, run, replay, evaluate, serve):
-    app.command()(_command)
+    app.command(cls=Command)(_command)
 app.command(cls=Lists)(price)
-app.command(help=HELP)(reproduce)
+app.command(cls=Command, help=HELP)(reproduce)

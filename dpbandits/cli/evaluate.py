@@ -75,6 +75,8 @@ def evaluate(
         raise ValueError("--largest-weight must be given with --epsilon: it bounds what one row can say")
     if epsilon is not None and person is not None and max_contributions is None:
         raise ValueError("--max-contributions must be given with --person and --epsilon: how many rows of one are used")
+    if top < 0:
+        raise ValueError(f"--top must be at least 0, got {top}")
     numbers = [*(feature or []), *(target or [])]
     log = Log.read(file, reward=reward, probability=probability, arm=arm, person=person, features=numbers)
     valued = _valued(log, len(feature or []), target or [], top)

@@ -22,6 +22,8 @@ __all__ = [
     "Seeds",
     "Unit",
     "chosen",
+    "folder",
+    "kept_in",
     "processes",
     "unit_note",
 ]
@@ -83,6 +85,22 @@ Resume = Annotated[
 def chosen(policy: list[str] | None, unit: str) -> list[str]:
     """The policies to play."""
     return policy or ["uniform", "glb-omd", "person-private" if unit == "person" else "one-pass-private"]
+
+
+def folder(out: Path) -> None:
+    """Make the folder to write to, before anything is computed."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out must be a folder that can be made, got {str(out)!r}: {error.strerror}") from None
+    if not os.access(out, os.W_OK):
+        raise ValueError(f"--out must be a folder that can be written to, got {str(out)!r}")
+
+
+def kept_in(resume: Path | None) -> None:
+    """Refuse a file that could not be made."""
+    if resume is not None and (resume.is_dir() or not resume.absolute().parent.is_dir()):
+        raise ValueError(f"--resume must be a file in a folder that exists, got {str(resume)!r}")
 
 
 def processes(jobs: int | None) -> int:

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
-from accounting.checks import nonnegative
-from dpbandits.cli.options import Jobs, Out, Seeds, processes
+from accounting.checks import nonnegative, positive
+from dpbandits.cli.options import Jobs, Out, Resume, Seeds, folder, kept_in, processes
+from dpbandits.cli.refusals import Command, fail
 
 __all__ = ["Lists", "price"]
 
 _LOG, _MODEL = "The log", "Delays, and the model of a log of choices"
 
 
-class Lists(TyperCommand):
+class Lists(Command):
     """A command two of whose options take several values: ``--epsilons 0.5 1 2 --units round person``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -105,6 +105,7 @@ def price(
     missing: Annotated[float, typer.Option(help="Share of the rewards that never come.", rich_help_panel=_MODEL)] = 0.0,
     seeds: Seeds = 3,
     jobs: Jobs = None,
+    resume: Resume = None,
     out: Out = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
 ) -> None:
@@ -119,13 +120,16 @@ def price(
     the row, and played; the result is as good as the model.
 
     Prints a table and a sentence, and writes price.png and price.json. All of it is computed from the raw log, and as
-    confidential.
+    confidential. After Ctrl-C the same command goes on where it stopped, with --resume.
     """
     from dpbandits.environments import GALLERY, ChosenLog, Delayed, LogReplay, world
     from dpbandits.evaluate import Log
     from dpbandits.price import price_of_privacy
 
     environment: Any
+    budgets = [positive("--epsilons", one) for one in epsilons or (0.5, 1.0, 2.0, 4.0)]
+    folder(out)
+    kept_in(resume)
     path = Path(source)
     late = _delays(delay, path)
     if source in GALLERY:
@@ -158,11 +162,16 @@ def price(
         environment = Delayed(environment, delay="geometric" if late else 0, mean=late or 1.0, missing=missing)
     elif not isinstance(late, float):
         environment = Delayed(environment, delay=late, missing=missing)
-    out.mkdir(parents=True, exist_ok=True)
-    table = price_of_privacy(
-        environment, epsilons or [0.5, 1.0, 2.0, 4.0], units=units or None, rounds=rounds, seeds=seeds, delta=delta,
-        base_rate=base_rate, jobs=processes(jobs),
-    )  # fmt: skip
+    try:
+        table = price_of_privacy(
+            environment, budgets, units=units or None, rounds=rounds, seeds=seeds, delta=delta,
+            base_rate=base_rate, jobs=processes(jobs), resume=resume,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        kept = "nothing is kept: --resume FILE.jsonl keeps every run as it ends"
+        if resume is not None:
+            kept = f"what is done is kept in {resume}, and the same command goes on from there"
+        fail(f"interrupted: {kept}", 130)
     saved, plot = table.save(out / "price.json"), table.plot(out / "price.png")
     if as_json:
         typer.echo(table.to_json())

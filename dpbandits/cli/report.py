@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from dpbandits.cli.options import processes
+from dpbandits.cli.options import folder, kept_in, processes
 from dpbandits.environments import Environment
 from dpbandits.simulation.results import Results, with_error
 from dpbandits.simulation.simulate import PolicyFactory, simulate
@@ -43,7 +43,8 @@ def play(
     """Simulate, report, and end the process with code 130 if it was interrupted."""
     from rich.console import Console
 
-    out.mkdir(parents=True, exist_ok=True)
+    folder(out)
+    kept_in(resume)
     try:
         results = simulate(policies, environment, rounds=rounds, seeds=seeds, jobs=processes(jobs), resume=resume)
     except KeyboardInterrupt:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpbandits.cli.options import Jobs, processes
+from dpbandits.cli.options import Jobs, folder, processes
 from dpbandits.reproduce import FIGURES
 
 __all__ = ["HELP", "reproduce"]
@@ -39,7 +39,7 @@ def reproduce(
 
     whole = load(figure)
     part = shortened(whole, quick=quick, rounds=rounds, seeds=seeds)
-    out.mkdir(parents=True, exist_ok=True)
+    folder(out)
     try:
         played = play(part, jobs=processes(jobs), keep=out / figure)
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from accounting.checks import nonnegative
 from dpbandits.cli.options import (
     DEFAULT_EPSILONS,
     BaseRate,
@@ -25,6 +26,8 @@ from dpbandits.cli.options import (
 __all__ = ["run"]
 
 _WORLD = "World"
+# the worlds of the gallery whose rounds say whose they are
+_WITH_PERSONS = "people", "regulars", "films"
 
 
 def run(
@@ -109,7 +112,9 @@ def run(
         environment = GLM(dim, link=link, **known)
     else:
         environment = Linear(dim, noise=noise, df=tail_index, tail_index=tail_index, **known)  # type: ignore[arg-type]
-    if delay or missing:
+    if unit == "person" and world not in _WITH_PERSONS:
+        raise ValueError(f"--world must be one with persons for --unit person, {', '.join(_WITH_PERSONS)}, got {world}")
+    if nonnegative("--delay", delay) or missing:
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds

@@ -36,6 +36,8 @@ def serve(
         return
     for module in ("fastapi", "uvicorn"):
         need(module, "dpbandits serve", "serve")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"--port must lie in 0, …, 65535, got {port}")
     if demo:
         from dpbandits.serve.demo import demo as show
 

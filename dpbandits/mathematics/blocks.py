@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits.mathematics.choices import gap_shares
-from dpbandits.policy import Array
 from dpkit.geometry import smat, svec
 
 __all__ = [
@@ -38,6 +37,8 @@ __all__ = [
     "proportional",
     "replay",
 ]
+
+Array = NDArray[np.float64]
 
 _SMALLEST_VARIANCE = 1e-4
 # ρ² from which a model is corrected

@@ -21,10 +21,11 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-
-from dpbandits.policy import Array
+from numpy.typing import NDArray
 
 __all__ = ["surprise", "surprise_bound"]
+
+Array = NDArray[np.float64]
 
 
 def surprise(residual: Array, information: Array, covariance: Array, *, noise: float, reward_variance: float) -> float:

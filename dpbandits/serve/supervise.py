@@ -17,6 +17,8 @@ __all__ = ["MISFIT", "Service"]
 
 # seconds: between looks at the processes, between two starts of one, and for an orderly end
 _LOOK, _AGAIN, _END = 0.2, 1.0, 10.0
+# the matrices of a decision are small: a BLAS with threads of its own only takes cores from the other processes
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # the exit status of a process that refused what is on disk, which seldom mends itself: the next start waits longer
 MISFIT, _LATER = 78, 30.0
 
@@ -89,7 +91,7 @@ class Service:
             fds = (self._socket.fileno(),)
             command += ["--fd", str(fds[0])]
         # where a signal from the terminal goes to the whole group, the supervisor passes it on, once
-        return subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=dict(os.environ))
+        return subprocess.Popen(command, pass_fds=fds, start_new_session=True, env=_ONE_THREAD | os.environ)
 
     def _end(self) -> None:
         alive = [one for one in self._running if one is not None and one.poll() is None]

@@ -13,6 +13,7 @@ import typer
 from dpkit.cli.audits import audit_command
 from dpkit.cli.costs import HOW, calibrate_command, check_command, epsilon_command
 from dpkit.cli.ledgers import ledger_app
+from dpkit.cli.options import Command
 from dpkit.cli.query import HOW as QUERY_HOW
 from dpkit.cli.query import query_command
 from dpkit.cli.reproduce import reproduce_command
@@ -41,10 +42,10 @@ def _root(
     """What noise costs, how much of it a budget needs, and whether a ledger of releases adds up."""
 
 
-app.command("epsilon", epilog=HOW)(epsilon_command)
-app.command("calibrate", epilog=HOW)(calibrate_command)
-app.command("check", epilog=HOW)(check_command)
-app.command("audit")(audit_command)
+app.command("epsilon", cls=Command, epilog=HOW)(epsilon_command)
+app.command("calibrate", cls=Command, epilog=HOW)(calibrate_command)
+app.command("check", cls=Command, epilog=HOW)(check_command)
+app.command("audit", cls=Command)(audit_command)
 app.add_typer(ledger_app, name="ledger")
-app.command("query", epilog=QUERY_HOW)(query_command)
-app.command("reproduce")(reproduce_command)
+app.command("query", cls=Command, epilog=QUERY_HOW)(query_command)
+app.command("reproduce", cls=Command)(reproduce_command)

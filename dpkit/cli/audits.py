@@ -37,6 +37,9 @@ def audit_command(
     """
     made = datetime.now(UTC)
     with refusals():
+        for option, asked in (("--html", html), ("--json", json)):
+            if asked is not None and not asked.absolute().parent.is_dir():
+                raise ValueError(f"{option} must be a file in a folder that exists, got {str(asked)!r}")
         name = ledger_name(ledger)
         from accounting import LedgerCorrupted
         from accounting.audit import recompute

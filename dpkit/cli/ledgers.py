@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from dpkit.cli.options import Command
 from dpkit.cli.printing import accountant_name, brief, is_export, left, opened_ledger, print_table, refusals, say
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _Readable = Annotated[
 ]
 
 
-@ledger_app.command("open")
+@ledger_app.command("open", cls=Command)
 def open_command(
     ledger: _Place,
     epsilon: Annotated[float | None, typer.Option(help="The budget's ε; without one nothing is refused.")] = None,
@@ -43,7 +44,8 @@ def open_command(
         from accounting import Budget, Ledger
 
         if (epsilon is None) != (delta is None):
-            raise ValueError("--epsilon and --delta go together")
+            missing = "--delta" if delta is None else "--epsilon"
+            raise ValueError(f"{missing} must be given, too: a budget is both --epsilon and --delta")
         budget = None
         if epsilon is not None and delta is not None:
             budget = Budget(epsilon, delta, adjacency=cast("Adjacency", adjacency), unit=unit)
@@ -51,7 +53,7 @@ def open_command(
             _show(opened)
 
 
-@ledger_app.command("list")
+@ledger_app.command("list", cls=Command)
 def list_command(
     ledger: _Readable,
     scope: Annotated[str | None, typer.Option(help="Only this scope and its parts.")] = None,
@@ -98,7 +100,7 @@ def list_command(
         say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
 
 
-@ledger_app.command("spend")
+@ledger_app.command("spend", cls=Command)
 def spend_command(
     ledger: _Place,
     description: Annotated[str, typer.Argument(help="What will be released, as for dpkit epsilon.")],
@@ -128,7 +130,7 @@ def spend_command(
     say(f"Row {row.index} is recorded{rest}.", style="bold green")
 
 
-@ledger_app.command("verify")
+@ledger_app.command("verify", cls=Command)
 def verify_command(
     ledger: _Readable,
     expected_head: Annotated[str | None, typer.Option(help="A head that the ledger must contain.")] = None,
@@ -149,7 +151,7 @@ def verify_command(
     say(head)
 
 
-@ledger_app.command("backup")
+@ledger_app.command("backup", cls=Command)
 def backup_command(
     ledger: _Place,
     copy: Annotated[str, typer.Argument(help="The copy, a file or a database, where nothing may be yet.")],
@@ -163,7 +165,7 @@ def backup_command(
     say(head)
 
 
-@ledger_app.command("quota")
+@ledger_app.command("quota", cls=Command)
 def quota_command(
     ledger: _Place,
     scope: Annotated[str | None, typer.Argument(help="The scope; without it all quotas are shown.")] = None,

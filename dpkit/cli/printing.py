@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dpkit.cli.options import refusal
+
 if TYPE_CHECKING:
     from accounting import Ledger, Release
 
@@ -52,7 +54,7 @@ def refusals() -> Iterator[None]:
     except (ValueError, TypeError, RuntimeError, OSError) as error:
         if isinstance(error, typer.Exit):
             raise
-        say(f"dpkit: {error}", style="red", stderr=True)
+        say(f"dpkit: {refusal(str(error))}", style="red", stderr=True)
         raise typer.Exit(2) from None
 
 

@@ -18,6 +18,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from dpkit.cli.options import refusal
+
 if TYPE_CHECKING:
     from accounting import Adjacency
 
@@ -134,7 +136,7 @@ def query_command(
         answer = _answer(file, form, name, column, options, epsilon, delta, adjacency, unit, ledger)
         shown = json.dumps(answer.to_dict(confidence), ensure_ascii=False) if as_json else repr(answer)
     except (ValueError, TypeError, RuntimeError, OSError, ImportError) as error:
-        Console(stderr=True).print(Text(f"dpkit: {_in_options(str(error))}", style="red"), soft_wrap=True)
+        Console(stderr=True).print(Text(f"dpkit: {refusal(_in_options(str(error)))}", style="red"), soft_wrap=True)
         raise typer.Exit(2) from None
     Console().print(Text(shown), soft_wrap=True)
 

@@ -41,7 +41,12 @@ def reproduce_command(
         console.print(Text(f"dpkit: table must be one of {', '.join(_TABLES)}, got {table!r}", style="red"))
         raise typer.Exit(2)
     made: Any = {"table-5-1": table_5_1, "dp-ftrl": dp_ftrl, "regret": regret}[table]
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = f"dpkit: --out must be a folder that can be made, got {str(out)!r}: {error.strerror}"
+        console.print(Text(said, style="red"), soft_wrap=True)
+        raise typer.Exit(2) from None
     saved = out / f"{table}.csv"
 
     def keep(rows: list[Any], total: int) -> None:
@@ -59,7 +64,12 @@ def reproduce_command(
     columns = (TextColumn("lines"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         lines = bar.add_task("lines", total=None)
-        rows = made.run(quick=quick, seeds=seeds, jobs=jobs, done=done, progress=keep)
+        try:
+            rows = made.run(quick=quick, seeds=seeds, jobs=jobs, done=done, progress=keep)
+        except KeyboardInterrupt:
+            kept = f"the lines that are done are in {saved}" if saved.exists() else "no line was done"
+            console.print(f"dpkit: interrupted: {kept}, and the same command goes on from there", highlight=False)
+            raise typer.Exit(130) from None
         keep(rows, len(rows))
     markdown = made.to_markdown(rows)
     (out / f"{table}.md").write_text(markdown, encoding="utf-8")

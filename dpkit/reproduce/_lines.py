@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import signal
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, fields
+from multiprocessing import active_children
 from typing import Any, TypeVar
 
 __all__ = ["completed", "read", "to_csv"]
@@ -71,8 +73,21 @@ def completed(
         for key in missing:
             take(key, make(key))
     else:
-        with ProcessPoolExecutor(jobs) as pool:
+        others = set(active_children())
+        with ProcessPoolExecutor(jobs, initializer=_ignore_interrupts) as pool:
             futures = {pool.submit(make, key): key for key in missing}
-            for future in as_completed(futures):
-                take(futures[future], future.result())
+            try:
+                for future in as_completed(futures):
+                    take(futures[future], future.result())
+            except KeyboardInterrupt:
+                # a line may take many minutes, and nothing of it is kept
+                pool.shutdown(wait=False, cancel_futures=True)
+                for worker in set(active_children()) - others:
+                    worker.terminate()
+                raise
     return [found[key] for key in order]
+
+
+def _ignore_interrupts() -> None:
+    """In a worker: Ctrl-C reaches all processes of a terminal, and the first one ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

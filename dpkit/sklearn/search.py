@@ -147,10 +147,11 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         if budget.delta == 0:
             raise ValueError("budget must have delta > 0, got delta=0")
         grid = {name: list(values) for name, values in self.parameters.items()}
-        if not all(grid.values()) or not set(grid) <= set(estimator.get_params()) - _SHARED:
+        known = sorted(set(estimator.get_params()) - _SHARED)
+        if not all(grid.values()) or not set(grid) <= set(known):
             raise ValueError(
-                "parameters must be lists of values of the estimator's parameters, "
-                f"without {sorted(_SHARED)}, got {self.parameters!r}"
+                f"parameters must be lists of values of {', '.join(known)}, at least one of each, "
+                f"got {self.parameters!r}"
             )
         share = fraction("validation", self.validation)
         regression = isinstance(estimator, PrivateGLMRegressor)

@@ -262,7 +262,7 @@ def test_delays_of_a_column(call, file, tmp_path):
     frame.to_csv(file, index=False)
     result = call(file, *COLUMNS, "--delay", "late", "--epsilons", 4)
     assert result.exit_code == 2
-    assert "row 2, column 'late': '1.5' must be a whole number of rounds, 0 or above, or empty" in result.output
+    assert "row 2, column 'late' (named by --delay): '1.5' must be a whole number of rounds" in result.output
     assert "there must be a column 'when'" in call(file, *COLUMNS, "--delay", "when", "--epsilons", 4).output
     told = call(file, "--reward", "click", "--delay", "late", "--epsilons", 4).output
     assert "must be a whole number" in told
@@ -285,12 +285,12 @@ def test_json_and_a_world(call):
         (("sphere", "--epsilons"), "--epsilons"),
         (("sphere", "--units", "cat", "--epsilons", 1, *QUICK), "units must be one or both"),
         (("sphere", "--epsilons", 1, "--units", "person", *QUICK), "units must be ('round',)"),
-        (("sphere", "--epsilons", -1, *QUICK), "epsilon must be"),
+        (("sphere", "--epsilons", -1, *QUICK), "--epsilons must be"),
         (("sphere", "--epsilons", 1, 1, *QUICK), "budgets must be different"),
         (("sphere", "--rounds", 0), "rounds must be"),
-        (("sphere", "--delay", "nan"), "--delay must be a number, got --delay=nan"),
-        (("sphere", "--delay", "inf"), "--delay must be nonnegative and finite, got --delay=inf"),
-        (("sphere", "--delay=-5"), "--delay must be nonnegative and finite, got --delay=-5.0"),
+        (("sphere", "--delay", "nan"), "--delay must be a number, got --delay nan"),
+        (("sphere", "--delay", "inf"), "--delay must be nonnegative and finite, got --delay inf"),
+        (("sphere", "--delay=-5"), "--delay must be nonnegative and finite, got --delay -5.0"),
         (("sphere", "--delay", "late"), "--delay must be a number, or a column of a log, got 'late' for no log"),
     ],
 )

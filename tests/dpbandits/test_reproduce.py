@@ -78,9 +78,9 @@ def test_every_figure_runs(call, tmp_path, monkeypatch, name):
     [
         (("table-9",), "figure must be one of glb-omd-figure-1, "),
         ((), "Missing argument"),
-        (("hvt-ucb-figure-2", "--seeds", 0), "seeds must be at least 1, got seeds=0"),
-        (("hvt-ucb-figure-2", "--rounds", 0), "rounds must be at least 1, got rounds=0"),
-        (("hvt-ucb-figure-2", "--jobs", 0), "jobs must be at least 1, got jobs=0"),
+        (("hvt-ucb-figure-2", "--seeds", 0), "--seeds must be at least 1, got --seeds 0"),
+        (("hvt-ucb-figure-2", "--rounds", 0), "--rounds must be at least 1, got --rounds 0"),
+        (("hvt-ucb-figure-2", "--jobs", 0), "--jobs must be at least 1, got --jobs 0"),
     ],
 )
 def test_wrong_values_end_with_one_line_and_write_no_table(call, tmp_path, arguments, message):

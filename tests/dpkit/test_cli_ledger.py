@@ -102,7 +102,7 @@ def test_reports_and_refusals_of_a_ledger_in_a_database(postgres, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["open", "{new}", "--epsilon", 1], "--epsilon and --delta go together"),
+        (["open", "{new}", "--epsilon", 1], "--delta must be given, too"),
         (["open", "{old}", "--epsilon", 2, "--delta", 1e-6], "was made with budget="),
         (["list", "{new}"], "there is no ledger"),
         (["list", "{old}", "--format", "xml"], "--format must be table, csv or json"),

@@ -275,13 +275,13 @@ def test_a_private_search_is_one_cost_and_finds_the_better_setting():
         ({"budget": None}, "budget must be given"),
         ({"budget": Budget(1.0, 1e-5, adjacency="add_remove")}, "budget.adjacency must be one of"),
         ({"budget": Budget(1.0, 0.0)}, "budget must have delta > 0"),
-        ({"parameters": {"depth": [1]}}, "parameters must be lists of values"),
+        ({"parameters": {"depth": [1]}}, r"parameters must be lists of values of clip, .*radius.*, got {'depth'"),
         ({"parameters": {"radius": []}}, "parameters must be lists of values"),
         *(
-            ({"parameters": {name: [None]}}, "without .'budget'")
+            ({"parameters": {name: [None]}}, "parameters must be lists of values of clip")
             for name in ("budget", "ledger", "random_state", "classes")
         ),
-        ({"estimator": regressor(), "parameters": {"target_range": [RANGE]}}, "without .'budget'"),
+        ({"estimator": regressor(), "parameters": {"target_range": [RANGE]}}, "parameters must be lists of values"),
         ({"estimator": regressor(target_range=None)}, "target_range must be given"),
         ({"estimator": classifier(classes=(0, 2))}, "y must hold labels of classes"),
         ({"runs": 1.0}, "mean must be greater than 1"),

@@ -1,5 +1,6 @@
 """The service's file: every mistake is named with its key, its value and the way out."""
 
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -162,3 +163,13 @@ def test_a_learner_says_that_it_does_not_fit(tmp_path, capsys, monkeypatch):
         process.learner(config)
     assert ended.value.code == supervise.MISFIT
     assert "learner: storage.ledger must be of this budget" in capsys.readouterr().err
+
+
+def test_processes_get_one_thread_of_the_blas_unless_the_owner_says_otherwise(tmp_path, monkeypatch):
+    given = {}
+    monkeypatch.setattr(supervise.subprocess, "Popen", lambda command, **more: given.update(more["env"]))
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    supervise.Service(written(tmp_path), workers=0)._start("learner")
+    assert (given["OPENBLAS_NUM_THREADS"], given["OMP_NUM_THREADS"]) == ("1", "4")
+    assert given["PATH"] == os.environ["PATH"]

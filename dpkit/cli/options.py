@@ -1,0 +1,63 @@
+"""Refusals in the words of a command: the packages name their parameters, and whoever types a command its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+__all__ = ["Command", "in_options", "refusal"]
+
+# the options of the command that runs, and what they were given
+_RUNNING: ContextVar[tuple[Iterable[Any], Mapping[str, Any]]] = ContextVar("_RUNNING", default=((), {}))
+
+
+class Command(TyperCommand):
+    """A command whose refusals :func:`refusal` can put into its own words, and which says that Ctrl-C ended it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run it."""
+        token = _RUNNING.set((self.params, ctx.params))
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("dpkit: interrupted", err=True)
+            raise typer.Exit(130) from None
+        finally:
+            _RUNNING.reset(token)
+
+
+def refusal(message: str) -> str:
+    """A message in the words of the command that runs."""
+    return in_options(message, *_RUNNING.get())
+
+
+def in_options(message: str, parameters: Iterable[Any], given: Mapping[str, Any]) -> str:
+    """A message with the names of options: of parameters that are refused, and of columns that are not there.
+
+    "max_rows must be at least 1, got max_rows=0" becomes "--max-rows must be at least 1, got --max-rows 0", and
+    "there must be a column 'reward'" gets "(named by --reward)" behind it, if that is what was given there.
+    """
+    named: dict[str, list[str]] = {}
+    for parameter in parameters:
+        if not parameter.opts[0].startswith("-"):
+            continue  # an argument, which is called by its name
+        flag = max(parameter.opts, key=len)
+        for name in {parameter.name, flag.strip("-").replace("-", "_")}:
+            message = re.sub(rf"(^|[;:] ){name}(?= (?:must|needs)\b)", rf"\1{flag}", message)
+            message = re.sub(rf"\bgot {name}=", f"got {flag} ", message)
+        values = given.get(parameter.name)
+        for value in values if isinstance(values, (list, tuple)) else [values]:
+            if isinstance(value, str):
+                named.setdefault(value, []).append(flag)
+
+    def with_flags(found: re.Match[str]) -> str:
+        flags = named.get(found[1])
+        return found[0] if flags is None else f"{found[0]} (named by {', '.join(flags)})"
+
+    message = re.sub(r"(?:\ba|\bno|\d,) column '([^']*)'", with_flags, message)
+    return re.sub(r"\bgot (--[\w-]+)=", r"got \1 ", message)
