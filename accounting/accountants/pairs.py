@@ -14,6 +14,7 @@ from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
     PlayedChoices,
+    Triangle,
     TwoLosses,
 )
 from accounting.accountants.gdp import gdp
@@ -87,6 +88,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({ChoicesPair(eps, n, from_below=True): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
+        case Triangle(noise_multiplier=z, rate=rate):
+            from accounting.accountants.replaced_steps import TrianglePair
+
+            return [Counter({TrianglePair(1.0 / z, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):
@@ -168,17 +173,18 @@ def _swap(pairs: Counter[LossPair], rate: float) -> Counter[LossPair]:
     return Counter({swapped(pair, rate) if rate < 1 else pair: 1 for pair in pairs})
 
 
-def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
+def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled) -> Counter[LossPair]:
     """One unit of a sample replaced, where ``pairs`` are those of a replacement without sampling."""
     from accounting.accountants.losses import Symmetric
     from accounting.accountants.sampled_losses import ReplacedPair
 
     if not pairs:
         return pairs
+    normal = isinstance(release.release, Gaussian)
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({ReplacedPair(pair, rate): 1} if rate < 1 else pairs)
+    return Counter({ReplacedPair(pair, rate, normal): 1} if rate < 1 else pairs)
 
 
 def _doubled(release: Release) -> Counter[LossPair]:
