@@ -38,6 +38,7 @@ from accounting.accountants.failures import (
     split_failures,
 )
 from accounting.accountants.orders import best_order_for_epsilon
+from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.randomizers import epsilon_at_least, thirds
@@ -182,8 +183,12 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
     """
     adjacency = release.adjacency
     match release:
+        case UnaryEncoding(epsilon=eps) if eps > 700:
+            return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
             return release
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if not is_listed(z, int(shift or 1)):
+            return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
         case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):

@@ -42,11 +42,13 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives"]
+__all__ = ["alternatives", "is_listed"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
 _MOST_BRANCHES = 64
+# Integer losses that are listed one by one.
+_MOST_LISTED = 1 << 19
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -66,7 +68,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(1.0 / z): 1})]
         case Laplace(noise_multiplier=z):
             return [Counter({LaplacePair(1.0 / z): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z, shift):
             return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
         case DiscreteGaussian():
             return [Counter({GaussianPair(gdp(release)): 1})]
@@ -128,6 +130,16 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
     return _pairs(weaker(release, "PLD"), present)
+
+
+def is_listed(noise_multiplier: float, shift: int) -> bool:
+    """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
+
+    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
+    """
+    from accounting.accountants.integer_losses import atoms_of
+
+    return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
 
 
 def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Counter[LossPair], int]]]:
@@ -199,7 +211,7 @@ def _doubled(release: Release) -> Counter[LossPair]:
             return Counter({LaplacePair(2.0 / z): 1})
         case PureDP(epsilon=eps):
             return Counter({Coins(2.0 * eps): 1} if eps > 0 else {})
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z / 2, 2 * shift):
             return Counter({IntegerPair("gaussian", z / 2, 2 * int(shift)): 1})
         case DiscreteGaussian():
             return Counter({GaussianPair(2.0 * gdp(release)): 1})
