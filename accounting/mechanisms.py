@@ -205,8 +205,11 @@ class UnaryEncoding(Release):
 
     @property
     def as_many_as(self) -> float:
-        """The k of randomized response at which a loss of ε is as likely: k + e^ε − 1 = e^ε/(p(1 − q))."""
-        grown = math.exp(self.epsilon if self.optimized else self.epsilon / 2)
+        """The k of randomized response at which a loss of ε is as likely: k + e^ε − 1 = e^ε/(p(1 − q)).
+
+        At most about e^700, above which fewer make a loss of ε a little likelier than it is.
+        """
+        grown = math.exp(min(self.epsilon if self.optimized else self.epsilon / 2, 700.0))
         return grown + 3 if self.optimized else 2 * grown + 2
 
 

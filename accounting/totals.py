@@ -73,7 +73,11 @@ def _bounds(
     found: dict[str, float] = {}
     errors: list[str] = []
     failures: list[str] = []
-    for name in _candidates(rest, accountant, every=every):
+    candidates = _candidates(rest, accountant, every=every)
+    # the one that is exact for a single release first: if that costs nothing, no other can say less
+    for name in sorted(candidates, key=lambda name: name != "pld"):
+        if not every and delta is not None and found.get("pld") == 0:
+            break
         module = ACCOUNTANTS[name]
         try:
             if delta is not None:
@@ -86,6 +90,7 @@ def _bounds(
             errors.append(str(error))
         except ArithmeticError as error:
             failures.append(f"{name} ({error})")
+    found = {name: found[name] for name in candidates if name in found}
     if not found:
         raise UnsupportedRelease("; ".join(errors + failures))
     if math.isfinite(found.get("rdp", math.inf)) and not math.isfinite(found.get("pld", 0.0)):

@@ -96,6 +96,7 @@ class Convolution:
         self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
         #: The probability that one is.
         self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
+        self.cut_off += math.fsum(count * pair.infinite() for pair, count in parts)
         # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
         # Otherwise losses below have mass 1e-18; they are rounded up to it.
         self.lowest = [

@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.losses import histogram
+from accounting.accountants.losses import AllFinite, histogram
 from accounting.amplification.blanket import LEFT_OUT, binomial_window
 
 __all__ = ["CountPair", "DifferencePair"]
@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 _RARE = 1e-16
 
 
-class _Finite:
+class _Finite(AllFinite):
     """A pair of finitely many losses, which ``_atoms`` finds."""
 
     def _atoms(self) -> tuple[Array, Array, Array]:

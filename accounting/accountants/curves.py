@@ -169,6 +169,10 @@ class ChoicesPair(Symmetric):
         rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
         return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
 
+    def infinite(self) -> float:
+        """What P has at infinite losses: all beyond the curve's end."""
+        return _choices_atoms(self)[3]
+
 
 @lru_cache(maxsize=16)
 def _choices_atoms(pair: ChoicesPair) -> tuple[Array, Array, Array, float]:

@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And five descriptions that only accountants make.
+And six descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "DifferenceOfCounts",
     "OneCount",
     "PlayedChoices",
+    "Triangle",
     "TwoLosses",
     "rest_delta",
     "split_failures",
@@ -72,6 +73,15 @@ class OneCount(Release):
     step: int
     first: float
     second: float
+
+
+@dataclass(frozen=True, repr=False)
+class Triangle(Release):
+    """A batch with probability ``rate`` with one record or with another, both and the batch without at equal distances;
+    with Gaussian noise."""
+
+    noise_multiplier: float
+    rate: float
 
 
 @dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["IntegerPair"]
+__all__ = ["IntegerPair", "atoms_of"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +33,11 @@ _MOST_ATOMS = 1 << 22
 # relative error of a mass: that of e^(−745), whose exponent is right to a few units in the last place
 _MASS_ERROR = 1e-12
 _LOSS_ERROR = 4 * 2.0**-52
+
+
+def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shift: int) -> float:
+    """About how many losses an :class:`IntegerPair` has."""
+    return shift + (2 * _REACH * noise_multiplier * shift if noise == "gaussian" else 0.0)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class IntegerPair(Symmetric):
 
     def __post_init__(self) -> None:
         scale = self.noise_multiplier * self.shift
-        atoms = self.shift + (2 * _REACH * scale if self.noise == "gaussian" else 0.0)
+        atoms = atoms_of(self.noise, self.noise_multiplier, self.shift)
         if atoms > _MOST_ATOMS:
             raise UnsupportedRelease(
                 f"the PLD accountant takes integer noise of at most {_MOST_ATOMS} atoms, got {atoms:.3g} for a "
@@ -67,8 +72,9 @@ class IntegerPair(Symmetric):
         rare = int(np.searchsorted(np.cumsum(p[::-1]), above * (1 - _MASS_ERROR), side="right"))
         return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + _LOSS_ERROR)
 
-    def log_noise_and_ratios(self) -> tuple[Array, Array]:
-        """ln of the noise's own masses, and of those that it has when shifted to the right over them, value by value.
+    def log_noise_and_shifted(self) -> tuple[Array, Array, Array]:
+        """ln of the noise's own masses, of those that it has when shifted to the right, and of the latter over the
+        former, value by value.
 
         Values beyond which both ratios, to the right and to the left, are constant are merged.
         """
@@ -78,13 +84,15 @@ class IntegerPair(Symmetric):
             x, b = np.arange(-k, k + 1.0), math.exp(-1.0 / scale)
             log_noise = -np.abs(x) / scale + math.log(-math.expm1(-1.0 / scale)) - math.log1p(b)
             log_noise[[0, -1]] = -1.0 / self.noise_multiplier - math.log1p(b)
-            return log_noise, (np.abs(x) - np.abs(x - k)) / scale
+            ratios = (np.abs(x) - np.abs(x - k)) / scale
+            return log_noise, log_noise + ratios, ratios
         reach = math.ceil(_REACH * scale) + k
         x = np.arange(-reach, reach + 1.0)
         log_noise = -0.5 * np.square(x / scale)
         with np.errstate(under="ignore"):
-            log_noise -= math.log(float(np.exp(log_noise).sum()))
-        return log_noise, k * (2.0 * x - k) / (2.0 * scale**2)
+            total = math.log(float(np.exp(log_noise).sum()))
+        # where there is little noise, their difference would have no digits
+        return log_noise - total, -0.5 * np.square((x - k) / scale) - total, k * (2.0 * x - k) / (2.0 * scale**2)
 
 
 @lru_cache(maxsize=16)

@@ -26,6 +26,7 @@ from accounting.conversions import gdp_delta
 from accounting.mechanisms import RandomizedResponse
 
 __all__ = [
+    "AllFinite",
     "Coins",
     "GaussianPair",
     "GumbelPair",
@@ -55,13 +56,24 @@ class LossPair(Protocol):
         """P and Q of L ≤ edges[0], between neighbouring edges, and above the last; each of shape (edges + 1,)."""
 
     def highest(self, log_tail: float) -> float:
-        """A loss above which P has at most e^``log_tail``."""
+        """A loss above which P has at most e^``log_tail``, or only infinite losses."""
+
+    def infinite(self) -> float:
+        """What P has at infinite losses."""
 
     def lowest(self, log_tail: float) -> float:
         """An x such that below the loss −x P has at most e^``log_tail``."""
 
 
-class Symmetric:
+class AllFinite:
+    """No loss is infinite."""
+
+    def infinite(self) -> float:
+        """What P has at infinite losses."""
+        return 0.0
+
+
+class Symmetric(AllFinite):
     """L under P has the law of −L under Q, so that P(L < −x) = Q(L > x) ≤ P(L > x) for x ≥ 0."""
 
     def highest(self, log_tail: float) -> float:
@@ -207,7 +219,7 @@ class GumbelPair(Symmetric):
 
 
 @dataclass(frozen=True)
-class RangePair:
+class RangePair(AllFinite):
     """Two losses, −``low`` and ``high``: of all pairs whose loss lies between, the largest in convex order of e^L."""
 
     low: float

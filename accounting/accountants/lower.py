@@ -32,11 +32,13 @@ from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
     PlayedChoices,
+    Triangle,
     TwoLosses,
     rest_delta,
     split_failures,
 )
 from accounting.accountants.orders import best_order_for_epsilon
+from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.randomizers import epsilon_at_least, thirds
@@ -88,6 +90,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
     best = _best_order(release, delta)
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
+        witnesses[_witness(release, best, equal=True)] = None
     except AdjacencyMismatch:  # samples of one kind beside those of another
         return 0.0
     found = max(_lower_epsilon(witness, delta) for witness in witnesses)
@@ -172,12 +175,20 @@ def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
 
-def _witness(release: Release, order: float) -> Release | None:
-    """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own."""
+def _witness(release: Release, order: float, *, equal: bool = False) -> Release | None:
+    """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
+
+    In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal`` and Gaussian
+    noise, something that is as far from both as they are from each other. In many small steps that is worse.
+    """
     adjacency = release.adjacency
     match release:
+        case UnaryEncoding(epsilon=eps) if eps > 700:
+            return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
             return release
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if not is_listed(z, int(shift or 1)):
+            return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
         case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
@@ -197,8 +208,9 @@ def _witness(release: Release, order: float) -> Release | None:
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
                 return PoissonSubsampled(found, rate, adjacency=adjacency)
             return None if found is None else PoissonSubsampled(found, rate)
+        case FixedSizeSubsampled(release=Gaussian(noise_multiplier=z), rate=rate) if equal and rate < 1:
+            return Triangle(z, rate)
         case FixedSizeSubsampled(release=inner, rate=rate):
-            # all others contribute what the unit is replaced by
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
         case BestOfRuns(release=inner):
@@ -212,8 +224,9 @@ def _witness(release: Release, order: float) -> Release | None:
             step = math.floor(norm)
             return OneCount(int(trials), 0.5, step, 1.0, 0.0, adjacency=adjacency) if step else None
         case Composed(parts=parts):
-            terms = [(_witness(part, order), count) for part, count in parts]
+            terms = [(_witness(part, order, equal=equal), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)
         case Parallel(branches=branches):
-            return parallel(*(found for branch in branches if (found := _witness(branch, order)) is not None))
+            witnesses = (_witness(branch, order, equal=equal) for branch in branches)
+            return parallel(*(found for found in witnesses if found is not None))
     return None

@@ -14,6 +14,7 @@ from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
     PlayedChoices,
+    Triangle,
     TwoLosses,
 )
 from accounting.accountants.gdp import gdp
@@ -41,11 +42,13 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives"]
+__all__ = ["alternatives", "is_listed"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
 _MOST_BRANCHES = 64
+# Integer losses that are listed one by one.
+_MOST_LISTED = 1 << 19
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -65,7 +68,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({GaussianPair(1.0 / z): 1})]
         case Laplace(noise_multiplier=z):
             return [Counter({LaplacePair(1.0 / z): 1})]
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z, shift):
             return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
         case DiscreteGaussian():
             return [Counter({GaussianPair(gdp(release)): 1})]
@@ -87,6 +90,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({ChoicesPair(eps, n, from_below=True): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
+        case Triangle(noise_multiplier=z, rate=rate):
+            from accounting.accountants.replaced_steps import TrianglePair
+
+            return [Counter({TrianglePair(1.0 / z, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):
@@ -123,6 +130,16 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
     return _pairs(weaker(release, "PLD"), present)
+
+
+def is_listed(noise_multiplier: float, shift: int) -> bool:
+    """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
+
+    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
+    """
+    from accounting.accountants.integer_losses import atoms_of
+
+    return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
 
 
 def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Counter[LossPair], int]]]:
@@ -168,17 +185,18 @@ def _swap(pairs: Counter[LossPair], rate: float) -> Counter[LossPair]:
     return Counter({swapped(pair, rate) if rate < 1 else pair: 1 for pair in pairs})
 
 
-def _replace(pairs: Counter[LossPair], rate: float, release: Release) -> Counter[LossPair]:
+def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled) -> Counter[LossPair]:
     """One unit of a sample replaced, where ``pairs`` are those of a replacement without sampling."""
     from accounting.accountants.losses import Symmetric
     from accounting.accountants.sampled_losses import ReplacedPair
 
     if not pairs:
         return pairs
+    normal = isinstance(release.release, Gaussian)
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({ReplacedPair(pair, rate): 1} if rate < 1 else pairs)
+    return Counter({ReplacedPair(pair, rate, normal): 1} if rate < 1 else pairs)
 
 
 def _doubled(release: Release) -> Counter[LossPair]:
@@ -193,7 +211,7 @@ def _doubled(release: Release) -> Counter[LossPair]:
             return Counter({LaplacePair(2.0 / z): 1})
         case PureDP(epsilon=eps):
             return Counter({Coins(2.0 * eps): 1} if eps > 0 else {})
-        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None:
+        case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z / 2, 2 * shift):
             return Counter({IntegerPair("gaussian", z / 2, 2 * int(shift)): 1})
         case DiscreteGaussian():
             return Counter({GaussianPair(2.0 * gdp(release)): 1})

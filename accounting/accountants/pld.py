@@ -74,14 +74,23 @@ def epsilon(release: Release, delta: float) -> float:
     log_target(delta)
     found = 0.0
     for parts in alternatives(release):
-        found = max(found, _epsilon(parts, delta, found))
+        one = _epsilon(parts, delta, found)
+        if (games := _with_games(parts, delta)) and one > found:
+            one = min(one, _epsilon(games, delta, found))
+        found = max(found, one)
     return found
 
 
 def delta(release: Release, epsilon: float) -> float:
     """δ at ``epsilon``, rounded up."""
     nonnegative("epsilon", epsilon)
-    return max((_delta(parts, epsilon) for parts in alternatives(release)), default=0.0)
+    found = 0.0
+    for parts in alternatives(release):
+        one = _delta(parts, epsilon)
+        if (games := _with_games(parts, one)) and one > found:
+            one = min(one, _delta(games, epsilon))
+        found = max(found, one)
+    return found
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
@@ -103,6 +112,16 @@ def _top(alone: LossPair, delta: float) -> float:
 
     # where their tail begins takes longer to find than the answer
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
+
+
+def _with_games(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with steps on batches of a fixed size played as a whole, which is cheaper but for rounding."""
+    if all(count == 1 for _, count in parts):
+        return None
+    from accounting.accountants.replaced_steps import played
+
+    games = played(parts, delta)
+    return games if games != parts else None
 
 
 def _choices(parts: Parts) -> tuple[float, int] | None:
@@ -139,7 +158,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
     alone = _alone(parts)
     if alone is not None:
-        return _inverse(alone.delta, delta, _top(alone, delta))
+        return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
@@ -231,10 +250,11 @@ def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> 
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
+    from accounting.accountants.replaced_steps import TrianglePair
     from accounting.accountants.swapped_losses import SwappedGaussianPair
 
     alone = _alone(parts)
-    if alone is not None and not isinstance(alone, SwappedGaussianPair):
+    if alone is not None and not isinstance(alone, (SwappedGaussianPair, TrianglePair)):
         high = _top(alone, delta)
         found = _inverse(lambda at: alone.delta(at) * (1 - _CLOSED_FORM), delta, high) * (1 - 1e-12)
         # the inverse may end at the highest loss, where nothing is known

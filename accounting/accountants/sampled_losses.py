@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.losses import LossPair, Symmetric
+from accounting.accountants.losses import AllFinite, LossPair, Symmetric
 
 __all__ = ["ReplacedPair", "SubsampledPair"]
 
@@ -22,7 +22,7 @@ _OUTWARD = 1 + 1e-13
 
 
 @dataclass(frozen=True)
-class SubsampledPair:
+class SubsampledPair(AllFinite):
     """A symmetric pair seen through a Poisson sample: with probability q the unit is read (Zhu, Dong & Wang 2022, Thm
     11).
 
@@ -89,10 +89,14 @@ class ReplacedPair(Symmetric):
 
     It is the divergence of a pair: on L > 0 that of (1 − q)Q + qP against Q, mirrored on L < 0, and the rest at 0. That
     is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
+
+    Many of these cost less than their composition if the laws are ``normal``, and not only as private as normal ones
+    (:mod:`accounting.accountants.replaced_steps`).
     """
 
     inner: LossPair
     rate: float
+    normal: bool = False
 
     @property
     def _present(self) -> SubsampledPair:

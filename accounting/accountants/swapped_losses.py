@@ -221,12 +221,13 @@ def _swapped_atoms(pair: SwappedAtomsPair) -> tuple[Array, Array, Array]:
         eps = pair.inner.epsilon
         log_absent = np.array([-eps, math.log(-math.expm1(-eps)), -eps]) - math.log1p(math.exp(-eps))
         ratios = np.array([-eps, -eps, eps])
+        log_shifted = log_absent + ratios
     elif isinstance(pair.inner, IntegerPair):
-        log_absent, ratios = pair.inner.log_noise_and_ratios()
+        log_absent, log_shifted, ratios = pair.inner.log_noise_and_shifted()
     else:
         raise UnsupportedRelease(f"the PLD accountant has no pair for a swap in a sample of {pair.inner!r}")
     mixed = np.logaddexp(math.log1p(-q), math.log(q) + ratios)  # ln(1 − q + q·e^ratio)
     with np.errstate(under="ignore"):
-        p = np.exp(log_absent + mixed)
+        p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
     losses = np.maximum.accumulate(mixed - mixed[::-1])  # it rises; rounding must not change that
     return losses, p, p[::-1]

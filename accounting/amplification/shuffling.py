@@ -70,6 +70,8 @@ MOST_LOCAL_EPSILON = 30.0
 # The share of ε that rounding C down may cost, and the values of C in one deviation, for the curve at one ε and for the
 # whole pair.
 _CURVE, _PAIR = (4e-6, 400), (2e-4, 32)
+# Beyond 8.5 deviations C is rounded down by up to this share of its mean.
+_FAR = 1e-3
 # C beyond this many deviations from its mean has a probability below 1e-300 (Chernoff).
 _REACH = 38.0
 # More users than this are priced as this many.
@@ -102,9 +104,9 @@ def binomial_bins(n: int, rate: float, share: float, fineness: int) -> tuple[Arr
     # a step of d deviations costs about d·deviation/(2·mean) of c, and half of that of ε
     step = max(1.0, math.floor(share * 4 * mean), math.floor(deviation / fineness))
     near = np.arange(max(0.0, math.floor(mean - 8.5 * deviation)), min(n, mean + 8.5 * deviation) + 1, step)
-    far = np.arange(
-        max(0.0, math.floor(mean - _REACH * math.sqrt(mean))), near[0], max(1.0, math.floor(8 * deviation / fineness))
-    )
+    # what is so rare may be known a little less well
+    coarse = max(step, math.floor(8 * deviation / fineness), math.floor(_FAR * mean))
+    far = np.arange(max(0.0, math.floor(mean - _REACH * math.sqrt(mean))), near[0], coarse)
     low = far[0] if far.size else near[0]
     rest = np.unique(np.concatenate([[0.0], np.floor(np.geomspace(1.0, max(low, 1.0), 60))]))
     values = np.unique(np.concatenate([rest[rest < low], far, near]))

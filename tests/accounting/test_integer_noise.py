@@ -164,7 +164,18 @@ def test_a_shift_is_a_positive_integer(kind, shift):
 
 
 def test_noise_with_too_many_atoms_is_left_to_the_other_accountants():
-    wide = DiscreteGaussian(1.0, shift=10**6)
+    wide = DiscreteLaplace(1.0, shift=10**7)
     with pytest.raises(UnsupportedRelease, match="atoms"):
         epsilon(wide, 1e-6, accountant="pld")
     assert math.isfinite(epsilon(wide, 1e-6))
+
+
+@pytest.mark.parametrize(("z", "shift"), [(1.0, 10**6), (1e4, 10)])
+def test_gaussian_noise_with_too_many_atoms_is_as_good_as_continuous_noise(z, shift):
+    wide, smooth = DiscreteGaussian(z, shift=shift), Gaussian(z)
+    pairs = [(wide, smooth), (20 * wide + Laplace(30.0), 20 * smooth + Laplace(30.0))]
+    for adjacency in ("add_remove", "replace"):
+        pairs.append(tuple(10 * PoissonSubsampled(one, 0.1, adjacency=adjacency) for one in (wide, smooth)))
+    for one, other in pairs:
+        found, smooth_cost = (float(epsilon(each, 1e-7, accountant="pld")) for each in (one, other))
+        assert found == pytest.approx(smooth_cost, rel=1e-4)

@@ -187,8 +187,7 @@ def test_batches_of_a_fixed_size_cost_a_little_more_than_poisson_samples():
     assert epsilon(fixed, 1e-5) == pytest.approx(float(epsilon(poisson, 1e-5)), rel=1e-6)
     with pytest.warns(UserWarning, match="only known to lie between"):
         lower, upper = bound(1000 * fixed, 1e-5)
-    assert lower == pytest.approx(float(epsilon(1000 * poisson, 1e-5)), rel=1e-3)
-    assert lower < upper < 1.25 * lower
+    assert epsilon(1000 * poisson, 1e-5) < lower < upper < 1.05 * lower
     # all of the data, each time
     assert epsilon(FixedSizeSubsampled(Gaussian(1.0), 5, 5), 1e-5) == pytest.approx(float(epsilon(Gaussian(1.0), 1e-5)))
 

@@ -1,0 +1,191 @@
+"""Many batches of a fixed size: against triples of normal laws on a lattice, and against players of the game."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import (
+    DiscreteGaussian,
+    FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
+    PoissonSubsampled,
+    bound,
+    delta,
+    epsilon,
+)
+from accounting.accountants.pairs import alternatives
+from accounting.accountants.replaced_steps import ReplacedSteps, TrianglePair, played, triangle_masses
+
+TAIL = 1e-15
+SPACING = 0.05
+X, Y = np.meshgrid(SPACING * np.arange(-200, 201), SPACING * np.arange(-200, 201))
+
+
+def normal(place):
+    return np.exp(-((X - place[0]) ** 2 + (Y - place[1]) ** 2) / 2) * SPACING**2 / (2 * math.pi)
+
+
+def laws(rate, first, second):
+    """P and Q of a step, on a lattice of the plane, R in its origin: a sum over it is right to many digits."""
+    absent, with_one, with_other = normal((0.0, 0.0)), normal(first), normal(second)
+    return (1 - rate) * absent + rate * with_one, (1 - rate) * absent + rate * with_other
+
+
+def divergence(p, q, at):
+    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
+
+
+def of_masses(masses, at):
+    p, q = masses
+    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
+
+
+def triangle(mu, share):
+    """Where S and S′ are."""
+    height = math.sqrt(share - share * share / 4)
+    return (mu * (1 - share / 2), mu * height), (-mu * share / 2, mu * height)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.7, 1.0])
+@pytest.mark.parametrize(("mu", "rate"), [(0.5, 0.3), (1.0, 0.01), (2.0, 0.1)])
+def test_the_losses_of_a_triangle_are_those_of_its_laws(mu, rate, share):
+    p, q = laws(rate, *triangle(mu, share))
+    edges = np.linspace(-1.0, 1.0, 21) * mu * rate * 3
+    in_p, in_q = triangle_masses(mu, share, rate, edges)
+    assert (in_p.sum(), in_q.sum()) == pytest.approx((1.0, 1.0), abs=1e-12)
+    for k in range(edges.size):
+        # what is counted above an edge is the divergence there, for it is the best event
+        found = in_p[k + 1 :].sum() - math.exp(edges[k]) * in_q[k + 1 :].sum()
+        assert found == pytest.approx(divergence(p, q, edges[k]), abs=3e-4 * rate)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    places=st.tuples(*[st.floats(-1.0, 1.0)] * 4),
+    mu=st.floats(0.2, 2.5),
+    rate=st.floats(0.01, 0.95),
+    at=st.floats(0.0, 1.0),
+)
+def test_no_three_laws_are_worse_than_the_cells_say(places, mu, rate, at):
+    # S and S′ anywhere, moved apart as far as they may be
+    first, second = np.array(places[:2]), np.array(places[2:])
+    longest = max(np.linalg.norm(first), np.linalg.norm(second), np.linalg.norm(first - second), 1e-9)
+    first, second = mu * first / longest, mu * second / longest
+    p, q = laws(rate, first, second)
+    fine = np.linspace(0.0, at, 2)
+    for one, other, share in ((p, q, np.sum(second**2)), (q, p, np.sum(first**2))):
+        # above 0: what the theorem says of S′ at this distance from R, and of none
+        exact = min(1.0, float(share) / mu**2)
+        tightest, least = (triangle_masses(mu, of, rate, fine) for of in (exact, 0.0))
+        found = divergence(one, other, at)
+        from_cell = max(of_masses((m[0][2:], m[1][2:]), at) for m in (tightest, least))
+        assert found <= from_cell + 2e-3 * rate
+    both = ReplacedSteps(mu, rate, 1, TAIL).delta(at)
+    assert max(divergence(p, q, at), divergence(q, p, at)) <= both + 2e-3 * rate
+
+
+@pytest.mark.parametrize("at", [0.05, 0.3, -0.1])
+def test_triangles_fall_above_nothing_and_rise_below(at):
+    values = [of_masses(triangle_masses(1.0, share, 0.2, np.array([at])), at) for share in np.linspace(0.02, 1, 9)]
+    assert np.all(np.diff(values) * np.sign(at) < 0)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shares=st.tuples(*[st.sampled_from([0.0, 0.3, 0.8, 1.0])] * 3),
+    mirrored=st.tuples(*[st.booleans()] * 3),
+    turn=st.floats(-0.3, 0.3),
+    at=st.floats(0.0, 0.8),
+    case=st.sampled_from([(1.0, 0.1), (0.5, 0.5), (2.0, 0.05)]),
+)
+def test_no_player_of_two_steps_passes_the_curve(shares, mirrored, turn, at, case):
+    mu, rate = case
+    losses = np.concatenate([-np.geomspace(20.0, 1e-3, 500), [0.0], np.geomspace(1e-3, 20.0, 500)])
+
+    def atoms(i):
+        p, q = triangle_masses(mu, shares[i], rate, losses)
+        if mirrored[i]:
+            p, q = q[::-1], p[::-1]
+        kept = (p > 1e-14) & (q > 1e-14)
+        return np.log(p[kept] / q[kept]), p[kept]
+
+    first, weights = atoms(0)
+    # the second step is chosen by what was seen of the first
+    total = 0.0
+    for chosen, i in ((first <= turn, 1), (first > turn, 2)):
+        second, chances = atoms(i)
+        gained = np.maximum(-np.expm1(at - first[chosen][:, None] - second), 0.0)
+        total += float(weights[chosen] @ gained @ chances)
+    game = ReplacedSteps(mu, rate, 2, TAIL).delta(at)
+    assert total <= game + 1e-12
+    assert game <= delta(FixedSizeSubsampled(Gaussian(1 / mu), round(100 * rate), 100), 0.0) * 2 + 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+def test_a_game_is_cheaper_than_steps_that_are_worst_one_by_one_and_known_closely():
+    step = FixedSizeSubsampled(Gaussian(2.0), 10, 100)
+    for count, width in ((2, 0.005), (40, 0.02)):
+        lower, upper = bound(count * step, 1e-6)
+        assert 0 < upper - lower < width * upper
+    # 2.8838 where both directions of every step are the worst at once
+    assert epsilon(100 * step, 1e-6) == pytest.approx(2.718, abs=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+def test_equal_distances_are_the_worst_of_many_small_steps():
+    step = FixedSizeSubsampled(Gaussian(1.0), 1, 20)
+    poisson = PoissonSubsampled(Gaussian(1.0), 0.05)
+    lower, upper = bound(2000 * step, 1e-5)
+    assert lower > 1.02 * epsilon(2000 * poisson, 1e-5)
+    assert upper < 1.04 * lower
+
+
+OTHERS = [5 * Laplace(10.0), 3 * Gaussian(5.0), 2 * FixedSizeSubsampled(Gaussian(3.0), 1, 10)]
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=repr)
+def test_a_game_among_others_costs_more_than_either_and_less_than_the_sum(others):
+    steps = 30 * FixedSizeSubsampled(Gaussian(2.0), 10, 100)
+    found = epsilon(steps + others, 1e-6)
+    assert max(epsilon(steps, 1e-6), epsilon(others, 1e-6)) < found < epsilon(steps, 5e-7) + epsilon(others, 5e-7)
+
+
+def test_totals_grow_with_steps_rate_and_noise():
+    def total(count, size, z):
+        return float(epsilon(count * FixedSizeSubsampled(Gaussian(z), size, 1000), 1e-6))
+
+    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 7, 8, 9, 511, 512, 513)]
+    sizes = [total(8, size, 2.0) for size in (1, 49, 50, 500, 999, 1000)]
+    noises = [total(8, 50, z) for z in (5.0, 2.0, 0.5, 0.21, 0.19, 0.1)]
+    for found in (counts, sizes, noises):
+        assert np.all(np.diff(found) > 0)
+
+
+def test_what_is_cut_off_is_counted():
+    step = 100 * FixedSizeSubsampled(Gaussian(2.0), 10, 1000)
+    poisson = 100 * PoissonSubsampled(Gaussian(2.0), 0.01)
+    with_others = step + 5 * Laplace(10.0)
+    for at in (0.5, 1.0, 1.5):
+        assert delta(step, at) >= delta(poisson, at)
+        assert delta(with_others, at) >= delta(poisson, at)
+    game = played(((ReplacedSteps(0.5, 0.01, 100, 1e-10), 1),), 1e-6)
+    assert game[0][0].infinite() >= 1e-12
+    assert game[0][0].delta(1e3) >= game[0][0].infinite()
+    assert epsilon(step, 1e-200) < math.inf
+
+
+def test_a_triangle_is_bounded_by_the_game():
+    for mu, rate in ((0.5, 0.1), (1.0, 0.01)):
+        one = TrianglePair(mu, rate)
+        for at in (0.0, 0.02, 0.2):
+            assert one.delta(at) <= ReplacedSteps(mu, rate, 1, TAIL).delta(at)
+
+
+def test_laws_that_are_only_as_private_as_normal_ones_are_not_played():
+    for inner, games in ((DiscreteGaussian(30.0), False), (Gaussian(30.0), True)):
+        (parts,) = alternatives(20 * FixedSizeSubsampled(inner, 10, 100))
+        assert (played(parts, 1e-6) != parts) == games
