@@ -121,6 +121,10 @@ class AdditiveFilter:
         """ε at the budget's δ of what the worst-off unit of a scope met; infinite if no measure covers it."""
         return max(self._epsilon(total) for total in _maximal(self.sums.each_after(scope, self._zero)))
 
+    def skewness(self, release: Release) -> float:
+        """How much more a release is charged late than early, by the largest share of δ."""
+        return self._measures[0].skewness(release)
+
     def covers(self, scope: str | None, release: Release) -> bool:
         """Whether a measure has a bound for a release together with everything that was counted."""
         total = self.sums.after(scope, self.price(release))
@@ -166,7 +170,7 @@ class AdditiveFilter:
         worst = self.sums.after(scope, amount)
         for measure, part in zip(self._measures, self._slices, strict=True):
             verdict = measure.within(worst[part], self._slack)
-            if verdict or (verdict is None and measure.exact(rest)):
+            if verdict or (verdict is None and measure.exact(rest, worst[part])):
                 return True
         return False
 

@@ -91,6 +91,7 @@ from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.measures import price
 from accounting.ledger.mixture import best_order, orders_and_weights
+from accounting.ledger.one_kind import kind_of
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
 from accounting.releases import Release
@@ -124,12 +125,16 @@ _RESERVES = (0.02, 0.08, 0.24)
 _LEFT_OUT = 0.025
 # The exponential term: its share of the δ of Gaussian DP, its order over the best one for Gaussian noise, and its rate
 # over the least one. The optimum is flat.
-_TILT = (0.15, 0.8, 1.15)
+_TILT = (0.15, 0.45, 1.3)
 # For large and rare losses: a share of δ, the part of it for what smoothing leaves out, and large reserves, levels and
 # exponential term.
 _HEAVY = (0.08, 0.05, 0.45)
 _HEAVY_LEVELS = (0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8)
 _HEAVY_TILT = (0.6, 0.15, 2.0)
+# The shares of δ for Gaussian DP, for large and rare losses and for the first kind alone, and from which skewness on
+# there is one for it.
+_WITH_KIND = (0.53, 0.02, 0.41)
+_SKEWED = 1.4
 
 
 def check_rule(
@@ -169,27 +174,30 @@ def make_filter(budget: Budget, rule: Rule) -> Filter:
 
 
 @lru_cache(maxsize=256)
-def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
-    """The rule for releases of any kind in any order, from the budget alone."""
+def mixed_rule(budget: Budget, failure_delta: float | None = None, kind: Release | None = None) -> Rule:
+    """The rule for releases of any kind in any order, from the budget alone; with a share for one ``kind`` by itself."""
     if budget.delta == 0:
         return Rule("pure")
     if failure_delta is None:
         failure_delta = budget.delta * _FAILURE_SHARE
     orders, weights = orders_and_weights(budget.epsilon, without_failures(budget.delta, failure_delta))
-    shares = (1 - _GAUSSIAN_SHARE - _HEAVY[0]) * (1 - 4 * UNIT_ROUNDOFF) * weights
+    share, heavy, alone = (_GAUSSIAN_SHARE, _HEAVY[0], 0.0) if kind is None else _WITH_KIND
+    shares = (1 - share - heavy - alone) * (1 - 4 * UNIT_ROUNDOFF) * weights
     best = best_order(budget.epsilon, without_failures(budget.delta, failure_delta))
     return Rule(
         "mixed",
         failure_delta,
         orders=tuple(map(float, orders)),
-        shares=(_GAUSSIAN_SHARE, *map(float, shares)),
+        shares=(share, *map(float, shares)),
         reserves=_RESERVES,
         left_out=_LEFT_OUT,
         tilt=_tilt(_TILT, best),
         levels=_LEVELS,
-        heavy=_HEAVY,
+        heavy=(heavy, *_HEAVY[1:]),
         heavy_tilt=_tilt(_HEAVY_TILT, best),
         heavy_levels=_HEAVY_LEVELS,
+        kind=kind,
+        kind_share=alone,
     )
 
 
@@ -232,7 +240,13 @@ def first_filter(
     measure = _calibrated(budget, without_failures(budget.delta, kept), rest)
     if measure is not None:
         return AdditiveFilter(budget, _own_rule(measure, budget, kept, rest))
-    mixed = AdditiveFilter(budget, mixed_rule(budget, failure_delta if log_survival == 0 else kept))
+    kept_for_any = failure_delta if log_survival == 0 else kept
+    mixed = AdditiveFilter(budget, mixed_rule(budget, kept_for_any))
+    kind, _ = kind_of(rest)
+    if kind is not None and math.isinf(price(gdp, kind)) and mixed.skewness(kind) >= _SKEWED:
+        alone = AdditiveFilter(budget, mixed_rule(budget, kept_for_any, kind))
+        if alone.admits(None, release, lambda: release):
+            return alone
     if mixed.admits(None, release, lambda: release):
         return mixed
     measure = _natural(budget, rest)
