@@ -133,7 +133,7 @@ _HEAVY_LEVELS = (0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8)
 _HEAVY_TILT = (0.6, 0.15, 2.0)
 # The shares of δ for Gaussian DP, for large and rare losses and for the first kind alone, and from which skewness on
 # there is one for it.
-_WITH_KIND = (0.53, 0.02, 0.41)
+_WITH_KIND = (0.55, 0.01, 0.41)
 _SKEWED = 1.4
 
 
@@ -175,14 +175,14 @@ def make_filter(budget: Budget, rule: Rule) -> Filter:
 
 @lru_cache(maxsize=256)
 def mixed_rule(budget: Budget, failure_delta: float | None = None, kind: Release | None = None) -> Rule:
-    """The rule for releases of any kind in any order, from the budget alone; with a share for one ``kind`` by itself."""
+    """The rule for releases of any kind in any order, from the budget alone; with a share for one ``kind`` alone."""
     if budget.delta == 0:
         return Rule("pure")
     if failure_delta is None:
         failure_delta = budget.delta * _FAILURE_SHARE
     orders, weights = orders_and_weights(budget.epsilon, without_failures(budget.delta, failure_delta))
     share, heavy, alone = (_GAUSSIAN_SHARE, _HEAVY[0], 0.0) if kind is None else _WITH_KIND
-    shares = (1 - share - heavy - alone) * (1 - 4 * UNIT_ROUNDOFF) * weights
+    shares = (1 - share - heavy - alone - 16 * UNIT_ROUNDOFF) * weights
     best = best_order(budget.epsilon, without_failures(budget.delta, failure_delta))
     return Rule(
         "mixed",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["FAR", "Law", "law_of"]
 
 Array = NDArray[np.float64]
+Places = NDArray[np.int_]
 
 # Step of the grid, as a share of the loss's standard deviation, and how many points it may have.
 _STEP = 1 / 12
@@ -69,7 +70,7 @@ def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: f
         return None
     if isinstance(pair, GumbelPair):
         step, left = _of_choices(pair.epsilon, reserve, reach, step)
-        return Law(step, step * np.arange(left.size), left, 0.0, _moment_of_choices(pair, order))
+        return Law(step, step * np.arange(left.size, dtype=np.float64), left, 0.0, _moment_of_choices(pair, order))
     points = step * np.arange(count + 1, dtype=np.float64)
     p, above = _on_grid(pair, step, first, last)
     grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
@@ -87,9 +88,10 @@ def _of_choices(epsilon: float, reserve: float, reach: float, step: float) -> tu
     at = each * np.arange(math.ceil(reach * cells / (epsilon * each)) + 1)
     table = divergence(epsilon / cells * np.arange(-cells, at[-1] + cells + 1, dtype=np.float64), reserve)
 
-    def of(low: Array, high: Array) -> Array:
+    def of(low: Places, high: Places) -> Array:
         """The left sides of the coins with the losses ``high`` and ``low`` − ε₀ in cells, one row each."""
-        p = _chance_of_high(epsilon, low * (epsilon / cells), high * (epsilon / cells))[:, None]
+        ends = (np.asarray(epsilon / cells * place, dtype=np.float64) for place in (low, high))
+        p = _chance_of_high(epsilon, *ends)[:, None]
         there = table[at + cells - high[:, None]]
         return np.asarray(table[at + 2 * cells - low[:, None]] * (1 - p) + there * p)
 
@@ -99,7 +101,7 @@ def _of_choices(epsilon: float, reserve: float, reach: float, step: float) -> tu
         low = (edges[worst][:, None] + cells // most * np.arange(_PARTS)).ravel()
         parts = np.maximum(parts, of(low, low + cells // most).max(axis=0))
         whole[worst] = 0.0
-    return epsilon / cells * each, parts * (1 + 1e-12)
+    return epsilon / cells * each, np.asarray(parts * (1 + 1e-12))
 
 
 def _chance_of_high(epsilon: float, low: Array, high: Array) -> Array:

@@ -176,9 +176,10 @@ def _of_pair(
     """c without and with the exponential term; ``bound`` is one on g."""
     without = 0.0 if plain or potential.weight == 0 else math.inf
     tilted = 0.0
-    laws = [law for one in _directions(pair) if (law := law_of(one, reserve, potential.failing, potential.most, potential.order))]
+    sides = [law_of(one, reserve, potential.failing, potential.most, potential.order) for one in _directions(pair)]
+    laws = [law for law in sides if law is not None]
     left_out = sum(law.above for law in laws) * (2 if len(laws) == 1 else 1)
-    if len(laws) < len(_directions(pair)):
+    if len(laws) < len(sides):
         return math.inf, math.inf
     eta, growth = potential.order, potential.order * potential.rate
     # the larger one of both directions, as losses below 0 are those of the other direction
