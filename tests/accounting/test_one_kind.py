@@ -9,10 +9,10 @@ import pytest
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PoissonSubsampled, PureDP, delta, epsilon
 from accounting.ledger import one_kind
 from accounting.ledger.additive import AdditiveFilter
-from accounting.ledger.entries import rule_from_dict, rule_to_dict
 from accounting.ledger.filters import first_filter, mixed_rule
 from accounting.ledger.one_kind import OneKind, kind_of
 from accounting.ledger.rule import without_failures
+from accounting.ledger.written import rule_from_dict, rule_to_dict
 from accounting.releases import Composed
 
 B = Budget(1.0, 1e-6, adjacency="add_remove")
