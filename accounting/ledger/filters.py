@@ -80,7 +80,7 @@ from accounting.ledger.mixed import mixed_rule
 from accounting.ledger.one_kind import kind_of
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
-from accounting.releases import Release
+from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = [
@@ -92,6 +92,7 @@ __all__ = [
     "begun_filter",
     "check_rule",
     "first_filter",
+    "is_skewed",
     "make_filter",
     "mixed_rule",
 ]
@@ -135,9 +136,9 @@ def check_rule(
         )
 
 
-def make_filter(budget: Budget, rule: Rule) -> Filter:
-    """The filter that follows a rule."""
-    return PlanFilter(rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule)
+def make_filter(budget: Budget, rule: Rule, *, doubt: float = 0.0) -> Filter:
+    """The filter that follows a rule; ``doubt`` as of :class:`AdditiveFilter`."""
+    return PlanFilter(rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule, doubt=doubt)
 
 
 def first_filter(
@@ -176,7 +177,7 @@ def first_filter(
     kept_for_any = failure_delta if log_survival == 0 else kept
     mixed = AdditiveFilter(budget, mixed_rule(budget, kept_for_any))
     kind, _ = kind_of(rest)
-    if kind is not None and math.isinf(price(gdp, kind)) and mixed.skewness(kind) >= _SKEWED:
+    if kind is not None and is_skewed(mixed, kind):
         alone = AdditiveFilter(budget, mixed_rule(budget, kept_for_any, kind))
         if alone.admits(None, release, lambda: release):
             return alone
@@ -192,6 +193,12 @@ def first_filter(
     if mixed.covers(None, release):
         return mixed
     raise UnsupportedRelease(f"no additive filter covers {release!r}: state everything to come as the ledger's plan")
+
+
+def is_skewed(filter: AdditiveFilter, release: Release) -> bool:
+    """Whether some part of a release has losses that are large and rare: all of them had better come first."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    return any(math.isinf(price(gdp, part)) and filter.skewness(part) >= _SKEWED for part, _ in parts)
 
 
 def begun_filter(
