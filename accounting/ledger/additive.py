@@ -23,10 +23,15 @@ Array = NDArray[np.float64]
 
 
 class AdditiveFilter:
-    """Admit releases while a measure of everything that a unit meets stays within the budget."""
+    """Admit releases while a measure of everything that a unit meets stays within the budget.
 
-    def __init__(self, budget: Budget, rule: Rule) -> None:
+    With a ``doubt`` its sums are no larger than those of any filter that follows the same rule, also if the costs
+    differ by such a share from these.
+    """
+
+    def __init__(self, budget: Budget, rule: Rule, *, doubt: float = 0.0) -> None:
         self.rule = rule
+        self._doubt = doubt
         self._failure_limit = -math.log1p(-rule.failure_delta)
         self._measures = list(measures(rule, budget.epsilon, without_failures(budget.delta, rule.failure_delta)))
         self._slices: list[slice] = []
@@ -60,7 +65,7 @@ class AdditiveFilter:
                     numbers += [math.inf] * (part.stop - part.start - (measure.booking is not None))
                 if measure.booking is not None:
                     numbers.append(0.0 if measure.booking.covers(rest) else math.inf)
-            known = self._costs[release] = np.array(numbers)
+            known = self._costs[release] = np.array(numbers) * (1 - self._doubt)
             self._rests[release] = rest
         return known
 
@@ -97,7 +102,8 @@ class AdditiveFilter:
         amounts = [self.price(release) * count for _, release, count in counted]
         for place, booking in self._booked:
             parts = [(scope, self._rests[release], count) for scope, release, count in counted]
-            for amount, charge in zip(amounts, booking.charges(parts, slack), strict=True):
+            charges = booking.charges_at_least(parts, self._doubt) if self._doubt else booking.charges(parts, slack)
+            for amount, charge in zip(amounts, charges, strict=True):
                 amount[place] = charge
         for (scope, _, count), amount in zip(counted, amounts, strict=True):
             self.sums.add(scope, amount)
@@ -121,6 +127,10 @@ class AdditiveFilter:
         """ε at the budget's δ of what the worst-off unit of a scope met; infinite if no measure covers it."""
         return max(self._epsilon(total) for total in _maximal(self.sums.each_after(scope, self._zero)))
 
+    def skewness(self, release: Release) -> float:
+        """How much more a release is charged late than early, by the largest share of δ."""
+        return self._measures[0].skewness(release)
+
     def covers(self, scope: str | None, release: Release) -> bool:
         """Whether a measure has a bound for a release together with everything that was counted."""
         total = self.sums.after(scope, self.price(release))
@@ -141,7 +151,11 @@ class AdditiveFilter:
         if self._booked:
             amount = amount.copy()
             for place, booking in self._booked:
-                amount[place] = booking.charge(float(spent[place]), self._rests[release], self._slack)
+                before, rest = float(spent[place]), self._rests[release]
+                if self._doubt:
+                    amount[place] = booking.charged_at_least(before, rest, self._doubt)
+                else:
+                    amount[place] = booking.charge(before, rest, self._slack)
         return amount
 
     @property
@@ -166,7 +180,7 @@ class AdditiveFilter:
         worst = self.sums.after(scope, amount)
         for measure, part in zip(self._measures, self._slices, strict=True):
             verdict = measure.within(worst[part], self._slack)
-            if verdict or (verdict is None and measure.exact(rest)):
+            if verdict or (verdict is None and measure.exact(rest, worst[part])):
                 return True
         return False
 

@@ -34,14 +34,18 @@ class Undecided(Exception):
 
 
 class Book:
-    """What the entries of one ledger say together, from its opening on."""
+    """What the entries of one ledger say together, from its opening on.
 
-    def __init__(self, opening: Opening) -> None:
+    With a ``doubt`` the filters' sums are lower bounds for those of any books of the same entries, to verify these.
+    """
+
+    def __init__(self, opening: Opening, *, doubt: float = 0.0) -> None:
         self.opening = opening
+        self._doubt = doubt
         self.budget = opening.budget
         self.rows = 0
         self.marks: dict[str, Mark] = {}  # the newest of every run
-        self.quotas = Quotas()
+        self.quotas = Quotas(doubt=doubt)
         self.simulation = False
         self.filter: Filter | None = None
         self.totals = Totals()
@@ -190,7 +194,11 @@ class Book:
                         if rule is None:
                             raise ValueError("the first row does not state the filter's rule")
                         same = self._first is not None and self._first[1].rule == rule
-                        self.filter = self._first[1] if same and self._first else make_filter(self.budget, rule)
+                        self.filter = (
+                            self._first[1]
+                            if same and self._first
+                            else make_filter(self.budget, rule, doubt=self._doubt)
+                        )
                     elif rule is not None:
                         self._start_plan(row.scope, rule)
                     if not self._plans.record(row.scope, row.release):

@@ -96,19 +96,42 @@ class Booking:
         # every part is added up to once a level
         limit = self._limit * (1 - slack - len(terms) * len(self._kept) * UNIT_ROUNDOFF)
         for count, costs in terms:
-            left = count
-            for kept, cost in zip(self._kept, costs, strict=True):
-                room = limit - kept - spent - charged
-                if cost > room:
-                    continue
-                fits = int(min(left, room // cost)) if cost > 0 else left
-                charged += fits * cost
-                left -= fits
-                if left == 0:
-                    break
-            if left:
-                return math.inf
+            charged += self._one_by_one(limit - spent - charged, count, costs)
         return charged
+
+    def charged_at_least(self, spent: float, release: Release, doubt: float) -> float:
+        """Less than :meth:`charge` of the same ``spent`` or more where costs and M differ by a share of ``doubt``.
+
+        Whatever the order of the parts is, too. *Proof.* A copy is charged the more, the more was charged before it, as
+        costs fall with the level, and it brings the sum to the more. Cheaper copies below a larger limit may be charged
+        at larger levels, so by induction the sum stays below; and each part is charged here as if it were the first. ∎
+        """
+        room = self._limit * (1 + doubt) - spent
+        return sum(
+            self._one_by_one(room, count, [cost * (1 - doubt) for cost in costs])
+            for count, costs in self.terms(release)
+        )
+
+    def _one_by_one(self, room: float, count: int, costs: list[float]) -> float:
+        """What copies of a part are charged one after the other where so much is left of M."""
+        charged, left = 0.0, count
+        for kept, cost in zip(self._kept, costs, strict=True):
+            if left == 0:
+                break
+            at_level = room - kept - charged
+            if cost > at_level:
+                continue
+            fits = int(min(left, at_level // cost)) if cost > 0 else left
+            charged += fits * cost
+            left -= fits
+        return math.inf if left else charged
+
+    def charges_at_least(self, terms: Iterable[tuple[str | None, Release, int]], doubt: float) -> list[float]:
+        """As :meth:`charged_at_least` for releases in any order: all of them at the largest reserve."""
+        return [
+            count * sum(times * costs[0] * (1 - doubt) for times, costs in self.terms(release))
+            for _, release, count in terms
+        ]
 
     def charges(self, terms: Iterable[tuple[str | None, Release, int]], slack: float) -> list[float]:
         """What each of some releases, of which each was made in a scope so many times, is charged in any order."""

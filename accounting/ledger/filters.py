@@ -26,23 +26,10 @@ A_j the sequence is that of filter j alone, and P(S) = Σ P(S∩A_j) ≤ Σ (e^�
 *Pure DP rides along.* Σ ε ≤ ε needs no δ at all, so with gdp, zcdp, rdp or mixed a release is also admitted while
 the plain sum of every ε stays within the budget.
 
-*What is fixed when.* Everything in ``mixed`` follows from the budget, so any releases in any order are served alike:
-0.77 of δ is for Gaussian DP with charges by how much is left, of which a sixth is spent on skewed losses, which costs a
-ledger of Gaussians 2.5 % of its ε at δ = 1e-6; 0.08 for large and rare losses; and Rényi orders from half to four times
-the one that is best for Gaussian noise serve the rest. There is one exception, which looks at the first
-release only, that is before any output. If the budget holds a whole number of releases like the first, to nine
-digits, it was calibrated for them, and then the filter is the measure that it was calibrated by, with all of δ.
-No filter can give both: one that admits Gaussians up to the last digit of (ε, δ) has spent all of δ on them.
+*What is fixed when* under ``mixed``, and how full a ledger gets: :mod:`accounting.ledger.mixed`.
 
 *Order.* Sums of measures do not depend on the order of the releases. Charges by how much is left do, a little: what has
 skewed or large losses is cheaper early. So of two orders of the same releases one may fit and the other not.
-
-*How full.* Of (1, 1e-6) under ``mixed``, many small releases of one kind, the ε that the loss distribution proves of
-what was admitted: Gaussian and integer noise 0.97; Laplace 0.97; pure releases of 0.02 0.96 (134 of them fit); samples
-with Gaussian noise of 4 at rates of 1 and 0.2 % 0.97, of 2 0.95 and 0.97, of 1.5 0.92 and 0.97, of 1 at 0.1 % 0.94.
-Random mixtures of pure, Gaussian, integer, Laplace noise and samples: 0.97 to 0.98. What is missing with little noise
-is skewness: single losses are rare and large there, and no Gaussian reserve covers their tails cheaply. Strong releases
-on a small sample (noise of 1 at 0.5 %: 0.45) are what a plan is for: their Rényi curve is far above the truth, too.
 
 *Releases that may fail* (``ApproxDP``) may spend ``failure_delta`` of δ: Π(1 − δᵢ) ≥ 1 − ``failure_delta``, and the
 measures must meet (ε, δ′) with δ′ = (δ − f)/(1 − f). Proof: pad each transcript with one more failure so that
@@ -72,7 +59,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
 from typing import get_args
 
 import numpy as np
@@ -90,10 +76,11 @@ from accounting.conversions import gdp_mu, pure_parameter, zcdp_rho
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.measures import price
-from accounting.ledger.mixture import best_order, orders_and_weights
+from accounting.ledger.mixed import mixed_rule
+from accounting.ledger.one_kind import kind_of
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
-from accounting.releases import Release
+from accounting.releases import Composed, Release
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = [
@@ -105,6 +92,7 @@ __all__ = [
     "begun_filter",
     "check_rule",
     "first_filter",
+    "is_skewed",
     "make_filter",
     "mixed_rule",
 ]
@@ -113,23 +101,8 @@ Filter = AdditiveFilter | PlanFilter
 
 # A whole run that leaves less than this share of ε is followed as a plan.
 _FULL = 0.005
-# The share of δ that "mixed" keeps for Gaussian DP with reserves, and the one of releases that may fail.
-_GAUSSIAN_SHARE = 0.77
-_FAILURE_SHARE = 1 / 32
-# What a release leaves of μ² at least when it is charged: it is charged the less the more that is.
-_LEVELS = (0.01, 0.02, 0.035, 0.055, 0.08, 0.12, 0.17, 0.24, 0.33, 0.45, 0.6, 0.8)
-# One reserve for all, for the ε of what was spent.
-_RESERVES = (0.02, 0.08, 0.24)
-# The share of the δ of Gaussian DP for what smoothing leaves out.
-_LEFT_OUT = 0.025
-# The exponential term: its share of the δ of Gaussian DP, its order over the best one for Gaussian noise, and its rate
-# over the least one. The optimum is flat.
-_TILT = (0.15, 0.8, 1.15)
-# For large and rare losses: a share of δ, the part of it for what smoothing leaves out, and large reserves, levels and
-# exponential term.
-_HEAVY = (0.08, 0.05, 0.45)
-_HEAVY_LEVELS = (0.1, 0.17, 0.25, 0.35, 0.45, 0.6, 0.8)
-_HEAVY_TILT = (0.6, 0.15, 2.0)
+# How much more a sample costs late than early where there is a share of δ for it alone.
+_SKEWED = 1.4
 
 
 def check_rule(
@@ -163,40 +136,9 @@ def check_rule(
         )
 
 
-def make_filter(budget: Budget, rule: Rule) -> Filter:
-    """The filter that follows a rule."""
-    return PlanFilter(rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule)
-
-
-@lru_cache(maxsize=256)
-def mixed_rule(budget: Budget, failure_delta: float | None = None) -> Rule:
-    """The rule for releases of any kind in any order, from the budget alone."""
-    if budget.delta == 0:
-        return Rule("pure")
-    if failure_delta is None:
-        failure_delta = budget.delta * _FAILURE_SHARE
-    orders, weights = orders_and_weights(budget.epsilon, without_failures(budget.delta, failure_delta))
-    shares = (1 - _GAUSSIAN_SHARE - _HEAVY[0]) * (1 - 4 * UNIT_ROUNDOFF) * weights
-    best = best_order(budget.epsilon, without_failures(budget.delta, failure_delta))
-    return Rule(
-        "mixed",
-        failure_delta,
-        orders=tuple(map(float, orders)),
-        shares=(_GAUSSIAN_SHARE, *map(float, shares)),
-        reserves=_RESERVES,
-        left_out=_LEFT_OUT,
-        tilt=_tilt(_TILT, best),
-        levels=_LEVELS,
-        heavy=_HEAVY,
-        heavy_tilt=_tilt(_HEAVY_TILT, best),
-        heavy_levels=_HEAVY_LEVELS,
-    )
-
-
-def _tilt(of: tuple[float, float, float], best: float) -> tuple[float, float, float]:
-    """The share, η and ρ of an exponential term, from those over the best order and the least rate."""
-    share, eta = of[0], of[1] * best
-    return share, eta, of[2] * (1 + eta) / 2
+def make_filter(budget: Budget, rule: Rule, *, doubt: float = 0.0) -> Filter:
+    """The filter that follows a rule; ``doubt`` as of :class:`AdditiveFilter`."""
+    return PlanFilter(rule) if rule.accountant == "plan" else AdditiveFilter(budget, rule, doubt=doubt)
 
 
 def first_filter(
@@ -232,7 +174,13 @@ def first_filter(
     measure = _calibrated(budget, without_failures(budget.delta, kept), rest)
     if measure is not None:
         return AdditiveFilter(budget, _own_rule(measure, budget, kept, rest))
-    mixed = AdditiveFilter(budget, mixed_rule(budget, failure_delta if log_survival == 0 else kept))
+    kept_for_any = failure_delta if log_survival == 0 else kept
+    mixed = AdditiveFilter(budget, mixed_rule(budget, kept_for_any))
+    kind, _ = kind_of(rest)
+    if kind is not None and is_skewed(mixed, kind):
+        alone = AdditiveFilter(budget, mixed_rule(budget, kept_for_any, kind))
+        if alone.admits(None, release, lambda: release):
+            return alone
     if mixed.admits(None, release, lambda: release):
         return mixed
     measure = _natural(budget, rest)
@@ -245,6 +193,12 @@ def first_filter(
     if mixed.covers(None, release):
         return mixed
     raise UnsupportedRelease(f"no additive filter covers {release!r}: state everything to come as the ledger's plan")
+
+
+def is_skewed(filter: AdditiveFilter, release: Release) -> bool:
+    """Whether some part of a release has losses that are large and rare: all of them had better come first."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    return any(math.isinf(price(gdp, part)) and filter.skewness(part) >= _SKEWED for part, _ in parts)
 
 
 def begun_filter(

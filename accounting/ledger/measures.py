@@ -18,6 +18,7 @@ from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_param
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.booking import Booking, costs_between
 from accounting.ledger.mixture import least_epsilon, meets
+from accounting.ledger.one_kind import OneKind
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule
 from accounting.ledger.smoothing import Potential, smoothed_costs
 from accounting.releases import Release
@@ -32,15 +33,17 @@ Array = NDArray[np.float64]
 class Summed:
     """What is added up (one number or several), whether a sum is within its limit, and the ε that it stands for.
 
-    ``within(sum, slack)`` is None where only exact arithmetic can tell; then ``exact(total)`` decides. With a
-    ``booking`` one more number is added up, what it charged.
+    ``within(sum, slack)`` is None where only exact arithmetic can tell; then ``exact(total, sum)`` decides, by the
+    description of everything or by the sum. With a ``booking`` one more number is added up, what it charged;
+    ``skewness(release)`` is how much more it charges for a release at the least level than at the largest.
     """
 
     cost: Callable[[Release], list[float]]
     within: Callable[[Array, float], bool | None]
     epsilon: Callable[[Array], float]
-    exact: Callable[[Release], bool]
+    exact: Callable[[Release, Array], bool]
     booking: Booking | None = None
+    skewness: Callable[[Release], float] = lambda release: 0.0
 
 
 def price(cost: Callable[[Release], float], release: Release) -> float:
@@ -67,6 +70,9 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[Summed]:
                 share, left_out, *reserves = rule.heavy
                 yield _smoothed(epsilon, share * delta, tuple(reserves), left_out, rule.heavy_tilt, rule.heavy_levels)
             yield _mixture(np.array(rule.orders), np.array(rule.shares[1:]) * delta, epsilon)
+            if rule.kind is not None:
+                one = OneKind(rule.kind, epsilon, rule.kind_share * delta)
+                yield Summed(one.cost, one.within, one.epsilon, lambda rest, total: one.decide(total))
         case "pure":
             yield _single(
                 "pure", pure, pure_parameter(epsilon, delta), lambda m: pure_epsilon(m, delta), epsilon, delta
@@ -134,6 +140,12 @@ def _smoothed(
         found = costs_between(steps, lambda reserve: float(costs_at(release, reserve, plain=False)[1]))
         return [least, *(min(least, c) for c in found)]
 
+    def skewness(release: Release) -> float:
+        if not steps:
+            return 0.0
+        late, early = (float(costs_at(release, reserve, plain=False)[1]) for reserve in (steps[0], steps[-1]))
+        return late / early if late < math.inf else math.inf
+
     booking = Booking(limit, [0.0, *steps], at_levels) if levels else None
 
     def fits(total: Array, slack: float) -> bool | None:
@@ -161,7 +173,10 @@ def _smoothed(
         with_term = float(np.min(tilted + kept_now))
         return min(found, max(epsilon + rate * (with_term - limit), closed(with_term), 0.0))
 
-    return Summed(cost, fits, to_epsilon, lambda rest: float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta, booking)
+    def exact(rest: Release, total: Array) -> bool:
+        return float(ACCOUNTANTS["gdp"].delta(rest, epsilon)) <= delta
+
+    return Summed(cost, fits, to_epsilon, exact, booking, skewness)
 
 
 def _single(
@@ -176,7 +191,7 @@ def _single(
         lambda release: [cost(release)],
         lambda total, slack: within(float(total[0]), limit, slack),
         lambda total: to_epsilon(float(total[0])),
-        lambda rest: float(ACCOUNTANTS[accountant].delta(rest, epsilon)) <= delta,
+        lambda rest, total: float(ACCOUNTANTS[accountant].delta(rest, epsilon)) <= delta,
     )
 
 
@@ -197,7 +212,7 @@ def _one_order(order: float, limit: float, epsilon: float, delta: float) -> Summ
         cost,
         lambda total, slack: within(float(total[0]), limit, slack),
         to_epsilon,
-        lambda rest: cost(rest)[0] <= limit,
+        lambda rest, total: cost(rest)[0] <= limit,
     )
 
 
@@ -207,7 +222,7 @@ def _mixture(orders: Array, weights: Array, epsilon: float) -> Summed:
         lambda release: [float(value) for value in rdp(release, orders)],
         lambda total, slack: meets(eta, weights, total * (1 + slack), epsilon),
         lambda total: least_epsilon(eta, weights, total),
-        lambda rest: False,
+        lambda rest, total: False,
     )
 
 

@@ -16,9 +16,10 @@ __all__ = ["Quotas"]
 
 
 class Quotas:
-    """The quota of every scope that has one, and what was spent of it."""
+    """The quota of every scope that has one, and what was spent of it; ``doubt`` as of :class:`AdditiveFilter`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, doubt: float = 0.0) -> None:
+        self._doubt = doubt
         self._held: dict[str, tuple[Quota, AdditiveFilter]] = {}
 
     def __len__(self) -> int:
@@ -44,7 +45,7 @@ class Quotas:
         if quota.budget is None or quota.rule is None:
             self._held.pop(quota.scope, None)
             return
-        filter = AdditiveFilter(quota.budget, quota.rule)
+        filter = AdditiveFilter(quota.budget, quota.rule, doubt=self._doubt)
         filter.record_all(term for term in terms if inside(term[0], quota.scope))
         self._held[quota.scope] = quota, filter
 

@@ -45,6 +45,9 @@ class Rule:
         smoothing leaves out, and the reserves (``"mixed"`` only).
     heavy_tilt, heavy_levels : tuple of float
         The exponential term and the levels of that second sum (``"mixed"`` only).
+    kind, kind_share : Release and float, optional
+        What the first release is made of, and a share of what is left of δ for it alone
+        (:mod:`accounting.ledger.one_kind`; ``"mixed"`` only).
     """
 
     accountant: Measure | Literal["plan"]
@@ -61,6 +64,8 @@ class Rule:
     heavy: tuple[float, ...] = ()
     heavy_tilt: tuple[float, ...] = ()
     heavy_levels: tuple[float, ...] = ()
+    kind: Release | None = None
+    kind_share: float = 0.0
 
 
 def without_failures(delta: float, failure_delta: float) -> float:

@@ -75,6 +75,7 @@ from accounting.accountants.pairs import alternatives
 from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.divergence import divergence
+from accounting.ledger.laws import FAR, law_of
 from accounting.releases import Composed, Parallel, Release
 from accounting.roots import root_between
 
@@ -85,14 +86,8 @@ __all__ = ["Potential", "smoothed_costs"]
 
 Array = NDArray[np.float64]
 
-# Step of the grid, as a share of the loss's standard deviation, and how many points it may have.
-_STEP = 1 / 12
-_MOST_CELLS = 6_000
-_MOST_POINTS = 20_000
-_MOST_STEP = 0.1
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
-_FAR = 10.0
 
 
 @dataclass(frozen=True)
@@ -181,9 +176,10 @@ def _of_pair(
     """c without and with the exponential term; ``bound`` is one on g."""
     without = 0.0 if plain or potential.weight == 0 else math.inf
     tilted = 0.0
-    laws = [law for one in _directions(pair) if (law := _law(one, reserve, potential))]
+    sides = [law_of(one, reserve, potential.failing, potential.most, potential.order) for one in _directions(pair)]
+    laws = [law for law in sides if law is not None]
     left_out = sum(law.above for law in laws) * (2 if len(laws) == 1 else 1)
-    if len(laws) < len(_directions(pair)):
+    if len(laws) < len(sides):
         return math.inf, math.inf
     eta, growth = potential.order, potential.order * potential.rate
     # the larger one of both directions, as losses below 0 are those of the other direction
@@ -203,41 +199,6 @@ def _of_pair(
         side = replace(side, term=term, growth=growth, moment=moment)
         tilted = max(tilted, _least(side, moment / growth) + added)
     return without, tilted if potential.weight > 0 else without
-
-
-@dataclass(frozen=True)
-class _Law:
-    """The left side of (**) at the multiples of a step but for the losses above the grid, their probability, and g."""
-
-    step: float
-    points: Array
-    left: Array
-    above: float
-    moment: float
-
-
-def _law(pair: LossPair, reserve: float, potential: Potential) -> _Law | None:
-    """None where the losses are too large for M, or their law too long for a grid."""
-    root, scale = math.sqrt(reserve), _deviation(pair)
-    if not 0 < scale**2 < potential.most:
-        return None
-    missed = potential.failing * scale**2 / 30
-    if missed < 1e-280:
-        return None
-    top, bottom = pair.highest(math.log(missed)), -pair.lowest(math.log(missed))
-    reach = max(top, 0.0) + max(_FAR * root, math.sqrt(-2 * math.log(missed) * reserve))
-    step = max(scale * _STEP, reach / _MOST_POINTS, (top - bottom) / _MOST_CELLS)
-    step = min(step, root / 20, _MOST_STEP)
-    first, last = math.floor(bottom / step) - 1, math.ceil(top / step) + 1
-    count = math.ceil(reach / step)
-    if last - first > 2 * _MOST_CELLS or count > 2 * _MOST_POINTS:
-        return None
-    p, above = _on_grid(pair, step, first, last)
-    grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
-    left = np.convolve(p, divergence(grid, reserve))[last - first : last - first + count + 1]
-    points = step * np.arange(count + 1, dtype=np.float64)
-    moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), potential.order)
-    return _Law(step, points, left * (1 + 1e-12), above, moment)
 
 
 @dataclass(frozen=True)
@@ -261,7 +222,7 @@ class _Side:
 
     def short(self, cost: float) -> Array:
         """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
-        near = self.points <= _FAR * math.sqrt(self.reserve)
+        near = self.points <= FAR * math.sqrt(self.reserve)
         found = self.left - np.where(near, divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
         if self.term is not None:
             found -= self.term * math.exp(self.moment) * math.expm1(max(0.0, self.growth * cost - self.moment))
@@ -289,42 +250,6 @@ def _least(side: _Side, low: float) -> float:
             return cost * (1 + 1e-9)
         cost = _enough(side.at(worst), cost)
     return math.inf
-
-
-def _log_moment(p: Array, losses: Array, order: float) -> float:
-    """ln Σ p·e^{order·loss}, rounded up; infinite beyond the floats."""
-    if order * losses[-1] > 600:
-        return math.inf
-    return math.log1p(max(0.0, float(p @ np.expm1(order * losses)) + max(0.0, float(p.sum()) - 1) + 1e-12))
-
-
-def _deviation(pair: LossPair) -> float:
-    """About the root of E_P[L²]."""
-    top, bottom = pair.highest(-40.0), -pair.lowest(-40.0)
-    edges = np.linspace(bottom, top, 2_000)
-    p, _ = pair.masses(edges)
-    centre = (edges[1:] + edges[:-1]) / 2
-    return math.sqrt(float(p[1:-1] @ centre**2) + float(p[0]) * bottom**2 + float(p[-1]) * top**2)
-
-
-def _on_grid(pair: LossPair, step: float, first: int, last: int) -> tuple[Array, float]:
-    """P-masses at the multiples ``first`` … ``last`` of ``step``, and the mass above, of a law that is never better."""
-    edges = step * np.arange(first, last + 1, dtype=np.float64)
-    p, q = pair.masses(edges)
-    doubt = abs(float(q.sum()) - 1) + 1e-13
-    lost = 1 - float(p.sum())
-    if max(abs(lost), doubt) > 1e-6:
-        raise ArithmeticError(f"the masses of {pair!r} add up to {p.sum()} and {q.sum()}")
-    # where both are a little uncertain, less of Q means a larger loss
-    inner_p, inner_q = p[1:-1], q[1:-1] * (1 - doubt)
-    lower = np.exp(edges[:-1])
-    q_up = np.clip((inner_p - inner_q * lower) / (lower * math.expm1(step)), 0.0, inner_q)
-    moved = np.zeros(edges.size)
-    moved[1:] += q_up
-    moved[:-1] += inner_q - q_up
-    moved *= np.exp(edges)
-    moved[0] += p[0]
-    return moved, float(p[-1]) + max(0.0, lost - 1e-13)
 
 
 def _enough(side: _Side, low: float) -> float:

@@ -153,19 +153,25 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
     if rule.orders:
         stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS} | {"left_out": rule.left_out}
         stored |= {name: list(getattr(rule, name)) for name in _LATER_NUMBERS if getattr(rule, name)}
+    if rule.kind is not None:
+        stored |= {"kind": encode(rule.kind), "kind_share": rule.kind_share}
     return stored
 
 
 def rule_from_dict(stored: dict[str, Any]) -> Rule:
     """The rule of a dictionary that :func:`rule_to_dict` made."""
     given = dict(stored)
-    plan = given.pop("plan", None)
+    plan, kind = given.pop("plan", None), given.pop("kind", None)
+    kind_share = float(given.pop("kind_share", 0.0))
+    if not 0 <= kind_share < 1 or (kind is None) != (kind_share == 0):
+        raise ValueError(f"a rule has a share below 1 for a kind that it names, got {kind_share!r} for {kind!r}")
     numbers = {name: tuple(map(float, given.pop(name, ()))) for name in (*_RULE_NUMBERS, *_LATER_NUMBERS)}
     orders, shares, reserves, tilt, heavy, levels, heavy_tilt, heavy_levels = numbers.values()
-    total = sum(shares) + sum(heavy[:1])
+    total = sum(shares) + sum(heavy[:1]) + kind_share
     if any(not 1 < order < math.inf for order in orders) or any(not share > 0 for share in shares) or not total <= 1:
         raise ValueError(
             f"a rule's orders lie above 1 and its shares add up to at most 1, got {orders}, {shares}, {heavy}"
+            f", {kind_share}"
         )
     if orders and len(shares) != len(orders) + 1:
         raise ValueError(f"a rule has one share more than orders, got {len(shares)} and {len(orders)}")
@@ -186,4 +192,5 @@ def rule_from_dict(stored: dict[str, Any]) -> Rule:
         if len(steps) > _MOST_LEVELS or any(not 0 < level < 1 for level in steps):
             raise ValueError(f"a rule has at most {_MOST_LEVELS} levels between 0 and 1, got {steps}")
     given |= {"plan": None if plan is None else decode(plan), "left_out": left_out, **numbers}
+    given |= {"kind": None if kind is None else decode(kind), "kind_share": kind_share}
     return Rule(**given)

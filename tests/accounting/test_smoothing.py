@@ -17,6 +17,7 @@ from accounting import (
     DiscreteGaussian,
     Gaussian,
     Laplace,
+    NoisyMax,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
@@ -332,3 +333,28 @@ def test_a_stored_order_may_not_promise_more_than_the_budget():
     AdditiveFilter(budget, Rule("rdp", order=20.0, limit=0.1))
     with pytest.raises(ValueError, match="at the order 20"):
         AdditiveFilter(budget, Rule("rdp", order=20.0, limit=5.0))
+
+
+# ------------------------------------------------------------------------------------------------ choices
+
+
+@settings(max_examples=15)
+@given(st.floats(-3.0, 0.5), st.floats(-2.3, -0.1), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
+def test_the_inequality_holds_for_every_coin_that_a_choice_may_be(log_epsilon, log_share, offset, more):
+    eps, reserve = 10**log_epsilon, 10**log_share * TILTED.most
+    found = float(smoothed_costs(NoisyMax(eps), reserve, TILTED, plain=False)[1])
+    assume(math.isfinite(found) and reserve + found <= TILTED.most)
+    for t in (offset * eps, eps / 2, eps / (4 + eps)):
+        chance = math.expm1(eps - t) / (math.expm1(eps - t) - math.expm1(-t)) if t > 0 else 1.0
+        for left in (reserve, reserve + more * (TILTED.most - reserve - found)):
+            e = np.linspace(-6, 6, 401) * math.sqrt(left)
+            after = chance * potential(left, e - t) + (1 - chance) * potential(left, e - t + eps)
+            before = potential(left + found, e) + TILTED.failing * found
+            assert np.all(after <= before * (1 + 1e-8) + 1e-15)
+
+
+@pytest.mark.parametrize("eps", [0.003, 0.02, 0.1])
+def test_choices_cost_little_more_than_the_variance_of_the_worst_coin(eps):
+    """That is ε²/4; the one pair that dominates every coin has a third more."""
+    found = float(smoothed_costs(NoisyMax(eps), 0.6 * TILTED.most, TILTED)[1])
+    assert 0.95 < found / (eps**2 / 4) < 1.1

@@ -1,0 +1,156 @@
+"""The left side of a release's inequality: what its losses make of a Gaussian that is still to come.
+
+See :mod:`accounting.ledger.smoothing`, "How c is found".
+
+*Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
+the losses t and t − ε₀ (:mod:`accounting.accountants.adaptive_coins`), and the one pair that dominates them all has a
+third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
+with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
+where an interval [a, b] is the worst at any point, it is cut into parts.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.ledger.divergence import divergence
+
+if TYPE_CHECKING:
+    from accounting.accountants.losses import GumbelPair, LossPair
+
+__all__ = ["FAR", "Law", "law_of"]
+
+Array = NDArray[np.float64]
+Places = NDArray[np.int_]
+
+# Step of the grid, as a share of the loss's standard deviation, and how many points it may have.
+_STEP = 1 / 12
+_MOST_CELLS = 6_000
+_MOST_POINTS = 20_000
+_MOST_STEP = 0.1
+# How many intervals of coins, and how many parts of each that is the worst somewhere.
+_COINS, _PARTS = 16, 8
+# Roots of the reserve up to which D is known to be smooth enough.
+FAR = 10.0
+
+
+@dataclass(frozen=True)
+class Law:
+    """The left side of (**) at the multiples of a step but for the losses above the grid, their probability, and g."""
+
+    step: float
+    points: Array
+    left: Array
+    above: float
+    moment: float
+
+
+def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> Law | None:
+    """None where the losses are too large for M, or their law too long for a grid."""
+    from accounting.accountants.losses import GumbelPair
+
+    root, scale = math.sqrt(reserve), _deviation(pair)
+    if not 0 < scale**2 < most:
+        return None
+    missed = failing * scale**2 / 30
+    if missed < 1e-280:
+        return None
+    top, bottom = pair.highest(math.log(missed)), -pair.lowest(math.log(missed))
+    reach = max(top, 0.0) + max(FAR * root, math.sqrt(-2 * math.log(missed) * reserve))
+    step = max(scale * _STEP, reach / _MOST_POINTS, (top - bottom) / _MOST_CELLS)
+    step = min(step, root / 20, _MOST_STEP)
+    first, last = math.floor(bottom / step) - 1, math.ceil(top / step) + 1
+    count = math.ceil(reach / step)
+    if last - first > 2 * _MOST_CELLS or count > 2 * _MOST_POINTS:
+        return None
+    if isinstance(pair, GumbelPair):
+        step, left = _of_choices(pair.epsilon, reserve, reach, step)
+        return Law(step, step * np.arange(left.size, dtype=np.float64), left, 0.0, _moment_of_choices(pair, order))
+    points = step * np.arange(count + 1, dtype=np.float64)
+    p, above = _on_grid(pair, step, first, last)
+    grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
+    left = np.convolve(p, divergence(grid, reserve))[last - first : last - first + count + 1]
+    moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), order)
+    return Law(step, points, left * (1 + 1e-12), above, moment)
+
+
+def _of_choices(epsilon: float, reserve: float, reach: float, step: float) -> tuple[float, Array]:
+    """A step of at most ``step``, and the largest left side of all coins at its multiples up to ``reach``."""
+    # the cells of ε₀: the step is some of them, and a coin's losses are multiples of them
+    most = _COINS * _PARTS
+    cells = most * math.ceil(epsilon / step / most)
+    each = math.floor(step / (epsilon / cells))
+    at = each * np.arange(math.ceil(reach * cells / (epsilon * each)) + 1)
+    table = divergence(epsilon / cells * np.arange(-cells, at[-1] + cells + 1, dtype=np.float64), reserve)
+
+    def of(low: Places, high: Places) -> Array:
+        """The left sides of the coins with the losses ``high`` and ``low`` − ε₀ in cells, one row each."""
+        ends = (np.asarray(epsilon / cells * place, dtype=np.float64) for place in (low, high))
+        p = _chance_of_high(epsilon, *ends)[:, None]
+        there = table[at + cells - high[:, None]]
+        return np.asarray(table[at + 2 * cells - low[:, None]] * (1 - p) + there * p)
+
+    edges = cells // _COINS * np.arange(_COINS + 1)
+    whole, parts = of(edges[:-1], edges[1:]), np.zeros(at.size)
+    while (worst := np.unique(np.argmax(whole, axis=0)[whole.max(axis=0) > parts])).size:
+        low = (edges[worst][:, None] + cells // most * np.arange(_PARTS)).ravel()
+        parts = np.maximum(parts, of(low, low + cells // most).max(axis=0))
+        whole[worst] = 0.0
+    return epsilon / cells * each, np.asarray(parts * (1 + 1e-12))
+
+
+def _chance_of_high(epsilon: float, low: Array, high: Array) -> Array:
+    """P of the loss ``high`` where the other is ``low`` − ε₀, of E_P[e^{−L}] = 1."""
+    return np.asarray(np.expm1(epsilon - low) / (np.expm1(epsilon - low) - np.expm1(-high)))
+
+
+def _moment_of_choices(pair: GumbelPair, order: float) -> float:
+    """ln of the largest E_P[e^{order·L}] of all coins, rounded up."""
+    if order * pair.epsilon > 600:
+        return math.inf
+    edges = np.linspace(0.0, pair.epsilon, 8 * _COINS * _PARTS + 1)
+    low, high = edges[:-1], edges[1:]
+    p = _chance_of_high(pair.epsilon, low, high)
+    grown = p * np.expm1(order * high) + (1 - p) * np.expm1(order * (low - pair.epsilon))
+    return math.log1p(float(grown.max()) + 1e-12)
+
+
+def _log_moment(p: Array, losses: Array, order: float) -> float:
+    """ln Σ p·e^{order·loss}, rounded up; infinite beyond the floats."""
+    if order * losses[-1] > 600:
+        return math.inf
+    return math.log1p(max(0.0, float(p @ np.expm1(order * losses)) + max(0.0, float(p.sum()) - 1) + 1e-12))
+
+
+def _deviation(pair: LossPair) -> float:
+    """About the root of E_P[L²]."""
+    top, bottom = pair.highest(-40.0), -pair.lowest(-40.0)
+    edges = np.linspace(bottom, top, 2_000)
+    p, _ = pair.masses(edges)
+    centre = (edges[1:] + edges[:-1]) / 2
+    return math.sqrt(float(p[1:-1] @ centre**2) + float(p[0]) * bottom**2 + float(p[-1]) * top**2)
+
+
+def _on_grid(pair: LossPair, step: float, first: int, last: int) -> tuple[Array, float]:
+    """P-masses at the multiples ``first`` … ``last`` of ``step``, and the mass above, of a law that is never better."""
+    edges = step * np.arange(first, last + 1, dtype=np.float64)
+    p, q = pair.masses(edges)
+    doubt = abs(float(q.sum()) - 1) + 1e-13
+    lost = 1 - float(p.sum())
+    if max(abs(lost), doubt) > 1e-6:
+        raise ArithmeticError(f"the masses of {pair!r} add up to {p.sum()} and {q.sum()}")
+    # where both are a little uncertain, less of Q means a larger loss
+    inner_p, inner_q = p[1:-1], q[1:-1] * (1 - doubt)
+    lower = np.exp(edges[:-1])
+    q_up = np.clip((inner_p - inner_q * lower) / (lower * math.expm1(step)), 0.0, inner_q)
+    moved = np.zeros(edges.size)
+    moved[1:] += q_up
+    moved[:-1] += inner_q - q_up
+    moved *= np.exp(edges)
+    moved[0] += p[0]
+    return moved, float(p[-1]) + max(0.0, lost - 1e-13)
