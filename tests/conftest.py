@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from postgres import new, postgres, storage  # noqa: F401 (fixtures of all tests)
+from processor_time import ProcessorTime
 from same_noise import SameNoise
 
 from accounting import totals
@@ -23,7 +24,13 @@ settings.register_profile("search", derandomize=False, print_blob=True, **_patie
 settings.load_profile("suite")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", action="store_true", help="print the CPU time of the tests of each directory")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(ProcessorTime())
     if config.getoption("--hypothesis-profile") != "search":
         config.pluginmanager.register(SameNoise())
 
@@ -42,6 +49,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.enable()
+        gc.set_threshold(10_000, 20, 20)  # a test's own garbage is small, and looking for it is not
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,6 +61,19 @@ def _earlier_objects_are_no_garbage() -> None:
 
 def _fsync(file: int) -> None:
     os.fstat(file)  # raises where it is not open
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_are_built_once() -> Iterator[None]:
+    """Signatures and types of some thirty commands, which ``CliRunner.invoke`` reads at every call."""
+    try:
+        from typer import testing
+    except ImportError:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_get_command", lru_cache(maxsize=None)(testing._get_command))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -105,14 +105,22 @@ def test_later_choices_show_no_more_than_the_budget(monkeypatch):
     """Black box: what the next rounds choose, among arms in many directions, seen by a trained classifier."""
     angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
     fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
-    rng = np.random.default_rng(3)
+    policy = DPLinUCB(
+        2,
+        budget=BUDGET,
+        horizon=4,
+        first_batch=1,
+        growth=1.0,
+        ridge=0.1,
+        reward_range=(0.0, 1.0),
+        rng=np.random.default_rng(3),
+    )
+    start_again = rewinder(policy)
 
     def choices(first, trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 3, 12))
         for i in range(trials):
-            policy = DPLinUCB(
-                2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, reward_range=(0.0, 1.0), rng=rng
-            )
+            start_again()
             policy.update(policy.select([first[0]]), first[1])
             for t in range(3):
                 chosen[i, t, policy.select(fan).index] = 1.0

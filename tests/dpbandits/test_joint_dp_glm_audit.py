@@ -272,12 +272,13 @@ def test_later_choices_show_no_more_than_the_budget():
     """Black box: what later rounds choose, among arms in many directions, seen by a trained classifier."""
     angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
     fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
-    rng = np.random.default_rng(3)
+    policy = JointDPGLM(2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, rng=np.random.default_rng(3))
+    start_again = rewinder(policy)
 
     def choices(arm, trials: int) -> np.ndarray:
         chosen = np.zeros((trials, 3, 12))
         for i in range(trials):
-            policy = JointDPGLM(2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, rng=rng)
+            start_again()
             policy.update(policy.select([arm]), 1.0)
             for t in range(3):
                 chosen[i, t, policy.select(fan).index] = 1.0
