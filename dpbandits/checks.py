@@ -50,7 +50,8 @@ def real_array(name: str, value: ArrayLike) -> Array:
     if found.dtype == np.float64:
         return found
     if found.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must be real numbers, got an array of type {found.dtype}")
+        kind = f"an array of type {found.dtype}" if found.ndim else f"one of type {type(value).__name__}"
+        raise ValueError(f"{name} must be real numbers, got {kind}")
     with np.errstate(over="ignore"):  # infinite entries are refused by name
         return found.astype(np.float64)
 

@@ -107,8 +107,9 @@ class PriceTable:
                 if told.price >= 1:
                     parts.append(f"protecting every {unit} keeps nothing of that gain at any ε tried")
                     continue
+                kept = "all" if told.price <= 0 else percent(1 - told.price)
                 parts.append(
-                    f"protecting every {unit} at ε = {told.epsilon:g} keeps {percent(1 - told.price)} of that gain"
+                    f"protecting every {unit} at ε = {told.epsilon:g} keeps {kept} of that gain"
                     + (
                         " (the least ε tried that keeps nine tenths)"
                         if enough
@@ -119,6 +120,8 @@ class PriceTable:
                 f"Learning earns {self.free:.3g} per round where choosing by chance earns {self.uniform:.3g}; "
                 f"{', and '.join(parts)}."
             )
+        if self.seeds == 1:
+            text += " One seed alone does not tell a gain from chance: take three or more."
         if self.modelled:
             text += " Rewards came from a model that was fitted to the log, so that this is a plan and no promise."
         if abs(self.paid - self.told) > _FAR:

@@ -28,7 +28,6 @@ BLOCKS = [
 ]
 # what a block takes for granted, by a word of it
 GIVEN = {
-    'Ledger.open("releases.ledger", Budget(': "means, noise, publish = 1.0, 0.1, print",
     "ledger.set_quota(": 'ledger = Ledger.open("releases.ledger")',
     "Ledger.restore(": 'import os; ledger.close(); os.remove("releases.ledger"); noted = head',
     'Ledger.open("releases.ledger", expected_head': """

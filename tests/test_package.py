@@ -39,7 +39,10 @@ def test_commands_say_the_version(package, tmp_path):
 
 
 def test_what_runs_elsewhere_is_named_by_its_commit():
-    used = [line for path in (ROOT / ".github/workflows").iterdir() for line in path.read_text().split("uses:")[1:]]
+    workflows = ROOT / ".github/workflows"
+    if not workflows.is_dir():
+        pytest.skip("a source distribution has no workflows")
+    used = [line for path in workflows.iterdir() for line in path.read_text(encoding="utf-8").split("uses:")[1:]]
     assert used
     assert all(re.match(r" [\w-]+/[\w-]+@[0-9a-f]{40} # v\d", line) for line in used)
 

@@ -312,3 +312,19 @@ def test_the_sentence_asks_for_a_base_rate_where_rewards_are_rare():
     assert "base_rate= or --base-rate" in said
     assert "base-rate" not in price_of_privacy(rare, [1.0], base_rate=0.05, **keywords).sentence()
     assert "base-rate" not in price_of_privacy(GLM(2), [1.0], **keywords).sentence()
+
+
+def test_an_interrupted_price_goes_on_with_what_was_kept(call, tmp_path, monkeypatch):
+    asked = ("sphere", "--rounds", 200, "--epsilons", 4, *QUICK, "--resume", "runs.jsonl")
+    with monkeypatch.context() as patch:
+        patch.setattr("dpbandits.policies.OnePassPrivateGLM.select", interrupt)
+        stopped = call(*asked)
+    assert stopped.exit_code == 130
+    assert "interrupted: what is done is kept in runs.jsonl" in " ".join(stopped.output.split())
+    with monkeypatch.context() as patch:
+        patch.setattr("dpbandits.policies.Uniform.select", interrupt)  # is not played again
+        assert call(*asked).exit_code == 0
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt

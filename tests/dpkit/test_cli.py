@@ -320,3 +320,11 @@ def test_help_breaks_no_line_within_a_sentence():
     for name, text in texts.items():
         for paragraph in text.strip().split("\n\n")[1:]:
             assert "\n" not in paragraph.strip(), (name, paragraph)
+
+
+def test_an_interrupt_is_one_line(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("accounting.compare", interrupt)
+    assert run("epsilon", "Gaussian(1)", "--delta", 1e-6, status=130).strip() == "dpkit: interrupted"
