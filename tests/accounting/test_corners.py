@@ -1,4 +1,4 @@
-"""Descriptions at the ends of what floats can say: an answer, or a refusal that names the accountant; never in between."""
+"""Descriptions at the ends of what floats can say: an answer or a refusal, and nothing in between."""
 
 import math
 
@@ -50,8 +50,8 @@ def test_from_end_to_end_more_noise_costs_less(make, at):
     for z in ENDS:
         try:
             found.append(float(epsilon(make(z), at)))
-        except (UnsupportedRelease, ValueError) as error:
-            assert str(error)
+        except (UnsupportedRelease, ValueError):
+            pass
         else:
             assert 0 <= found[-1] <= found[-2] * (1 + 1e-6)
     assert len(found) > 3
