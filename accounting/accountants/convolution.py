@@ -71,7 +71,7 @@ NEGLIGIBLE = 1e-9
 # An ε beyond this protects nobody: the usual number of nodes will do.
 BEYOND_USE = 1e4
 # Points of the coarse curve, over all parts.
-_COARSE_POINTS = 1 << 15
+_COARSE_POINTS = 1 << 13
 # A factor of the spectrum below e^(−this) is left out.
 _FAINT = 60.0
 
@@ -121,10 +121,13 @@ class Convolution:
 
     def _log_moments(self, t: float) -> Array:
         losses, log_p = self._coarse
-        terms = log_p + t * losses
+        terms = t * losses
+        terms += log_p
         peak = terms.max(axis=1)
-        with np.errstate(under="ignore"):
-            return np.asarray(peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)))
+        terms -= peak[:, None]
+        # smaller ones do not matter, and the smallest floats take long
+        np.maximum(terms, -80.0, out=terms)
+        return np.asarray(peak + np.log(np.exp(terms, out=terms).sum(axis=1)))
 
     def curve(self, t: float) -> float:
         """K(t) = Σ count·ln E[e^(tL)], on the coarse curve."""

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 _UNIT_ROUNDOFF = 2.0**-52
 # Relative error of the grid's floating-point losses.
 _GRID_ERROR = 8 * _UNIT_ROUNDOFF
+# ln of what the weight of a loss must come to, to be left out.
+_FADED = 60.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,10 @@ class Sum:
             return 1.0
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         weights = self._weights(epsilon, first)
-        return min(1.0, self._untilted(epsilon, float(self.mass[first:] @ weights) + self._lost(weights)) + self.extra)
+        found = float(self.mass[first : first + weights.size] @ weights) + self._lost(weights)
+        if first + weights.size < self.losses.size:
+            found += 2 * math.exp(-_FADED)  # all mass together is hardly more than 1
+        return min(1.0, self._untilted(epsilon, found) + self.extra)
 
     def doubt(self, epsilon: float) -> float:
         """What errors and cuts contribute to δ(ε), for an ε in the window."""
@@ -103,7 +108,11 @@ class Sum:
         return self._untilted(epsilon, self._tilted_slope(epsilon))
 
     def _weights(self, epsilon: float, first: int) -> Array:
-        ahead = self.losses[first:] - epsilon
+        # up to where they have faded away
+        end = None
+        if self.tilt > 0:
+            end = max(first, int(np.searchsorted(self.losses, epsilon + _FADED / self.tilt)))
+        ahead = self.losses[first:end] - epsilon
         with np.errstate(under="ignore"):
             return np.asarray(np.exp(-self.tilt * ahead) * -np.expm1(-ahead))
 
@@ -137,7 +146,7 @@ class Sum:
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         weights = self._weights(epsilon * (1 + _GRID_ERROR), first)
         weights = np.maximum(weights, 0.0)
-        kept = float(self.mass[first:] @ weights) - self._lost(weights) - self._wrapped(epsilon)
+        kept = float(self.mass[first : first + weights.size] @ weights) - self._lost(weights) - self._wrapped(epsilon)
         near = slice(*np.searchsorted(above.losses, [epsilon - reach, epsilon + reach]))
         apart = above.losses[near] - epsilon
         with np.errstate(over="ignore"):

@@ -1,6 +1,7 @@
 """Many batches of a fixed size: against triples of normal laws on a lattice, and against players of the game."""
 
 import math
+import random
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_the_losses_of_a_triangle_are_those_of_its_laws(mu, rate, share):
         assert found == pytest.approx(divergence(p, q, edges[k]), abs=3e-4 * rate)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     places=st.tuples(*[st.floats(-1.0, 1.0)] * 4),
     mu=st.floats(0.2, 2.5),
@@ -94,7 +95,7 @@ def test_triangles_fall_above_nothing_and_rise_below(at):
     assert np.all(np.diff(values) * np.sign(at) < 0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     shares=st.tuples(*[st.sampled_from([0.0, 0.3, 0.8, 1.0])] * 3),
     mirrored=st.tuples(*[st.booleans()] * 3),
@@ -158,18 +159,40 @@ def test_totals_grow_with_steps_rate_and_noise():
     def total(count, size, z):
         return float(epsilon(count * FixedSizeSubsampled(Gaussian(z), size, 1000), 1e-6))
 
-    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 7, 8, 9, 511, 512, 513)]
-    sizes = [total(8, size, 2.0) for size in (1, 49, 50, 500, 999, 1000)]
-    noises = [total(8, 50, z) for z in (5.0, 2.0, 0.5, 0.21, 0.19, 0.1)]
+    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 8, 9)]
+    sizes = [total(4, size, 2.0) for size in (1, 50, 500, 999, 1000)]
+    noises = [total(4, 50, z) for z in (5.0, 0.5, 0.21, 0.19, 0.1)]
     for found in (counts, sizes, noises):
         assert np.all(np.diff(found) > 0)
+
+
+def check_random_compositions(number, seed):
+    rng = random.Random(seed)
+    for _ in range(number):
+        z, size = 10 ** rng.uniform(-0.2, 0.7), round(10 ** rng.uniform(1, 3.7))
+        steps = rng.choice((2, 10, 100)) * FixedSizeSubsampled(Gaussian(z), size, 10_000)
+        total = steps + rng.choice((0, 3)) * Laplace(10 * z) + rng.choice((0, 2)) * Gaussian(5 * z)
+        lower, upper = bound(total, 10 ** rng.uniform(-12, -3))
+        assert 0 <= lower <= upper
+        assert upper - lower <= 0.05 * upper
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+def test_brackets_of_random_compositions():
+    check_random_compositions(4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:ε is only known")
+def test_brackets_of_200_random_compositions():
+    check_random_compositions(200, seed=2)
 
 
 def test_what_is_cut_off_is_counted():
     step = 100 * FixedSizeSubsampled(Gaussian(2.0), 10, 1000)
     poisson = 100 * PoissonSubsampled(Gaussian(2.0), 0.01)
     with_others = step + 5 * Laplace(10.0)
-    for at in (0.5, 1.0, 1.5):
+    for at in (0.5, 1.5):
         assert delta(step, at) >= delta(poisson, at)
         assert delta(with_others, at) >= delta(poisson, at)
     game = played(((ReplacedSteps(0.5, 0.01, 100, 1e-10), 1),), 1e-6)
