@@ -244,6 +244,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             self.prior is not None,
             self._width,
             grouped,
+            T,
             self.discount,
             levels,
         )
