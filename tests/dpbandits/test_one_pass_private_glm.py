@@ -463,7 +463,7 @@ def test_fresh_arms_are_not_taken_for_standing_ones():
 
 @pytest.mark.parametrize("stands", [False, True])
 def test_how_wide_to_look_around(stands):
-    """σ_H = 1, directions unseen, seen a little, known and growing (two), known and stalled; half the rounds are new."""
+    """σ_H = 1, directions unseen, seen a little, known and growing (two), known and stalled; half of them is new."""
     refit = policy_with(dim=5, horizon=1000)._refit
     last = refit.nothing()
     earlier = np.diag([0.0, 2.0, 50.0, 50.0, 100.0])
