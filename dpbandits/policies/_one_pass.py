@@ -208,7 +208,7 @@ class Refit:
             left = share = self.discount ** (rounds - since)
         newer = H - left * last.metric @ earlier @ last.metric
         # the difference of two releases has at most twice the variance of one
-        likelier = standing(np.linalg.eigvalsh(newer), math.sqrt(2.0) * noise)
+        likelier = standing(np.asarray(np.linalg.eigvalsh(newer), np.float64), math.sqrt(2.0) * noise)
         stands = last.standing or likelier > _STANDING
         f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)
         known = eigenvalues >= _KNOWN * noise
