@@ -8,6 +8,7 @@ is biased: eigenvalues of H repel each other and spread beyond those of M on bot
 * :func:`shrunken_eigenvalues` takes that spread out.
 * :func:`errors` is all that makes b uncertain along each eigenvector, and :func:`precisions` weighs b against it.
 * :func:`stalled` finds the eigenvectors along which information has stopped growing, because the play is stuck.
+* :func:`standing` tells arms that stand from fresh ones, by all eigenvalues together: far earlier than each one can.
 
 All are functions of what was released and of public numbers, and cost O(d²) beside the eigendecomposition.
 """
@@ -19,9 +20,23 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["errors", "precisions", "shrunken_eigenvalues", "stalled"]
+__all__ = ["errors", "precisions", "shrunken_eigenvalues", "stalled", "standing"]
 
 Array = NDArray[np.float64]
+
+# the mean of all eigenvalues but the largest over that of all, for arms that stand and for fresh ones, and how far
+# worlds are from these: measured, up to 0.2 where arms stand once a run has settled, and 0.35 to 0.95 where they are
+# fresh
+_STANDING, _FRESH, _WORLDS = 0.08, 0.45, 0.15
+
+
+def _drawn_together(eigenvalues: Array, noise: float) -> Array:
+    """Step 1 of :func:`shrunken_eigenvalues`: ascending, and of the same sum."""
+    variance = 0.5 * noise**2
+    if variance == 0.0:
+        return np.sort(eigenvalues)
+    gaps = eigenvalues[:, None] - eigenvalues
+    return np.sort(eigenvalues - 2.0 * variance * (gaps / (gaps**2 + variance)).sum(axis=1))
 
 
 def shrunken_eigenvalues(eigenvalues: Array, noise: float) -> Array:
@@ -54,11 +69,8 @@ def shrunken_eigenvalues(eigenvalues: Array, noise: float) -> Array:
 
     if noise == 0.0:
         return np.maximum(eigenvalues, 0.0)
-    variance = 0.5 * noise**2
-    gaps = eigenvalues[:, None] - eigenvalues
-    found = np.sort(eigenvalues - 2.0 * variance * (gaps / (gaps**2 + variance)).sum(axis=1))
-    deviation = math.sqrt(variance)
-    z = found / deviation
+    deviation = math.sqrt(0.5) * noise
+    z = _drawn_together(eigenvalues, noise) / deviation
     near = np.maximum(z, -50.0)
     mean = near + np.exp(-0.5 * near**2 - 0.5 * math.log(2.0 * math.pi) - log_ndtr(near))
     # far below 0 the two terms cancel; there z + φ(z)/Φ(z) = −1/z + 2/z³ − …
@@ -142,3 +154,39 @@ def stalled(eigenvalues: Array, growth: Array, share: float, noise: float, known
     """
     pace = (growth + noise) / np.maximum(eigenvalues * share, np.finfo(np.float64).tiny)
     return np.where(eigenvalues < known * noise, 1.0, np.clip(1.0 - 2.0 * pace, 0.0, 1.0))
+
+
+def standing(eigenvalues: Array, noise: float) -> float:
+    """How much likelier it is that arms stand than that they are fresh in every round: the logarithm of the ratio.
+
+    Where arms stand and the best one is played, what H grows by is nearly of rank one. Fresh arms, also the best ones
+    of many, spread into all directions. So the mean of all eigenvalues but the largest, over the mean of all, is small
+    or not. It has the noise σ_H·√(d − 1)/tr H, where a single eigenvalue has d·σ_H/tr H. The two hypotheses are normal,
+    around 0.08 and 0.45, with the variance of noise plus 0.15², as worlds differ. Arms that lie near a line look as if
+    they stood; so do those of one or no dimension, about which this says nothing: 0.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (d,)
+        Ascending, of what H has grown by since an earlier release.
+    noise : float
+        σ_H ≥ 0, of that difference.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(standing(np.array([0.0, 0.0, 0.0, 40.0]), noise=2.0), 2)
+    2.63
+    >>> round(standing(np.array([9.0, 10.0, 11.0, 10.0]), noise=2.0), 2)
+    -6.56
+    >>> round(standing(np.array([-1.0, 0.0, 1.0, 4.0]), noise=2.0), 2)
+    -0.07
+    """
+    d, mean = len(eigenvalues), float(eigenvalues.mean())
+    if d == 1 or mean <= 0.0:
+        return 0.0
+    # share = rest/mean has the variance (σ/mean)²/(d − 1) + 0.15²; in units in which neither σ nor the mean exceeds 1
+    unit = max(mean, noise)
+    rest, mean, noise = float(_drawn_together(eigenvalues, noise)[:-1].mean()) / unit, mean / unit, noise / unit
+    off = 0.5 * (_FRESH + _STANDING) * mean - rest
+    return (_FRESH - _STANDING) * mean * off / (noise**2 / (d - 1) + (_WORLDS * mean) ** 2)

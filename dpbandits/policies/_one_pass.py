@@ -6,7 +6,7 @@ All of it is post-processing: nothing here is told more than the released sums, 
 1. takes the sums of its batch, M and m, out of the running ones, and asks whether they fit what was released before;
 2. finds γ_k, adds to H and b, and shrinks H for its noise;
 3. weighs b along every eigenvector of H by what there is to know, together with the prior;
-4. looks around where information stands still;
+4. looks around where information stands still, and there all the wider if arms stand;
 5. makes the metric of the next batch.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from dpbandits.mathematics.change import surprise
 from dpbandits.mathematics.metric import levelling, symmetric_root
-from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled, standing
 from dpbandits.mathematics.prior import Prior, posterior
 from dpbandits.policies._progress import Past, misfit
 from dpbandits.policies._records import SecantRecord
@@ -28,9 +28,12 @@ from dpbandits.policy import Array
 
 __all__ = ["Estimate", "Noise", "Refit"]
 
-# eigenvalues of H below so many times its noise are looked at again and again: fixed arms need it, and fresh arms,
-# whose directions pass it together and soon, hardly pay for it
-_KNOWN = 6.0
+# eigenvalues of H below so many times its noise are not known yet, and below so many nothing is known of them
+_KNOWN, _SEEN = 6.0, 1.5
+# arms stand from the release on at which that is e^0.5 times as likely as that they are fresh
+_STANDING = 0.5
+# how wide to look around, in units of β: where little is known, and, at least, where arms stand
+_LITTLE, _WIDE = 0.5, 1.0
 
 # σ_H and σ_b of a release
 Noise = tuple[float, float]
@@ -42,7 +45,8 @@ class Estimate:
 
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
     mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
-    what was released before it (see ``mathematics.change``); and A, by which records of the next batch are formed.
+    what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
+    whether arms seem to stand.
     """
 
     theta: Array
@@ -57,6 +61,7 @@ class Estimate:
     covariance: Array
     surprise: float
     metric: Array
+    standing: bool
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,8 @@ class Refit:
         β.
     grouped : (d, d) ndarray
         0 where no record has an entry, and 1 elsewhere.
+    horizon : int
+        T.
     discount : float, optional
         What is left of a round when the next one comes.
     levels : bool
@@ -87,6 +94,7 @@ class Refit:
     given: bool
     width: float
     grouped: Array
+    horizon: int
     discount: float | None
     levels: bool
 
@@ -98,7 +106,7 @@ class Refit:
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
         public = self.prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d))
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), False)
 
     def after(
         self,
@@ -162,15 +170,14 @@ class Refit:
         gains, precision = precisions(eigenvalues, variances)
         known = posterior(self.prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
 
-        f = self._stalled(last.past, rounds, A, U, H, eigenvalues, left_in_H)
+        f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
         past = last.past.followed_by(rounds, H, squares)
         metric = A
         if self.levels and (k == 1 or (eigenvalues > _KNOWN * left_in_H).mean() < 0.5):
             metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, left_in_H)
-        return Estimate(
-            known.mean, root, H, b, slopes, squares, totals, past, found, known.covariance, unlikely, metric
-        )
+        sums = H, b, slopes, squares, totals, past
+        return Estimate(known.mean, root, *sums, found, known.covariance, unlikely, metric, stands)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""
@@ -180,16 +187,29 @@ class Refit:
         before = inverse @ last.covariance @ inverse
         return surprise(residual, M, before, noise=noise, reward_variance=self.record.chance)
 
-    def _stalled(
-        self, past: Past, rounds: int, A: Array, U: Array, H: Array, eigenvalues: Array, noise: float
-    ) -> Array:
-        """Where information stands still: from 0 to 1 for each column of U, the eigenvectors of A H A."""
-        since, earlier, _ = past.before(0.55 * rounds)
+    def _looks(
+        self, last: Estimate, rounds: int, U: Array, H: Array, eigenvalues: Array, noise: float
+    ) -> tuple[Array, bool]:
+        """How wide to look around along each column of U, squared and in units of β, and whether arms stand.
+
+        H, U and the eigenvalues are in the metric of the last batch. As long as arms may be fresh, what is known a
+        little needs little. Where they stand, all that is not known is looked at, and what was known long ago: by
+        √ln(T/t), since the later an arm is found the less it is worth.
+        """
+        since, earlier, _ = last.past.before(0.55 * rounds)
         if not since:
-            return np.ones(len(eigenvalues))
+            return np.ones(len(eigenvalues)), False
         # of what was known then, and of rounds (all alike, or fading), this much is left
         left, share = 1.0, since / rounds
         if self.discount is not None:
             left = share = self.discount ** (rounds - since)
-        growth = np.einsum("ij,ij->j", U, A @ (H - left * earlier) @ A @ U)
-        return stalled(eigenvalues, growth, 1.0 - share, noise, _KNOWN)
+        newer = H - left * last.metric @ earlier @ last.metric
+        # the difference of two releases has at most twice the variance of one
+        likelier = standing(np.asarray(np.linalg.eigvalsh(newer), np.float64), math.sqrt(2.0) * noise)
+        stands = last.standing or likelier > _STANDING
+        f = stalled(eigenvalues, np.einsum("ij,ij->j", U, newer @ U), 1.0 - share, noise, known=0.0)
+        known = eigenvalues >= _KNOWN * noise
+        if stands:
+            return max(_WIDE**2, math.log(self.horizon / rounds)) * np.where(known, f, 1.0), True
+        little = np.where(eigenvalues >= _SEEN * noise, _LITTLE**2, 1.0)
+        return np.where(known, f, little), False

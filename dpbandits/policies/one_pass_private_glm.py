@@ -12,8 +12,9 @@ the slope of the curve over that of the secant
 
 H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know (step by step in
 ``policies._one_pass``). Until the next release every round plays argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh and
-Gaussian, with posterior precisions p, and f > 0 only along eigenvectors where information has stopped growing: that
-frees runs that are stuck on a few arms, and costs nothing where arms are fresh.
+Gaussian, with posterior precisions p, and f > 0 only along eigenvectors of which little is known, or where information
+has stopped growing: that frees runs that are stuck on a few arms. Whether arms stand is told by the spectrum of what H
+has grown by (``mathematics.noisy_estimate.standing``): f is larger if they do, and smaller as long as they need not.
 
 The noise of releases is the least on average with public weights: what a release's noise costs a bandit is most where
 there begins to be more signal than noise (``mathematics.release_weights``, ``dpkit.continual.Weighted``). Runs that are
@@ -143,10 +144,11 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
         are not centred, or that all arms share, cost a tenth to a quarter more regret; arms that stand gain nothing.
     exploration : float or "inverse_gap"
-        β ≥ 0. Or arms are drawn by the gaps of their predicted rewards from the best (Foster & Rakhlin 2020): a has
-        probability 1/(K + γ·gap_a), and the best the rest, with γ = ``gamma_scale``·√t after a release at round t: no
-        arm is ever without a chance, as the evaluation of other policies on the log needs it. (Before the first release
-        γ = 0, and all arms are alike, also where there is a prior.)
+        β ≥ 0; at 0, runs with arms that stand get stuck. Or arms are drawn by the gaps of their predicted rewards from
+        the best (Foster & Rakhlin 2020): a has probability 1/(K + γ·gap_a), and the best the rest, with
+        γ = ``gamma_scale``·√t after a release at round t: no arm is ever without a chance, as the evaluation of other
+        policies on the log needs it. (Before the first release γ = 0, and all arms are alike, also where there is a
+        prior.)
     gamma_scale : float
         By default that of Vowpal Wabbit.
     ridge : float
@@ -250,6 +252,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
             self.prior is not None,
             self._width,
             grouped,
+            T,
             self.discount,
             levels,
         )

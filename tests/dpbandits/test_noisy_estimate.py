@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpbandits.mathematics.noisy_estimate import precisions, shrunken_eigenvalues, stalled
+from dpbandits.mathematics.noisy_estimate import precisions, shrunken_eigenvalues, stalled, standing
 from dpbandits.mathematics.prior import Prior, posterior
 
 spectra = arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e6, 1e6)).map(np.sort)
@@ -94,3 +94,44 @@ def test_what_noise_may_have_hidden_counts_as_growth_and_what_is_unknown_stands_
     eigenvalues, none = np.array([5.0, 10.0, 100.0]), np.zeros(3)
     np.testing.assert_allclose(stalled(eigenvalues, none, 0.5, noise=1.0), [0.2, 0.6, 0.96])
     np.testing.assert_allclose(stalled(eigenvalues, none, 0.5, noise=1.0, known=6.0), [1.0, 0.6, 0.96])
+
+
+def test_one_arm_stands_and_a_ball_of_them_is_fresh():
+    """Without noise: (0.45 − 0.08)·(0.265 − share)/0.15², the share that of all but the largest eigenvalue."""
+    assert standing(np.array([0.0, 0.0, 0.0, 7.0]), 0.0) == pytest.approx(0.37 * 0.265 / 0.0225)
+    assert standing(np.full(4, 7.0), 0.0) == pytest.approx(0.37 * (0.265 - 1.0) / 0.0225)
+    assert standing(np.array([0.0, 0.0, 7.0, 14.0]), 0.0) == pytest.approx(0.37 * (0.265 - 4 / 9) / 0.0225)
+    # two directions have repelled each other by 2·½·8/(8² + ½), and noise adds 1/5² to the variance
+    share = (1.0 + 8.0 / 64.5) / 5.0
+    assert standing(np.array([1.0, 9.0]), 1.0) == pytest.approx(0.37 * (0.265 - share) / (0.0225 + 1 / 25))
+
+
+@pytest.mark.parametrize("eigenvalues", [[5.0], [-3.0], [-2.0, 1.0], [0.0, 0.0, 0.0]])
+def test_one_dimension_and_nothing_that_was_learned_say_nothing_of_arms(eigenvalues):
+    assert standing(np.array(eigenvalues), 1.0) == 0.0
+
+
+@settings(deadline=None)
+@given(eigenvalues=spectra, noise=st.floats(0.0, 1e5), scale=st.floats(0.01, 100.0))
+def test_whether_arms_stand_is_a_number_of_no_unit(eigenvalues, noise, scale):
+    found = standing(eigenvalues, noise)
+    assert math.isfinite(found)
+    if eigenvalues.mean() > 1e-3 * np.abs(eigenvalues).max():  # a mean of rounding errors has no scale
+        assert standing(scale * eigenvalues, scale * noise) == pytest.approx(found, rel=1e-4, abs=1e-6)
+
+
+def test_all_directions_together_tell_earlier_than_each_alone():
+    """Ten directions at 1.5 σ_H each, where one eigenvalue says nothing: the ratio has the right sign on average.
+
+    Its mean over 200 draws is twenty standard errors from 0 in both worlds; six are asked for.
+    """
+    rng, d, found = np.random.default_rng(11), 10, {True: [], False: []}
+    for stand in (True, False):
+        M = np.diag([15.0] + [0.0] * 9) if stand else 1.5 * np.eye(d)
+        for _ in range(200):
+            N = rng.standard_normal((d, d))
+            N = (N + N.T) / 2
+            N[np.diag_indices(d)] = rng.standard_normal(d)
+            found[stand].append(standing(np.linalg.eigvalsh(M + N), 1.0))
+    for stand, sign in ((True, 1.0), (False, -1.0)):
+        assert sign * np.mean(found[stand]) > 6 * np.std(found[stand]) / math.sqrt(200)

@@ -450,6 +450,30 @@ def test_standing_arms_do_not_hold_a_run_up(arm_law):
             dim=environment.dim, horizon=6000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed)
         )
         assert played(policy, environment, seed, 6000) <= 0.02
+        assert policy.public.standing
+
+
+def test_fresh_arms_are_not_taken_for_standing_ones():
+    """ε = 4, three seeds: once there is little noise beside what half of the rounds say, the test is sure."""
+    for seed in range(3):
+        policy = policy_with(dim=5, horizon=3000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed))
+        played(policy, GLM(5), seed, 3000)
+        assert not policy.public.standing
+
+
+@pytest.mark.parametrize("stands", [False, True])
+def test_how_wide_to_look_around(stands):
+    """σ_H = 1, directions unseen, seen a little, known and growing (two), known and stalled; half of them is new."""
+    refit = policy_with(dim=5, horizon=1000)._refit
+    last = refit.nothing()
+    earlier = np.diag([0.0, 2.0, 50.0, 50.0, 100.0])
+    last = replace(last, standing=stands, past=last.past.followed_by(50, earlier, 0.0))
+    H, eigenvalues = np.diag([0.0, 4.0, 100.0, 100.0, 100.0]), np.array([0.5, 4.0, 100.0, 100.0, 100.0])
+    widths, found = refit._looks(last, 100, np.eye(5), H, eigenvalues, 1.0)
+    assert found is stands
+    # the pace of the last is σ_H/(100·½)
+    expected = [1.0, 1.0, 0.0, 0.0, 0.96] if stands else [1.0, 0.25, 0.0, 0.0, 0.96]
+    np.testing.assert_allclose(widths, np.array(expected) * (math.log(1000 / 100) if stands else 1.0))
 
 
 # ------------------------------------------------------------------------------------------------- regret
