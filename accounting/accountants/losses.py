@@ -28,11 +28,11 @@ from accounting.mechanisms import RandomizedResponse
 __all__ = [
     "Coins",
     "GaussianPair",
-    "GumbelPair",
     "LaplacePair",
     "LossPair",
     "RangePair",
     "ShuffledPair",
+    "SpanPair",
     "Symmetric",
     "histogram",
     "normal_masses",
@@ -180,30 +180,45 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 @dataclass(frozen=True)
-class GumbelPair(Symmetric):
-    """Report-noisy-max with Gumbel noise, whose loss has range ε₀, with the worst offset for every ε.
+class SpanPair(Symmetric):
+    """A loss in an interval of length s = ``span``, none above s − ``least``: the worst such interval for every ε.
 
-    The pair of coins with losses t and t − ε₀ has H = (1 − e^(ε−t))(1 − e^(t−ε₀))/(1 − e^(−ε₀)), largest at t = (ε +
-    ε₀)/2. With y = e^((ε−ε₀)/2) that is (1 − y)²/(1 − e^(−ε₀)), again the divergence of a pair (Dong, Durfee & Rogers
-    2020): P(L > ε) = (1 − y)/(1 − e^(−ε₀)), and Q has the density e^(−L).
+    A coin with the losses t and t − s is the worst of one interval. Its H = (1 − e^(ε−t))(1 − e^(t−s))/(1 − e^(−s)) is
+    largest at t = (ε + s)/2. With y = e^((ε−s)/2) that is (1 − y)²/(1 − e^(−s)), again the divergence of a pair (Dong,
+    Durfee & Rogers 2020): P(L > ε) = (1 − y)/(1 − e^(−s)), and Q has the density e^(−L). So it is with report-noisy-max
+    with Gumbel noise, s = ε₀ and ``least`` = 0. Where t ends before, t = s − ``least``, H goes on as that coin's, with
+    which it has its slope in common: all losses beyond s − 2·``least`` are s − ``least``.
     """
 
-    epsilon: float
+    span: float
+    least: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """The largest loss."""
+        return self.span - self.least
 
     def delta(self, epsilon: float) -> float:
-        if epsilon < -self.epsilon:
-            return -math.expm1(epsilon)
-        gap = -math.expm1(min(0.0, epsilon - self.epsilon) / 2)
-        return min(1.0, gap * gap / -math.expm1(-self.epsilon) * (1 + 8 * _UNIT_ROUNDOFF))
+        if epsilon < 0:
+            return -math.expm1(epsilon) + (math.exp(epsilon) * self.delta(-epsilon) if epsilon > -self.most else 0.0)
+        whole = -math.expm1(-self.span)
+        if epsilon > self.span - 2 * self.least:
+            gained = math.expm1(min(0.0, epsilon - self.most)) * math.expm1(-self.least)
+        else:
+            gained = math.expm1((epsilon - self.span) / 2) ** 2
+        return min(1.0, gained / whole * (1 + 8 * _UNIT_ROUNDOFF))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        inside = np.clip(edges, -self.epsilon, self.epsilon)
-        low, high = np.concatenate([[-self.epsilon], inside]), np.concatenate([inside, [self.epsilon]])
-        gap = -np.expm1((low - high) / 2) / -math.expm1(-self.epsilon)
-        return np.exp((high - self.epsilon) / 2) * gap, np.exp(-(low + self.epsilon) / 2) * gap
+        span, inner = self.span, self.span - 2 * self.least
+        inside = np.clip(edges, -inner, inner)
+        inside[edges < -self.most] = -span
+        inside[edges >= self.most] = span
+        low, high = np.concatenate([[-span], inside]), np.concatenate([inside, [span]])
+        gap = -np.expm1((low - high) / 2) / -math.expm1(-span)
+        return np.exp((high - span) / 2) * gap, np.exp(-(low + span) / 2) * gap
 
     def highest(self, log_tail: float) -> float:
-        return self.epsilon
+        return self.most
 
 
 @dataclass(frozen=True)
