@@ -8,7 +8,8 @@ outcomes before it, is a game with one player:
 
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
-t, so that this is exact. With Laplace noise s = cε₀, ε₀ ≥ t ≥ s − ε₀ (:mod:`accounting.accountants.laplace_maxima`).
+t, so that this is exact. With exponential noise s < 2ε₀ (:mod:`accounting.accountants.permute_and_flip`), and as it is
+pure DP, s − ε₀ ≤ t ≤ ε₀: coins that two scores are in the middle, and a little worse ones at the ends.
 One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 
@@ -44,7 +45,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CoinKind", "Played", "fineness", "is_playable", "played_curve", "played_delta", "played_epsilon"]
+__all__ = ["CoinKind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
 
 Array = NDArray[np.float64]
 
@@ -93,7 +94,7 @@ def is_playable(kind: CoinKind, count: int) -> bool:
     if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.span >= _LEAST or count * kind.highest > _MOST_SUM:
         return False
     # on rare samples of strong releases the losses are nothing like normal, and the lattice would be too coarse
-    return count * _rounding(kind, fineness(count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.span <= 2.0)
+    return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.span <= 2.0)
 
 
 def _rounding(kind: CoinKind, cells: int) -> float:
@@ -101,9 +102,11 @@ def _rounding(kind: CoinKind, cells: int) -> float:
     return 1e-10 + 64 * _UNIT_ROUNDOFF * cells / (kind.rate * min(kind.span, 1.0) ** 2)
 
 
-def fineness(count: int) -> int:
-    """Cells of the width of a coin: the work is about count^1.5 times its square."""
-    return 256 if count <= 4 else 64 if count <= 10 else 32 if count <= 60 else 20 if count <= 300 else 14
+def _fineness(kind: CoinKind, count: int) -> int:
+    """Cells of the width of a coin: the work is about count^1.5 times its square, and more of samples."""
+    if count > 300:
+        return 14 if kind.rate == 1.0 else 10
+    return 256 if count <= 4 else 64 if count <= 10 else 32 if count <= 60 else 20
 
 
 #: Two values of u, in between which the high loss is in the i-th cell and minus the low one in the k-th.
@@ -176,7 +179,7 @@ def played_curve(kind: CoinKind, count: int) -> tuple[Array, Array]:
 
     0 is one of them, and the first are below: there the two neighbours' roles are what matters.
     """
-    cells = fineness(count)
+    cells = _fineness(kind, count)
     step, deviation, most = kind.width / cells, math.sqrt(count) * kind.width / 2, count * kind.highest
     top = min(most, 10.0 * deviation + count * kind.width**2 / 8)
     centre = step * math.ceil(top / step)

@@ -7,13 +7,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_EPSILON", "groups_of_scores", "laplace_span"]
+__all__ = ["groups_of_scores", "wins"]
 
 Array = NDArray[np.float64]
 
-#: Beyond this ε Laplace noise on a number is the better bound.
-MOST_EPSILON = 4.0
-_SLOPE = 1.1745
 _MOST_SCORES = 4
 _CELLS = 96
 # Integrals of polynomials of degree 7, and of sums of exponentials over an interval of a few units, to the last digits.
@@ -36,11 +33,6 @@ def wins(first: int, second: int, lead: Array) -> Array:
     # with v = e^(−distance) outside of the two kinks
     outside = (mass(low + np.log(_NODES)) + mass(high - np.log(_NODES))) / _NODES
     return np.asarray((outside + (high - low) * mass(low + (high - low) * _NODES)) @ _WEIGHTS)
-
-
-def laplace_span(epsilon: float) -> float:
-    """The length of an interval in which the privacy loss lies."""
-    return _SLOPE * epsilon
 
 
 @lru_cache(maxsize=32)

@@ -181,44 +181,30 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 @dataclass(frozen=True)
 class SpanPair(Symmetric):
-    """A loss in an interval of length s = ``span``, none above s − ``least``: the worst such interval for every ε.
+    """A loss in an interval of length s = ``span``, with the worst interval for every ε: report-noisy-max with Gumbel
+    noise.
 
-    A coin with the losses t and t − s is the worst of one interval. Its H = (1 − e^(ε−t))(1 − e^(t−s))/(1 − e^(−s)) is
-    largest at t = (ε + s)/2. With y = e^((ε−s)/2) that is (1 − y)²/(1 − e^(−s)), again the divergence of a pair (Dong,
-    Durfee & Rogers 2020): P(L > ε) = (1 − y)/(1 − e^(−s)), and Q has the density e^(−L). So it is with report-noisy-max
-    with Gumbel noise, s = ε₀ and ``least`` = 0. Where t ends before, t = s − ``least``, H goes on as that coin's, with
-    which it has its slope in common: all losses beyond s − 2·``least`` are s − ``least``.
+    The pair of coins with losses t and t − s has H = (1 − e^(ε−t))(1 − e^(t−s))/(1 − e^(−s)), largest at t = (ε + s)/2.
+    With y = e^((ε−s)/2) that is (1 − y)²/(1 − e^(−s)), again the divergence of a pair (Dong, Durfee & Rogers 2020):
+    P(L > ε) = (1 − y)/(1 − e^(−s)), and Q has the density e^(−L).
     """
 
     span: float
-    least: float = 0.0
-
-    @property
-    def most(self) -> float:
-        """The largest loss."""
-        return self.span - self.least
 
     def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + (math.exp(epsilon) * self.delta(-epsilon) if epsilon > -self.most else 0.0)
-        whole = -math.expm1(-self.span)
-        if epsilon > self.span - 2 * self.least:
-            gained = math.expm1(min(0.0, epsilon - self.most)) * math.expm1(-self.least)
-        else:
-            gained = math.expm1((epsilon - self.span) / 2) ** 2
-        return min(1.0, gained / whole * (1 + 8 * _UNIT_ROUNDOFF))
+        if epsilon < -self.span:
+            return -math.expm1(epsilon)
+        gap = -math.expm1(min(0.0, epsilon - self.span) / 2)
+        return min(1.0, gap * gap / -math.expm1(-self.span) * (1 + 8 * _UNIT_ROUNDOFF))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        span, inner = self.span, self.span - 2 * self.least
-        inside = np.clip(edges, -inner, inner)
-        inside[edges < -self.most] = -span
-        inside[edges >= self.most] = span
-        low, high = np.concatenate([[-span], inside]), np.concatenate([inside, [span]])
-        gap = -np.expm1((low - high) / 2) / -math.expm1(-span)
-        return np.exp((high - span) / 2) * gap, np.exp(-(low + span) / 2) * gap
+        inside = np.clip(edges, -self.span, self.span)
+        low, high = np.concatenate([[-self.span], inside]), np.concatenate([inside, [self.span]])
+        gap = -np.expm1((low - high) / 2) / -math.expm1(-self.span)
+        return np.exp((high - self.span) / 2) * gap, np.exp(-(low + self.span) / 2) * gap
 
     def highest(self, log_tail: float) -> float:
-        return self.most
+        return self.span
 
 
 @dataclass(frozen=True)

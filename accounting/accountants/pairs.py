@@ -49,6 +49,8 @@ _UNIT_ROUNDOFF = 2.0**-52
 _MOST_BRANCHES = 64
 # Of stronger choices the pair for a single one is as good.
 _MOST_SPAN = 2.0
+# A few permute-and-flips are best priced one by one, and very weak ones are.
+_FEW_FLIPS, _LEAST_FLIPPED = 50, 1e-300
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -76,6 +78,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return [Counter({SpanPair(eps): 1})]
+        case NoisyMax(epsilon=eps, noise="exponential") if eps > _LEAST_FLIPPED:
+            from accounting.accountants.permute_and_flip import FlipPair
+
+            return [Counter({FlipPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
         case PureDP(epsilon=eps):
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -210,13 +216,18 @@ def _doubled(release: Release) -> Counter[LossPair]:
 def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
     from accounting.accountants.losses import SpanPair
+    from accounting.accountants.permute_and_flip import FlipPair, range_of_loss
     from accounting.accountants.sampled_losses import SubsampledPair
 
-    match pair:
-        case SpanPair(span=span, least=least):
-            kind = CoinKind(span, least)
-        case SubsampledPair(inner=SpanPair(span=span, least=least), rate=rate, present=present):
-            kind = CoinKind(span, least, rate, present)
+    inner, rate, present = (
+        (pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else (pair, 1.0, True)
+    )
+    match inner:
+        case SpanPair(span=span):
+            kind = CoinKind(span, 0.0, rate, present)
+        case FlipPair(theta=theta):
+            span = range_of_loss(theta)
+            kind = CoinKind(span, span - theta, rate, present)
         case _:
             return None
     return (kind, count) if is_playable(kind, count) else None
@@ -231,7 +242,7 @@ def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
     found: Counter[LossPair] = Counter()
     for pair, count in pairs.items():
         game = played(pair, count)
-        if game is None or game[0].span > _MOST_SPAN:
+        if game is None or game[0].span > _MOST_SPAN or (game[0].least > 0 and count < _FEW_FLIPS):
             found[pair] += count
         else:
             found[PlayedPair(*game)] += 1

@@ -172,7 +172,11 @@ def _delta(parts: Parts, epsilon: float) -> float:
     if choices := _choices(parts):
         found = played_delta(*choices, epsilon)
         # otherwise the game is certainly the better one
-        return min(found, _delta_of_sum(parts, epsilon)) if choices[0].span > 1 or found < 1e-30 else found
+        return (
+            min(found, _delta_of_sum(parts, epsilon))
+            if choices[0].span > 1 or choices[0].least > 0 or found < 1e-30
+            else found
+        )
     return _delta_of_sum(parts, epsilon)
 
 
