@@ -51,7 +51,7 @@ Array = NDArray[np.float64]
 
 # More choices than this take too long; of smaller losses differences over a cell lose too many digits; a larger sum has
 # numbers that are beyond floats.
-_MOST_CHOICES, _LEAST, _MOST_SUM = 2000, 2e-3, 300.0
+_MOST_CHOICES, _LEAST, _MOST_SUM = 2000, 5e-7, 300.0
 _MOST_ROUNDING = 1e-4
 _UNIT_ROUNDOFF = 2.0**-52
 
@@ -91,7 +91,7 @@ Played = tuple[CoinKind, int]
 
 def is_playable(kind: CoinKind, count: int) -> bool:
     """Whether there are answers: more than one choice, and neither too many nor too weak or strong ones."""
-    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.span >= _LEAST or count * kind.highest > _MOST_SUM:
+    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.span**2 >= _LEAST or count * kind.highest > _MOST_SUM:
         return False
     # on rare samples of strong releases the losses are nothing like normal, and the lattice would be too coarse
     return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.span <= 2.0)

@@ -52,7 +52,7 @@ class Play:
 def is_playable(play: Play) -> bool:
     """Whether the lattice is neither too long nor too coarse, and all is within floats."""
     strong = play.rate == 1.0 or play.epsilon <= 2.0
-    return play.count <= 2000 and play.rate * play.epsilon >= 1e-3 and play.count * play.epsilon <= 300 and strong
+    return play.count <= 2000 and play.rate * play.epsilon**2 >= 5e-7 and play.count * play.epsilon <= 300 and strong
 
 
 def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:

@@ -76,6 +76,8 @@ Array = NDArray[np.float64]
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
+# Of what choices cost that follow what was seen, others need not be tried.
+_ENOUGH = 0.998
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 
@@ -86,12 +88,14 @@ def lower_epsilon(release: Release, delta: float) -> float:
         # binary responses are a randomizer of that ε
         return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
     best = _best_order(release, delta)
+    found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
+    if enough:
+        return found
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
     except AdjacencyMismatch:  # samples of one kind beside those of another
-        return 0.0
-    found = max(_lower_epsilon(witness, delta) for witness in witnesses)
-    return max(found, _played_epsilon(release, delta, best)) if 0 < delta < 1 else found
+        return found
+    return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
 
 
 def _play(part: Release, count: int) -> Play | None:
@@ -105,28 +109,30 @@ def _play(part: Release, count: int) -> Play | None:
     return play if is_playable(play) else None
 
 
-def _played_epsilon(release: Release, delta: float, order: float) -> float:
-    """A lower bound where choices follow what was seen; 0 where there are none."""
+def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float, bool]:
+    """A lower bound where choices follow what was seen, 0 where there are none; and whether it is enough."""
     parts = release.parts if isinstance(release, Composed) else ()
     found = [(_play(part, count), part, count) for part, count in parts]
     # the strongest ones last, which are first in the game
     plays = tuple(sorted((play for play, _, _ in found if play is not None), key=lambda p: -p.rate * p.epsilon))
     if not plays:
-        return 0.0
+        return 0.0, False
     try:
         upper = pld.epsilon(release, delta)
         if not 0 < upper < math.inf:
-            return 0.0
+            return 0.0, False
         if len(plays) == len(parts):
             sides = (True, False) if any(play.rate < 1 for play in plays) else (True,)
             games = (tuple(replace(play, present=present) for play in plays) for present in sides)
-            return max(game_epsilon_at_least(game, delta, upper) for game in games)
-        others = [(_witness(part, order), count) for play, part, count in found if play is None]
-        return _lower_epsilon(
-            compose([(PlayedChoices(plays), 1), *((other, n) for other, n in others if other is not None)]), delta
-        )
+            best = max(game_epsilon_at_least(game, delta, upper) for game in games)
+        else:
+            others = [(_witness(part, order), count) for play, part, count in found if play is None]
+            known = [(other, count) for other, count in others if other is not None]
+            best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
     except (UnsupportedRelease, ArithmeticError):
-        return 0.0
+        return 0.0, False
+    # only the curve of exponential noise is rounded more than it gains
+    return best, best > _ENOUGH * upper or (best > 0 and all(play.noise != "exponential" for play in plays))
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:
