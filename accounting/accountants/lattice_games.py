@@ -204,7 +204,7 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
     Examples
     --------
     >>> round(game_epsilon_at_least((Play("gumbel", 0.1, 100),), 1e-6, 2.252), 3)
-    2.249
+    2.25
     """
     if about <= 0:
         return 0.0

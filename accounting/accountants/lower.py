@@ -76,8 +76,9 @@ Array = NDArray[np.float64]
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
-# Of what choices cost that follow what was seen, others need not be tried.
-_ENOUGH = 0.998
+# The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
+# noise, and the curve of coins with exponential noise is rounded.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.998, "laplace": 0.5}
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 
@@ -131,8 +132,7 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
             best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
-    # only the curve of exponential noise is rounded more than it gains
-    return best, best > _ENOUGH * upper or (best > 0 and all(play.noise != "exponential" for play in plays))
+    return best, best > min(_ENOUGH[play.noise] for play in plays) * upper
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:

@@ -51,7 +51,7 @@ def range_of_loss(epsilon: float) -> float:
     """How far two losses of one release are apart, at most.
 
     >>> round(range_of_loss(1.0), 4)
-    1.6627
+    1.6636
     """
     # 2e^(ε/2) − 1 = 1 + 2(e^(ε/2) − 1)
     return 2 * math.log1p(2 * math.expm1(epsilon / 2)) * (1 + 1e-15)

@@ -1,4 +1,4 @@
-"""Noisy maxima without Gumbel noise cost at most what Laplace noise does: the theorem on paths, and exact mechanisms."""
+"""Noisy maxima without Gumbel noise cost at most what Laplace noise does: the theorem on paths, exact mechanisms."""
 
 import math
 
