@@ -6,10 +6,6 @@ Q(L > 0). Given values from above at some ε ≥ 0, the largest symmetric convex
 It is their lower hull, with a slope of at least −(1 − H(1))/2 at 1 (so that P(L > 0) + Q(L > 0) ≤ 1, else H(1) is
 less); and, being linear in y between its corners, the divergence of a pair with finitely many losses (Doroshenko et al.
 2022): at a corner Q has as much as the slope changes by there.
-
-**From below.** Between two points a convex curve is above the lines through the two points before, and through the two
-points after. The lower hull of what these say is a convex function below the truth, hence the divergence of a pair; one
-of less mass, if its slope at 1 should be below −(1 − H(1))/2.
 """
 
 from __future__ import annotations
@@ -21,11 +17,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.adaptive_coins import adaptive_curve, adaptive_curve_at_least, adaptive_delta
+from accounting.accountants.coin_games import CoinKind, played_curve, played_delta
+from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
 
-__all__ = ["ChoicesPair", "HalfNormalPair", "pair_below_curve", "pair_of_curve"]
+__all__ = ["GamePair", "HalfNormalPair", "PlayedPair", "pair_of_curve", "pair_of_whole_curve"]
 
 Array = NDArray[np.float64]
 
@@ -57,35 +54,21 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
     return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1]
 
 
-def pair_below_curve(epsilons: Array, above: Array, below: Array) -> tuple[Array, Array, Array]:
-    """As :func:`pair_of_curve`, of a pair whose curve is certainly lower; from values ``above`` and ``below``."""
-    y = np.expm1(epsilons)
-    # lines through a point from above and the next one from below, continued to the next cell; from either side
-    rise = (below[1:] - above[:-1]) / np.diff(y)
-    fall = (above[1:] - below[:-1]) / np.diff(y)
-    left, right = slice(1, -2), slice(2, -1)  # the cells with a cell on either side
-    start, end = rise[:-2], fall[2:]
-    # where the two lines meet, if that is in the cell
-    gap = np.diff(y)[1:-1]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        meet = (below[right] - end * gap - below[left]) / (start - end)
-    meets = (meet > 0) & (meet < gap) & (start < end)
-    values = below.copy()
-    values[0] = min(below[0], below[1] - fall[1] * (y[1] - y[0]))  # the first cell has no line from the left
-    # in the last cell the line from the left counts until it is 0
-    x = np.concatenate([y, (y[left] + meet)[meets], [min(y[-1], y[-2] - below[-2] / min(float(rise[-2]), -1e-300))]])
-    values = np.concatenate([values, np.maximum(below[left] + start * meet, 0.0)[meets], [0.0]])
-    order = np.argsort(x, kind="stable")
-    x, values = x[order], values[order]
-    values[-1] = 0.0
-    kept = _lower_hull(x, values)
-    losses, values, x = np.log1p(x[kept]), values[kept], x[kept]
-    slopes = np.append(np.diff(values) / np.diff(x), 0.0)
-    q = np.maximum(np.diff(slopes), 0.0)
-    p = (1 + x[1:]) * q
-    masses = np.concatenate([q[::-1], [max(0.0, 1 - float(p.sum()) - float(q.sum()))], p])
-    masses /= max(1.0, float(masses.sum())) * (1 + 1e-9)
-    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1]
+def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) -> tuple[Array, Array, Array]:
+    """As :func:`pair_of_curve`, of a curve that need not be symmetric, with values from ε < 0 on, as H(0) = 1.
+
+    With ``lower`` the values are those, or less, of a curve that is linear in e^ε between them. Before the first it is
+    above 1 − e^ε, and at the last above 0.
+    """
+    if lower:
+        deltas = deltas.copy()
+        deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
+    y = np.concatenate([[0.0], np.exp(epsilons)])
+    values = np.concatenate([[1.0], deltas]) - deltas[-1]
+    kept = _lower_hull(y, values)
+    y, values = y[kept], values[kept]
+    q = np.diff(np.append(np.diff(values) / np.diff(y), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
+    return epsilons[np.array(kept[1:]) - 1], y[1:] * q, q
 
 
 def _lower_hull(x: Array, y: Array) -> list[int]:
@@ -133,54 +116,72 @@ def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
     return pair_of_curve(x[: last + 1], values[: last + 1])
 
 
-@dataclass(frozen=True)
-class ChoicesPair(Symmetric):
-    """``count`` choices by the exponential mechanism, each ``epsilon``-DP, among releases of other kinds.
+class _Atoms:
+    """Finitely many losses, in increasing order, and what P has beyond them all."""
 
-    Let T be one round of the game of :mod:`accounting.accountants.adaptive_coins`, V ↦ max over coins, and C a release
-    of a fixed pair, V ↦ E[V(x − L)]. A mean of maxima is at least the maximum of means: TC ≤ CT. Whatever the order,
-    the total is therefore at most C…C·T…T·V₀, where the choices come last: the composition of the other pairs with the
-    one whose curve is V_k = Tᵏ·V₀. Coins may be exchanged for their mirror images, so that this curve is symmetric.
-    Choices of another ε₀ are no such C; they are priced one by one, by ``GumbelPair``, which dominates them. Choices
-    that do come last, each with two scores, cost so much: with ``from_below`` the pair is a lower bound on them.
-    """
-
-    epsilon: float
-    count: int
-    from_below: bool = False
-
-    def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            losses, p, _, _ = _choices_atoms(self)
-            return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return adaptive_delta(self.epsilon, self.count, epsilon)
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        raise NotImplementedError
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q, beyond = _choices_atoms(self)
+        losses, p, q, beyond = self._atoms()
         in_p, in_q = histogram(edges, losses, p, q)
         in_p[-1] += beyond
         return in_p, in_q
 
     def highest(self, log_tail: float) -> float:
-        losses, p, _, beyond = _choices_atoms(self)
+        losses, p, _, beyond = self._atoms()
         above = beyond + np.cumsum(p[::-1])
         rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
         return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
 
     def infinite(self) -> float:
         """What P has at infinite losses: all beyond the curve's end."""
-        return _choices_atoms(self)[3]
+        return self._atoms()[3]
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that below the loss −x P has at most e^``log_tail``."""
+        losses, p, _, _ = self._atoms()
+        rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
+        return max(0.0, -float(losses[min(rare, losses.size - 1)])) * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class PlayedPair(_Atoms):
+    """``count`` choices of a kind, among releases of other kinds; see :mod:`accounting.accountants.coin_games`."""
+
+    kind: CoinKind
+    count: int
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon >= 0:
+            return played_delta(self.kind, self.count, epsilon)
+        losses, p, _, beyond = self._atoms()
+        return min(1.0, beyond + float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)))
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _played_atoms(self)
+
+
+@dataclass(frozen=True)
+class GamePair(_Atoms):
+    """Choices that come last, each with a few scores, from below; see :mod:`accounting.accountants.lattice_games`."""
+
+    plays: tuple[Play, ...]
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _, _ = self._atoms()
+        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _game_atoms(self)
+
+
+@lru_cache(maxsize=32)
+def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
+    x, values = played_curve(pair.kind, pair.count)
+    return *pair_of_whole_curve(x, values), float(values[-1])
 
 
 @lru_cache(maxsize=16)
-def _choices_atoms(pair: ChoicesPair) -> tuple[Array, Array, Array, float]:
-    x, values = adaptive_curve(pair.epsilon, pair.count)
-    if pair.from_below:
-        # as coarse as an eighth of a deviation: the two curves must be closer than the curve is bent
-        stride = max(1, round(0.06 * math.sqrt(pair.count) * pair.epsilon / float(x[1])))
-        points = slice(None, None, stride)
-        below = adaptive_curve_at_least(pair.epsilon, pair.count)
-        return *pair_below_curve(x[points], values[points], below[points]), 0.0
-    return *pair_of_curve(x, values), float(values[-1])
+def _game_atoms(pair: GamePair) -> tuple[Array, Array, Array, float]:
+    return *pair_of_whole_curve(*game_below(pair.plays), lower=True), 0.0

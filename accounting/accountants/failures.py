@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
 from accounting.amplification.shuffled_binomial import log_survival
 from accounting.errors import UnsupportedRelease
@@ -86,10 +87,9 @@ class Triangle(Release):
 
 @dataclass(frozen=True, repr=False)
 class PlayedChoices(Release):
-    """``count`` choices of two scores after all else, with leads that follow what was seen."""
+    """Choices of a few scores after all else, with leads that follow what was seen."""
 
-    epsilon: float
-    count: int
+    plays: tuple[Play, ...]
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

@@ -29,11 +29,11 @@ __all__ = [
     "AllFinite",
     "Coins",
     "GaussianPair",
-    "GumbelPair",
     "LaplacePair",
     "LossPair",
     "RangePair",
     "ShuffledPair",
+    "SpanPair",
     "Symmetric",
     "histogram",
     "normal_masses",
@@ -192,30 +192,31 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 @dataclass(frozen=True)
-class GumbelPair(Symmetric):
-    """Report-noisy-max with Gumbel noise, whose loss has range ε₀, with the worst offset for every ε.
+class SpanPair(Symmetric):
+    """A loss in an interval of length s = ``span``, with the worst interval for every ε: report-noisy-max with Gumbel
+    noise.
 
-    The pair of coins with losses t and t − ε₀ has H = (1 − e^(ε−t))(1 − e^(t−ε₀))/(1 − e^(−ε₀)), largest at t = (ε +
-    ε₀)/2. With y = e^((ε−ε₀)/2) that is (1 − y)²/(1 − e^(−ε₀)), again the divergence of a pair (Dong, Durfee & Rogers
-    2020): P(L > ε) = (1 − y)/(1 − e^(−ε₀)), and Q has the density e^(−L).
+    The pair of coins with losses t and t − s has H = (1 − e^(ε−t))(1 − e^(t−s))/(1 − e^(−s)), largest at t = (ε + s)/2.
+    With y = e^((ε−s)/2) that is (1 − y)²/(1 − e^(−s)), again the divergence of a pair (Dong, Durfee & Rogers 2020):
+    P(L > ε) = (1 − y)/(1 − e^(−s)), and Q has the density e^(−L).
     """
 
-    epsilon: float
+    span: float
 
     def delta(self, epsilon: float) -> float:
-        if epsilon < -self.epsilon:
+        if epsilon < -self.span:
             return -math.expm1(epsilon)
-        gap = -math.expm1(min(0.0, epsilon - self.epsilon) / 2)
-        return min(1.0, gap * gap / -math.expm1(-self.epsilon) * (1 + 8 * _UNIT_ROUNDOFF))
+        gap = -math.expm1(min(0.0, epsilon - self.span) / 2)
+        return min(1.0, gap * gap / -math.expm1(-self.span) * (1 + 8 * _UNIT_ROUNDOFF))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        inside = np.clip(edges, -self.epsilon, self.epsilon)
-        low, high = np.concatenate([[-self.epsilon], inside]), np.concatenate([inside, [self.epsilon]])
-        gap = -np.expm1((low - high) / 2) / -math.expm1(-self.epsilon)
-        return np.exp((high - self.epsilon) / 2) * gap, np.exp(-(low + self.epsilon) / 2) * gap
+        inside = np.clip(edges, -self.span, self.span)
+        low, high = np.concatenate([[-self.span], inside]), np.concatenate([inside, [self.span]])
+        gap = -np.expm1((low - high) / 2) / -math.expm1(-self.span)
+        return np.exp((high - self.span) / 2) * gap, np.exp(-(low + self.span) / 2) * gap
 
     def highest(self, log_tail: float) -> float:
-        return self.epsilon
+        return self.span
 
 
 @dataclass(frozen=True)

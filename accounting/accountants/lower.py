@@ -7,8 +7,8 @@ does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
 on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
 then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole; of the choices with Gumbel
-noise that matter most, a follows what was seen (:mod:`accounting.accountants.adaptive_coins`). The first input of a
+makes the Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
+(:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a
 tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
 where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
 all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants import pld
-from accounting.accountants.adaptive_coins import adaptive_epsilon_at_least, is_playable
 from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
@@ -37,6 +36,7 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
+from accounting.accountants.lattice_games import Play, game_epsilon_at_least, is_playable
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
@@ -78,6 +78,9 @@ Array = NDArray[np.float64]
 _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
+# The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
+# noise, and the curve of coins with exponential noise is rounded.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.998, "laplace": 0.5}
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 
@@ -88,37 +91,51 @@ def lower_epsilon(release: Release, delta: float) -> float:
         # binary responses are a randomizer of that ε
         return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
     best = _best_order(release, delta)
+    found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
+    if enough:
+        return found
     try:
         witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
         witnesses[_witness(release, best, equal=True)] = None
     except AdjacencyMismatch:  # samples of one kind beside those of another
-        return 0.0
-    found = max(_lower_epsilon(witness, delta) for witness in witnesses)
-    return max(found, _played_epsilon(release, delta, best)) if 0 < delta < 1 else found
+        return found
+    return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
 
 
-def _played_epsilon(release: Release, delta: float, order: float) -> float:
-    """A lower bound where choices by the exponential mechanism follow what was seen; 0 where there are none."""
+def _play(part: Release, count: int) -> Play | None:
+    match part:
+        case NoisyMax(epsilon=eps, noise=noise):
+            play = Play(noise, float(eps), int(count))
+        case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate, adjacency="add_remove"):
+            play = Play(noise, float(eps), int(count), float(rate))
+        case _:
+            return None
+    return play if is_playable(play) else None
+
+
+def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float, bool]:
+    """A lower bound where choices follow what was seen, 0 where there are none; and whether it is enough."""
     parts = release.parts if isinstance(release, Composed) else ()
-    choices = [
-        (count * part.epsilon**2, part, count)
-        for part, count in parts
-        if isinstance(part, NoisyMax) and part.noise == "gumbel" and is_playable(part.epsilon, count)
-    ]
-    if not choices:
-        return 0.0
-    _, most, count = max(choices, key=lambda choice: choice[0])
+    found = [(_play(part, count), part, count) for part, count in parts]
+    # the strongest ones last, which are first in the game
+    plays = tuple(sorted((play for play, _, _ in found if play is not None), key=lambda p: -p.rate * p.epsilon))
+    if not plays:
+        return 0.0, False
     try:
         upper = pld.epsilon(release, delta)
-        if len(parts) == 1:
-            return adaptive_epsilon_at_least(most.epsilon, count, delta, upper)
         if not 0 < upper < math.inf:
-            return 0.0
-        others = [(_witness(part, order), n) for part, n in parts if part != most]
-        played = PlayedChoices(float(most.epsilon), int(count))
-        return _lower_epsilon(compose([(played, 1), *((w, n) for w, n in others if w is not None)]), delta)
+            return 0.0, False
+        if len(plays) == len(parts):
+            sides = (True, False) if any(play.rate < 1 for play in plays) else (True,)
+            games = (tuple(replace(play, present=present) for play in plays) for present in sides)
+            best = max(game_epsilon_at_least(game, delta, upper) for game in games)
+        else:
+            others = [(_witness(part, order), count) for play, part, count in found if play is None]
+            known = [(other, count) for other, count in others if other is not None]
+            best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
     except (UnsupportedRelease, ArithmeticError):
-        return 0.0
+        return 0.0, False
+    return best, best > min(_ENOUGH[play.noise] for play in plays) * upper
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.accountants.adaptive_coins import is_playable
+from accounting.accountants.coin_games import CoinKind, Played, is_playable
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import (
     CentralShuffledBinomial,
@@ -42,13 +43,17 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives", "is_listed"]
+__all__ = ["alternatives", "is_listed", "played"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
 _MOST_BRANCHES = 64
 # Integer losses that are listed one by one.
 _MOST_LISTED = 1 << 19
+# Of stronger choices the pair for a single one is as good.
+_MOST_SPAN = 2.0
+# A few permute-and-flips are best priced one by one, and very weak ones are.
+_FEW_FLIPS, _LEAST_FLIPPED = 50, 1e-300
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -57,10 +62,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     from accounting.accountants.losses import (
         Coins,
         GaussianPair,
-        GumbelPair,
         LaplacePair,
         RangePair,
         ShuffledPair,
+        SpanPair,
     )
 
     match release:
@@ -75,7 +80,11 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):
-            return [Counter({GumbelPair(eps): 1})]
+            return [Counter({SpanPair(eps): 1})]
+        case NoisyMax(epsilon=eps, noise="exponential") if eps > _LEAST_FLIPPED:
+            from accounting.accountants.permute_and_flip import FlipPair
+
+            return [Counter({FlipPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
         case PureDP(epsilon=eps):
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -84,10 +93,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.count_losses import CountPair
 
             return [Counter({CountPair(n, rate, step, first, second): 1})]
-        case PlayedChoices(epsilon=eps, count=n):
-            from accounting.accountants.curves import ChoicesPair
+        case PlayedChoices(plays=plays):
+            from accounting.accountants.curves import GamePair
 
-            return [Counter({ChoicesPair(eps, n, from_below=True): 1})]
+            return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case Triangle(noise_multiplier=z, rate=rate):
@@ -222,22 +231,40 @@ def _doubled(release: Release) -> Counter[LossPair]:
     raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
 
 
+def played(pair: LossPair, count: int) -> Played | None:
+    """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
+    from accounting.accountants.losses import SpanPair
+    from accounting.accountants.permute_and_flip import FlipPair, range_of_loss
+    from accounting.accountants.sampled_losses import SubsampledPair
+
+    inner, rate, present = (
+        (pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else (pair, 1.0, True)
+    )
+    match inner:
+        case SpanPair(span=span):
+            kind = CoinKind(span, 0.0, rate, present)
+        case FlipPair(theta=theta):
+            span = range_of_loss(theta)
+            kind = CoinKind(span, span - theta, rate, present)
+        case _:
+            return None
+    return (kind, count) if is_playable(kind, count) else None
+
+
 def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
-    """Among others, the choices of one kind that matter most, as one pair: what they cost one after another."""
-    from accounting.accountants.losses import GumbelPair
-
-    choices = [
-        (count * pair.epsilon**2, pair.epsilon, count)
-        for pair, count in pairs.items()
-        if isinstance(pair, GumbelPair) and pair.epsilon <= 1 and is_playable(pair.epsilon, count)
-    ]
-    if not choices or len(pairs) == 1:
+    """Among others, the choices of each kind as one pair: what they cost one after another."""
+    if len(pairs) == 1:
         return pairs
-    from accounting.accountants.curves import ChoicesPair
+    from accounting.accountants.curves import PlayedPair
 
-    _, epsilon, count = max(choices)
-    rest = Counter({pair: times for pair, times in pairs.items() if pair != GumbelPair(epsilon)})
-    return rest + Counter({ChoicesPair(epsilon, count): 1})
+    found: Counter[LossPair] = Counter()
+    for pair, count in pairs.items():
+        game = played(pair, count)
+        if game is None or game[0].span > _MOST_SPAN or (game[0].least > 0 and count < _FEW_FLIPS):
+            found[pair] += count
+        else:
+            found[PlayedPair(*game)] += 1
+    return found
 
 
 def alternatives(release: Release) -> list[Parts]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.accountants.adaptive_coins import adaptive_delta, adaptive_epsilon, is_playable
+from accounting.accountants.coin_games import Played, played_delta, played_epsilon
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -30,7 +30,7 @@ from accounting.accountants.convolution import (
     Window,
 )
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
-from accounting.accountants.pairs import alternatives
+from accounting.accountants.pairs import alternatives, played
 from accounting.accountants.sums import Sum, smallest
 from accounting.checks import nonnegative
 from accounting.conversions import log_target
@@ -118,20 +118,16 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
     """``parts`` with steps on batches of a fixed size played as a whole, which is cheaper but for rounding."""
     if all(count == 1 for _, count in parts):
         return None
-    from accounting.accountants.replaced_steps import played
+    from accounting.accountants.replaced_steps import played as played_steps
 
-    games = played(parts, delta)
+    games = played_steps(parts, delta)
     return games if games != parts else None
 
 
-def _choices(parts: Parts) -> tuple[float, int] | None:
-    """ε₀ and the number of choices by the exponential mechanism, if ``parts`` are nothing else."""
-    from accounting.accountants.losses import GumbelPair
-
+def _choices(parts: Parts) -> Played | None:
+    """The game, if ``parts`` are nothing but choices of one kind."""
     (pair, count), *more = parts
-    if more or not isinstance(pair, GumbelPair) or not is_playable(pair.epsilon, count):
-        return None
-    return pair.epsilon, count
+    return None if more else played(pair, count)
 
 
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
@@ -164,7 +160,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
         return 0.0
     found = _epsilon_of_sum(parts, delta).value
     choices = _choices(parts)
-    return adaptive_epsilon(*choices, delta, found) if choices and math.isfinite(found) else found
+    return played_epsilon(*choices, delta, found) if choices and math.isfinite(found) else found
 
 
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
@@ -193,9 +189,13 @@ def _delta(parts: Parts, epsilon: float) -> float:
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
     if choices := _choices(parts):
-        found = adaptive_delta(*choices, epsilon)
+        found = played_delta(*choices, epsilon)
         # otherwise the game is certainly the better one
-        return min(found, _delta_of_sum(parts, epsilon)) if choices[0] > 1 or found < 1e-30 else found
+        return (
+            min(found, _delta_of_sum(parts, epsilon))
+            if choices[0].span > 1 or choices[0].least > 0 or found < 1e-30
+            else found
+        )
     return _delta_of_sum(parts, epsilon)
 
 

@@ -33,7 +33,7 @@ t = h, the equilateral triangle, which is the worst for the middle of many small
 
 *In compositions* with releases of other kinds, of whatever order, the steps come last at worst: a mean of maxima is at
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
-:class:`~accounting.accountants.curves.ChoicesPair`); it is symmetric, as S and S′ may change places. More steps than
+:class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More steps than
 a few hundred are several such pairs, each of which the player may play anew for every ε, a little too much.
 
 *Numbers.* Every cell's losses are put on a grid Δ·ℤ, upwards (:mod:`accounting.accountants.convolution`), the larger

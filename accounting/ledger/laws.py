@@ -3,7 +3,7 @@
 See :mod:`accounting.ledger.smoothing`, "How c is found".
 
 *Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
-the losses t and t − ε₀ (:mod:`accounting.accountants.adaptive_coins`), and the one pair that dominates them all has a
+the losses t and t − ε₀ (:mod:`accounting.accountants.coin_games`), and the one pair that dominates them all has a
 third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
 with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
 where an interval [a, b] is the worst at any point, it is cut into parts.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from accounting.ledger.divergence import divergence
 
 if TYPE_CHECKING:
-    from accounting.accountants.losses import GumbelPair, LossPair
+    from accounting.accountants.losses import SpanPair, LossPair
 
 __all__ = ["FAR", "Law", "law_of"]
 
@@ -52,7 +52,7 @@ class Law:
 
 def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> Law | None:
     """None where the losses are too large for M, or their law too long for a grid."""
-    from accounting.accountants.losses import GumbelPair
+    from accounting.accountants.losses import SpanPair
 
     root, scale = math.sqrt(reserve), _deviation(pair)
     if not 0 < scale**2 < most:
@@ -68,8 +68,8 @@ def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: f
     count = math.ceil(reach / step)
     if last - first > 2 * _MOST_CELLS or count > 2 * _MOST_POINTS:
         return None
-    if isinstance(pair, GumbelPair):
-        step, left = _of_choices(pair.epsilon, reserve, reach, step)
+    if isinstance(pair, SpanPair):
+        step, left = _of_choices(pair.span, reserve, reach, step)
         return Law(step, step * np.arange(left.size, dtype=np.float64), left, 0.0, _moment_of_choices(pair, order))
     points = step * np.arange(count + 1, dtype=np.float64)
     p, above = _on_grid(pair, step, first, last)
@@ -112,14 +112,14 @@ def _chance_of_high(epsilon: float, low: Array, high: Array) -> Array:
     return np.asarray(np.expm1(epsilon - low) / (np.expm1(epsilon - low) - np.expm1(-high)))
 
 
-def _moment_of_choices(pair: GumbelPair, order: float) -> float:
+def _moment_of_choices(pair: SpanPair, order: float) -> float:
     """ln of the largest E_P[e^{order·L}] of all coins, rounded up."""
-    if order * pair.epsilon > 600:
+    if order * pair.span > 600:
         return math.inf
-    edges = np.linspace(0.0, pair.epsilon, 8 * _COINS * _PARTS + 1)
+    edges = np.linspace(0.0, pair.span, 8 * _COINS * _PARTS + 1)
     low, high = edges[:-1], edges[1:]
-    p = _chance_of_high(pair.epsilon, low, high)
-    grown = p * np.expm1(order * high) + (1 - p) * np.expm1(order * (low - pair.epsilon))
+    p = _chance_of_high(pair.span, low, high)
+    grown = p * np.expm1(order * high) + (1 - p) * np.expm1(order * (low - pair.span))
     return math.log1p(float(grown.max()) + 1e-12)
 
 

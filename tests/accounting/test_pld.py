@@ -25,7 +25,7 @@ from accounting import (
     parallel,
 )
 from accounting.accountants.convolution import Convolution
-from accounting.accountants.losses import GumbelPair
+from accounting.accountants.losses import SpanPair
 from accounting.accountants.pld import is_quick
 
 
@@ -212,7 +212,7 @@ def test_offsets_that_follow_epsilon_are_not_the_tightest_under_composition():
     # the worst offset of Gumbel noise differs from one ε to the next, but is the same for all orders of one release;
     # and it may follow what was seen
     bounds = compare(20 * NoisyMax(0.3), 1e-6)
-    each = Convolution(((GumbelPair(0.3), 20),), math.log(1e-6) - 20)
+    each = Convolution(((SpanPair(0.3), 20),), math.log(1e-6) - 20)
     window = each.window(8.0, math.log(1e-6))
     assert bounds["pld"] < bounds["rdp"] < each.compose(window, each.step(window)).epsilon(1e-6) < bounds["gdp"]
     assert epsilon(20 * NoisyMax(0.3), 1e-6) == bounds["pld"]

@@ -8,15 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, bound, compare, delta, epsilon
-from accounting.accountants.adaptive_coins import adaptive_delta, adaptive_epsilon, adaptive_epsilon_at_least
+from accounting.accountants.coin_games import CoinKind, played_delta, played_epsilon
 from accounting.accountants.failures import PlayedChoices
-from accounting.accountants.losses import GumbelPair
+from accounting.accountants.lattice_games import Play, game_epsilon_at_least
+from accounting.accountants.losses import SpanPair
 
 
 def played(eps, count, at, choices):
     """The game over a grid of t, without a lattice: its last round is that of a single choice, in closed form."""
     if count == 1:
-        return np.vectorize(GumbelPair(eps).delta)(at)
+        return np.vectorize(SpanPair(eps).delta)(at)
     best = np.zeros_like(at)
     for t in np.linspace(0.0, eps, choices):
         chance = math.expm1(t - eps) / math.expm1(-eps)
@@ -30,7 +31,7 @@ def played(eps, count, at, choices):
 def test_the_values_are_those_of_the_game(eps, count, choices, share):
     at = share * count * eps
     found = float(played(eps, count, np.array(at), choices))
-    upper = adaptive_delta(eps, count, at)
+    upper = played_delta(CoinKind(eps), count, at)
     # a grid of t is a strategy, short by the square of its step
     assert found <= upper * (1 + 1e-12)
     assert upper <= found * (1.003 if choices > 100 else 1.02)
@@ -40,10 +41,10 @@ def test_the_values_are_those_of_the_game(eps, count, choices, share):
 @given(st.floats(0.02, 2.0), st.integers(2, 12), st.floats(-9, -2))
 def test_the_answers_enclose_one_another(eps, count, log_level):
     level = 10**log_level
-    upper = adaptive_epsilon(eps, count, level, count * eps)
-    lower = adaptive_epsilon_at_least(eps, count, level, upper)
+    upper = played_epsilon(CoinKind(eps), count, level, count * eps)
+    lower = game_epsilon_at_least((Play("gumbel", eps, count),), level, upper)
     assert lower <= upper <= count * eps
-    assert adaptive_delta(eps, count, upper) <= level * (1 + 1e-3)
+    assert played_delta(CoinKind(eps), count, upper) <= level * (1 + 1e-3)
     if upper > 0.01 * count * eps:
         assert lower > 0.985 * upper
 
@@ -97,7 +98,7 @@ def test_choices_among_others_cost_at_most_what_they_do_when_they_come_last(at):
     assert first <= between * (1 + 1e-3) <= last * (1 + 2e-3)
     found = delta(2 * NoisyMax(eps) + RandomizedResponse(other, 2), at, accountant="pld")
     assert last <= found <= 1.01 * last
-    pairs = RandomizedResponse(other, 2) + PlayedChoices(eps, 2)
+    pairs = RandomizedResponse(other, 2) + PlayedChoices((Play("gumbel", eps, 2),))
     assert 0.98 * last <= delta(pairs, at, accountant="pld") <= found
 
 

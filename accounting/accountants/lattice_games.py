@@ -1,0 +1,226 @@
+"""What choices that follow one another cost at least: the game of coins, played on a lattice.
+
+Each kind of choice has coins that some scores are exactly (:func:`two_losses`), with losses −``low`` and ``high``. A
+coin whose losses are rounded towards 0, to multiples of a step h, is less: both are mixtures, and that of the true coin
+is wider. So the player who takes only rounded coins needs no interpolation,
+
+    V₀(x) = (1 − e^x)₊,    V_k(x) = max over coins of p·V_{k−1}(x − high) + (1 − p)·V_{k−1}(x + low),
+
+on one lattice for all kinds, one kind after the other; it is laid such that the ε in question is one of its points, and
+h such that little is rounded off the best coins. Below the lattice V is at least the first value, above it 0.
+
+As 0 is one of its points and all losses are multiples of h, V_k is linear in e^x between neighbouring points. So where
+choices come after other releases, the values on the lattice are those of a pair with finitely many losses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.accountants.coin_games import lattice
+from accounting.accountants.laplace_maxima import groups_of_scores
+
+__all__ = ["Play", "game_below", "game_epsilon_at_least", "is_playable", "two_losses"]
+
+Array = NDArray[np.float64]
+
+# What is rounded in one step, relative to the value.
+_ROUNDING = 1e-13
+# What is taken off the losses between the points of a curve of coins, for its bend.
+_CHORD = 2e-5
+_MOST_WORK = 8e7
+# Of so many choices only coins with this share of the largest variance matter.
+_MANY, _SHARE = 30, 0.75
+
+
+@dataclass(frozen=True)
+class Play:
+    """``count`` noisy maxima, on samples of ``rate``; ``present`` says which of two neighbours has the unit."""
+
+    noise: str
+    epsilon: float
+    count: int
+    rate: float = 1.0
+    present: bool = True
+
+
+def is_playable(play: Play) -> bool:
+    """Whether the lattice is neither too long nor too coarse, and all is within floats."""
+    strong = play.rate == 1.0 or play.epsilon <= 2.0
+    return play.count <= 2000 and play.rate * play.epsilon**2 >= 5e-7 and play.count * play.epsilon <= 300 and strong
+
+
+def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:
+    """``low`` and ``high`` of coins that maxima with this noise are: of two scores, or two groups of scores.
+
+    The first score leads by a, and then by a − ε: it wins with probability 1/(1 + e^(−a)) with Gumbel noise, and
+    1 − e^(−a)/2 with exponential noise if a ≥ 0. For Laplace noise see
+    :func:`accounting.accountants.laplace_maxima.groups_of_scores`.
+    """
+    if noise == "laplace":
+        return groups_of_scores(epsilon)
+    lead = epsilon * np.linspace(0.0, 1.0, 257)
+    if noise == "gumbel":
+        return [(epsilon - lead, lead)]
+    # where the leader keeps the lead there is less
+    win, lose = np.log1p(-0.5 * np.exp(-lead)), math.log(0.5) - lead
+    win_after, lose_after = math.log(0.5) + lead - epsilon, np.log1p(-0.5 * np.exp(lead - epsilon))
+    return [(lose_after - lose, win - win_after)]
+
+
+@lru_cache(maxsize=64)
+def _coins(noise: str, epsilon: float, rate: float, present: bool) -> tuple[Array, Array]:
+    """``low`` for evenly spaced ``high``, of the best coins of all."""
+    curves = []
+    for low, high in two_losses(noise, epsilon):
+        if rate < 1:
+            low, high = -np.log1p(rate * np.expm1(-low)), np.log1p(rate * np.expm1(high))
+            if not present:
+                low, high = high, low
+        order = np.argsort(high)
+        curves.append((low[order], high[order]))
+    grid = np.linspace(0.0, max(float(high[-1]) for _, high in curves), 1025)
+    best = np.zeros(grid.size)
+    for low, high in curves:
+        # a coin with a smaller high loss is less, too
+        at = np.interp(grid, high, low, left=float(low[0]), right=0.0)
+        np.maximum(best, at, out=best)
+    return best * (1 - _CHORD), grid * (1 - _CHORD)
+
+
+def _chance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
+    """The probability of the high loss."""
+    return np.asarray(np.expm1(-low) / np.expm1(-low - high))
+
+
+def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
+    chance = _chance(low, high)
+    return np.asarray(chance * (1 - chance) * (low + high) ** 2)
+
+
+def _rounded(low: Array, high: Array, step: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The coins on a lattice, in steps: for every low loss the largest high one."""
+    ups = np.arange(1, math.floor(high[-1] / step) + 1)
+    downs = np.floor(np.interp(ups * step, high, low) / step).astype(np.int64)
+    kept = (downs > 0) & np.append(downs[1:] < downs[:-1], True)
+    return downs[kept], ups[kept]
+
+
+def _fineness(count: int) -> int:
+    """Cells of the width of a coin."""
+    return 256 if count <= 10 else 96 if count <= 60 else 64 if count <= 300 else 40
+
+
+def _step(plays: tuple[Play, ...]) -> float:
+    """The lattice on which little is lost of the coins with the largest variances, near a number of cells."""
+    tables = [_coins(play.noise, play.epsilon, play.rate, play.present) for play in plays]
+    widths, best = [], []
+    for low, high in tables:
+        variance = _variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300))
+        best.append(float(np.nanmax(variance)))
+        widths.append(2 * math.sqrt(best[-1]))
+    weights = np.array([play.count * one for play, one in zip(plays, best, strict=True)])
+    total, count = float(weights.sum()), sum(play.count for play in plays)
+    deviation = math.sqrt(total)
+    wanted = min(
+        width / _fineness(min(count, round(total / one))) if weight > 0.05 * total else math.inf
+        for width, weight, one in zip(widths, weights, best, strict=True)
+    )
+    work = sum(play.count * width for play, width in zip(plays, widths, strict=True)) * 18 * deviation
+    wanted = max(wanted, math.sqrt(work / _MOST_WORK))
+    tried = max(widths) / np.arange(math.ceil(max(widths) / wanted), math.ceil(1.3 * max(widths) / wanted) + 1)
+    tried *= 1 - 2 * _CHORD
+    tried = np.unique(np.concatenate([tried, np.geomspace(wanted / 1.3, wanted, 24)]))
+
+    def kept(step: float) -> float:
+        found = 0.0
+        for play, (low, high) in zip(plays, tables, strict=True):
+            downs, ups = _rounded(low, high, step)
+            if downs.size:
+                found += play.count * float(_variance(downs * step, ups * step).max())
+        return found
+
+    return float(max(tried.tolist(), key=kept))
+
+
+def _play(values: Array, downs: list[int], ups: list[int], step: float) -> Array:
+    """One more choice, rounded down."""
+    n, pad = values.size, max(*downs, *ups)
+    padded = np.concatenate([np.full(pad, values[0]), values, np.zeros(pad)])
+    best = values.copy()
+    for down, up in zip(downs, ups, strict=True):
+        chance = math.expm1(-down * step) / math.expm1(-(down + up) * step)
+        lost, won = padded[pad + down : pad + down + n], padded[pad - up : pad - up + n]
+        np.maximum(best, chance * won + (1 - chance) * lost, out=best)
+    return best * (1 - _ROUNDING)
+
+
+def _deviation(plays: tuple[Play, ...]) -> tuple[float, float]:
+    """The standard deviation of the sum, about, and its largest value."""
+    square, most = 0.0, 0.0
+    for play in plays:
+        low, high = _coins(play.noise, play.epsilon, play.rate, play.present)
+        square += play.count * float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300))))
+        most += play.count * float(max(high[-1], low[0]))
+    return math.sqrt(square), most
+
+
+@lru_cache(maxsize=32)
+def _lattice_step(plays: tuple[Play, ...]) -> float:
+    return _step(plays)
+
+
+def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
+    values = np.maximum(-np.expm1(x), 0.0)
+    for play in plays:
+        downs, ups = _rounded(*_coins(play.noise, play.epsilon, play.rate, play.present), step)
+        if play.count >= _MANY and downs.size:
+            variances = _variance(downs * step, ups * step)
+            kept = variances >= _SHARE * variances.max()
+            downs, ups = downs[kept], ups[kept]
+        for _ in range(play.count if downs.size else 0):
+            values = _play(values, downs.tolist(), ups.tolist(), step)
+    return values
+
+
+@lru_cache(maxsize=16)
+def game_below(plays: tuple[Play, ...]) -> tuple[Array, Array]:
+    """Points x, evenly spaced, and values there, rounded down."""
+    step, (deviation, most) = _lattice_step(plays), _deviation(plays)
+    centre = step * math.ceil(min(most, 10.0 * deviation + deviation**2 / 2) / step)
+    x, _ = lattice(deviation, most, centre, step, 1)
+    return x, _values(plays, x, step)
+
+
+@lru_cache(maxsize=64)
+def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -> float:
+    """A proved lower bound on ε at ``delta``, near the upper bound ``about``; 0 if none is found.
+
+    Examples
+    --------
+    >>> round(game_epsilon_at_least((Play("gumbel", 0.1, 100),), 1e-6, 2.252), 3)
+    2.25
+    """
+    if about <= 0:
+        return 0.0
+    step, (deviation, most), target = _lattice_step(plays), _deviation(plays), about
+    for share in (0.0, 1e-4, 1e-3, 1e-2):
+        x, place = lattice(deviation, most, target * (1 - share), step, 1)
+        values = _values(plays, x, step)
+        if values[place] >= delta and x[place] > 0:
+            return float(x[place])
+        if share == 0.0:
+            # where the values on the lattice say that δ is met
+            last = int(np.flatnonzero(values > delta)[-1]) if values[0] > delta else 0
+            with np.errstate(divide="ignore"):
+                logs = np.log(values[last : last + 2])
+            gone = (logs[0] - math.log(delta)) / (logs[0] - logs[1]) if np.isfinite(logs[-1]) else 0.0
+            target = float(x[last] + gone * (x[last + 1] - x[last]))
+            if target <= 0:  # δ is met at ε = 0 already, or nearly so
+                break
+    return 0.0

@@ -1,0 +1,151 @@
+"""Noisy maxima of several kinds and on samples: the games played out, exact mechanisms, and how narrow brackets are."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
+from accounting.accountants.coin_games import CoinKind, is_playable, played_delta
+from accounting.accountants.laplace_maxima import groups_of_scores, wins
+from accounting.accountants.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
+from accounting.accountants.permute_and_flip import range_of_loss
+
+
+def start(x):
+    return np.maximum(-np.expm1(x), 0.0)
+
+
+def chosen(value, kind, choices=60):
+    """One round of the game, over a grid of t."""
+    t = np.linspace(kind.least, kind.span - kind.least, choices)
+    chance = np.expm1(t - kind.span) / math.expm1(-kind.span)  # under P; under Q it is e^(−t) times that
+    other = np.exp(-t) * chance
+    chance = kind.rate * chance + (1 - kind.rate) * other if kind.present else 1 - other
+    high, low = kind.losses(t)
+    return lambda x: np.max(
+        [p * value(x - a) + (1 - p) * value(x + b) for p, a, b in zip(chance, high, low, strict=True)], axis=0
+    )
+
+
+@pytest.mark.parametrize("kind", [CoinKind(0.8, 0.0, 0.2), CoinKind(0.8, 0.0, 0.2, False), CoinKind(1.6, 0.6)], ids=str)
+@pytest.mark.parametrize("share", [-0.2, 0.1, 0.5])
+def test_the_values_are_those_of_the_game_on_samples_too(kind, share):
+    from accounting.accountants.curves import PlayedPair
+
+    at = share * 2 * kind.highest
+    found = float(chosen(chosen(start, kind), kind)(np.array(at)))
+    upper = PlayedPair(kind, 2).delta(at)
+    assert found <= upper * (1 + 1e-12)
+    assert upper <= found * 1.004
+    if at > 0:
+        assert upper == pytest.approx(played_delta(kind, 2, at), rel=1e-9)
+
+
+@pytest.mark.parametrize("at", [0.0, 0.2, 0.6])
+def test_no_order_of_two_kinds_costs_more_than_their_pairs(at):
+    a, b = CoinKind(0.3), CoinKind(0.6)
+    x = np.array(at)
+    orders = [
+        float(chosen(chosen(chosen(start, last, 16), middle, 16), first, 16)(x))
+        for first, middle, last in ((a, a, b), (a, b, a), (b, a, a))
+    ]
+    # three choices: the pairs, which suit every ε, are dearer than the game
+    assert max(orders) <= delta(2 * NoisyMax(0.3) + NoisyMax(0.6), at, accountant="pld") <= 1.2 * max(orders)
+    x, values = game_below((Play("gumbel", 0.6, 1), Play("gumbel", 0.3, 2)))
+    # the strongest one last, as it is played from below
+    assert 0.98 * orders[0] <= np.interp(at, x, values) <= 1.02 * orders[0]
+
+
+def permute_and_flip(scores):
+    """P(i) = w_i ∫₀¹ Π_{j ≠ i} (1 − w_j v) dv, a polynomial, integrated exactly."""
+    w = np.exp(scores - scores.max())
+    nodes, mass = np.polynomial.legendre.leggauss(w.size)
+    factors = 1 - np.outer((nodes + 1) / 2, w)
+    return w * np.array([mass @ np.delete(factors, i, axis=1).prod(axis=1) / 2 for i in range(w.size)])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.floats(-2, 2), min_size=2, max_size=6), st.data(), st.floats(0.05, 3.0))
+def test_the_range_of_permute_and_flip(scores, data, eps):
+    moved = data.draw(st.lists(st.sampled_from([0.0, 1.0, 0.4]), min_size=len(scores), max_size=len(scores)))
+    scores = eps * np.array(scores)
+    losses = np.log(permute_and_flip(scores) / permute_and_flip(scores + eps * np.array(moved)))
+    assert np.ptp(losses) <= range_of_loss(eps) * (1 + 1e-9)
+    assert np.abs(losses).max() <= eps * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("eps", [0.01, 0.5, 3.0])
+def test_two_scores_that_change_places_have_that_range(eps):
+    first, second = np.array([eps / 2, 0.0]), np.array([-eps / 2, 0.0])
+    losses = np.log(permute_and_flip(first) / permute_and_flip(second))
+    assert np.ptp(losses) == pytest.approx(range_of_loss(eps), rel=1e-9)
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 3), (4, 1)])
+def test_groups_of_scores_with_laplace_noise_win_so_often(first, second):
+    lead = np.array([-2.0, -0.3, 0.0, 0.5, 3.0])
+    won = wins(first, second, lead)
+    assert won + wins(second, first, -lead) == pytest.approx(1.0, abs=1e-13)
+    if first == second == 1:
+        far = np.abs(lead)
+        loses = (0.5 + far / 4) * np.exp(-far)
+        assert won == pytest.approx(np.where(lead > 0, 1 - loses, loses), rel=1e-13)
+    rng, number = np.random.default_rng(5), 40_000
+    ahead = rng.laplace(size=(number, first)).max(axis=1)[:, None] + lead
+    drawn = (ahead > rng.laplace(size=(number, second)).max(axis=1)[:, None]).mean(axis=0)
+    # Hoeffding: 2·5·e^(−2·40,000·0.017²) < 1e-9
+    assert np.abs(drawn - won).max() < 0.017
+
+
+def test_four_scores_with_laplace_noise_tell_more_than_two():
+    """So the loss is not of range ε: (7/6)ε for two against two, 75/64 for five scores, however small ε is."""
+    for (first, second), slope in {(1, 1): 1.0, (2, 2): 7 / 6, (2, 3): 75 / 64}.items():
+        low, high = groups_of_scores(1e-3)[4 * (first - 1) + second - 1]
+        assert np.max(low + high) == pytest.approx(1e-3 * slope, rel=2e-3)
+    lower = game_epsilon_at_least((Play("laplace", 0.1, 100),), 1e-6, 2.7)
+    assert lower > 1.16 * epsilon(100 * NoisyMax(0.1), 1e-6)
+    assert lower < epsilon(100 * NoisyMax(0.1, "laplace"), 1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.sampled_from(["gumbel", "exponential"]), st.floats(0.02, 1.0), st.integers(2, 40), st.floats(0.05, 1.0),
+    st.floats(-9, -3), st.booleans(),
+)  # fmt: skip
+def test_the_lattice_is_below_the_game(noise, eps, count, rate, log_level, present):
+    span = eps if noise == "gumbel" else range_of_loss(eps)
+    kind, level = CoinKind(span, span - eps, rate, present), 10**log_level
+    if not is_playable(kind, count):
+        return
+    lower = game_epsilon_at_least((Play(noise, eps, count, rate, present),), level, count * kind.highest)
+    assert lower == 0 or played_delta(kind, count, lower) >= level * (1 - 1e-9)
+    # every coin that is played is one of the kind, and for Gumbel noise of the full length
+    for low, high in two_losses(noise, eps):
+        assert np.all(low + high <= span * (1 + 1e-12))
+        assert noise == "exponential" or np.all(low + high >= span * (1 - 1e-12))
+
+
+@pytest.mark.parametrize(
+    ("total", "width"),
+    [
+        (30 * NoisyMax(0.1) + 30 * NoisyMax(0.2), 0.006),
+        (100 * NoisyMax(0.05) + 10 * NoisyMax(0.3) + 5 * NoisyMax(1.0), 0.01),
+        (30 * PoissonSubsampled(NoisyMax(0.3), 0.1), 0.006),
+        (20 * NoisyMax(0.2) + 20 * Gaussian(5.0) + 10 * PoissonSubsampled(NoisyMax(0.5), 0.2) + Laplace(9.0), 0.006),
+        (10 * PoissonSubsampled(NoisyMax(0.3, "exponential"), 0.1) + 20 * NoisyMax(0.2), 0.01),
+        (100 * NoisyMax(0.1, "exponential"), 0.006),
+        (60 * NoisyMax(1.0, "exponential"), 0.04),
+        (100 * NoisyMax(0.1, "laplace"), 0.45),
+    ],
+    ids=repr,
+)
+def test_brackets_of_compositions_of_noisy_maxima(total, width):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        lower, upper = bound(total, 1e-6)
+    assert (1 - width) * upper < lower <= upper
+    assert delta(total, upper) <= 1e-6 * (1 + 1e-3)
