@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from accounting.ledger.divergence import divergence
 
 if TYPE_CHECKING:
-    from accounting.accountants.losses import SpanPair, LossPair
+    from accounting.accountants.losses import LossPair, SpanPair
 
 __all__ = ["FAR", "Law", "law_of"]
 
