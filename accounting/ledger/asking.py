@@ -118,7 +118,13 @@ class Asking(Keeper):
                     raise ValueError("delta must be given for a ledger without a budget, got delta=None")
                 delta = book.budget.delta
             total = book.total(scope)
-        return epsilon(total, delta)
+        found = epsilon(total, delta)
+        with self._reading() as book:
+            # many weak choices: the accountants price them as one pair each, the filter as the coins that they are
+            if book.budget is not None and delta == book.budget.delta and found > book.budget.epsilon and book.filter:
+                spent = book.spent(scope)
+                return Bound(spent, book.filter.rule.accountant) if spent < found else found
+        return found
 
     def remaining(self, *, scope: str | None = None) -> float:
         """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.

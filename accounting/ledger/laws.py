@@ -85,19 +85,22 @@ def _of_choices(epsilon: float, reserve: float, reach: float, step: float) -> tu
     most = _COINS * _PARTS
     cells = most * math.ceil(epsilon / step / most)
     each = math.floor(step / (epsilon / cells))
-    at = each * np.arange(math.ceil(reach * cells / (epsilon * each)) + 1)
-    table = divergence(epsilon / cells * np.arange(-cells, at[-1] + cells + 1, dtype=np.float64), reserve)
+    points = math.ceil(reach * cells / (epsilon * each)) + 1
+    last = each * (points - 1) + cells
+    table = divergence(epsilon / cells * np.arange(-cells, last + 1, dtype=np.float64), reserve)
 
     def of(low: Places, high: Places) -> Array:
         """The left sides of the coins with the losses ``high`` and ``low`` − ε₀ in cells, one row each."""
         ends = (np.asarray(epsilon / cells * place, dtype=np.float64) for place in (low, high))
-        p = _chance_of_high(epsilon, *ends)[:, None]
-        there = table[at + cells - high[:, None]]
-        return np.asarray(table[at + 2 * cells - low[:, None]] * (1 - p) + there * p)
+        found = np.empty((low.size, points))
+        for row, p, down, up in zip(found, _chance_of_high(epsilon, *ends), 2 * cells - low, cells - high, strict=True):
+            np.multiply(table[up::each][:points], p, out=row)
+            row += (1 - p) * table[down::each][:points]
+        return found
 
     edges = cells // _COINS * np.arange(_COINS + 1)
-    whole, parts = of(edges[:-1], edges[1:]), np.zeros(at.size)
-    while (worst := np.unique(np.argmax(whole, axis=0)[whole.max(axis=0) > parts])).size:
+    whole, parts = of(edges[:-1], edges[1:]), np.zeros(points)
+    while (worst := np.flatnonzero(((whole == whole.max(axis=0)) & (whole > parts)).any(axis=1))).size:
         low = (edges[worst][:, None] + cells // most * np.arange(_PARTS)).ravel()
         parts = np.maximum(parts, of(low, low + cells // most).max(axis=0))
         whole[worst] = 0.0
