@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Budget, Gaussian, Ledger, LedgerCorrupted, PoissonSubsampled, PureDP
+from accounting import Budget, Gaussian, Laplace, Ledger, LedgerCorrupted, PoissonSubsampled, PureDP
 from accounting.ledger import measures, smoothing
 from accounting.ledger import state as ledger_state
 from accounting.ledger.book import Book
@@ -60,7 +60,7 @@ def test_what_is_reckoned_is_below_what_any_machine_charges(costs, spends, error
 def spent(ledger):
     """A ledger with all there is: scopes, a quota set late, and a few kinds."""
     for number in range(12):
-        ledger.spend(30 * Laplace(60.0) + Gaussian(300.0), scope=("a", "a/b", None)[number % 3])
+        ledger.spend(3 * Laplace(60.0) + Gaussian(300.0), scope=("a", "a/b", None)[number % 3])
         if number == 5:
             ledger.set_quota("a", Budget(0.9, 1e-7, adjacency="add_remove"))
     return ledger
