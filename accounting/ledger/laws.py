@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: f
     """None where the losses are too large for M, or their law too long for a grid."""
     from accounting.accountants.losses import GumbelPair
 
-    root, scale = math.sqrt(reserve), _deviation(pair)
+    root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:
         return None
     missed = failing * scale**2 / 30
