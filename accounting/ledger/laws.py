@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +55,7 @@ def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: f
     """None where the losses are too large for M, or their law too long for a grid."""
     from accounting.accountants.losses import SpanPair
 
-    root, scale = math.sqrt(reserve), _deviation(pair)
+    root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:
         return None
     missed = failing * scale**2 / 30
@@ -74,7 +75,7 @@ def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: f
     points = step * np.arange(count + 1, dtype=np.float64)
     p, above = _on_grid(pair, step, first, last)
     grid = step * np.arange(-last, count - first + 1, dtype=np.float64)
-    left = np.convolve(p, divergence(grid, reserve))[last - first : last - first + count + 1]
+    left = np.convolve(p, divergence(grid, reserve), mode="valid")
     moment = _log_moment(p, step * np.arange(first, last + 1, dtype=np.float64), order)
     return Law(step, points, left * (1 + 1e-12), above, moment)
 
@@ -130,6 +131,7 @@ def _log_moment(p: Array, losses: Array, order: float) -> float:
     return math.log1p(max(0.0, float(p @ np.expm1(order * losses)) + max(0.0, float(p.sum()) - 1) + 1e-12))
 
 
+@lru_cache(maxsize=256)
 def _deviation(pair: LossPair) -> float:
     """About the root of E_P[L²]."""
     top, bottom = pair.highest(-40.0), -pair.lowest(-40.0)

@@ -139,7 +139,7 @@ def smoothed_costs(release: Release, reserve: float, potential: Potential, *, pl
     try:
         square = gdp(release) ** 2
     except UnsupportedRelease:
-        return _of_pairs(release, reserve, potential, plain)
+        return np.array(_of_pairs(release, reserve, potential, plain))
     if is_exact(release):
         return np.full(2, square)
     try:
@@ -148,7 +148,8 @@ def smoothed_costs(release: Release, reserve: float, potential: Potential, *, pl
         return np.full(2, square)
 
 
-def _of_pairs(release: Release, reserve: float, potential: Potential, plain: bool) -> Array:
+@lru_cache(maxsize=4096)
+def _of_pairs(release: Release, reserve: float, potential: Potential, plain: bool) -> tuple[float, float]:
     moment = math.inf
     if potential.weight > 0:
         with suppress(UnsupportedRelease):
@@ -159,7 +160,8 @@ def _of_pairs(release: Release, reserve: float, potential: Potential, plain: boo
         bound = moment if len(parts) == 1 and parts[0][1] == 1 else math.inf
         costs = [count * np.array(_of_pair(cast(Any, pair), bound, reserve, potential, plain)) for pair, count in parts]
         found.append(np.sum(costs, axis=0))
-    return np.max(found, axis=0) if found else np.zeros(2)
+    without, tilted = np.max(found, axis=0) if found else (0.0, 0.0)
+    return float(without), float(tilted)
 
 
 def _directions(pair: LossPair) -> list[LossPair]:

@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 
+_LEAVES = frozenset({np.ndarray, int, float, bool, str, type(None)})
+
+
 def conform(name: str, saved: Any, like: Any) -> Any:
     """``saved``, if it has the type of ``like``, and for arrays the shape, and is finite; ``name`` is for the message.
 
@@ -53,7 +56,7 @@ def conform(name: str, saved: Any, like: Any) -> Any:
     if isinstance(like, np.ndarray):
         if not isinstance(saved, np.ndarray):
             raise ValueError(f"{name} must be an array, got {short(saved)}")
-        return array({name: saved}, name, like)
+        return _copied(name, np.asarray(saved), like)
     if isinstance(like, bool) or like is None or isinstance(like, str):
         if type(saved) is not type(like):
             raise ValueError(f"{name} must be of type {type(like).__name__}, got {short(saved)}")
@@ -105,6 +108,8 @@ def taken(name: str, saved: Any, like: Any) -> Any:
     ValueError
         If an entry is missing, too many, or not of the type and shape that it has in ``like``.
     """
+    if type(like) in _LEAVES:  # nearly all there is, and the other questions take longer than the answer
+        return conform(name, saved, like)
     if hasattr(like, "resume"):
         like.resume(saved)
         return like
@@ -186,7 +191,10 @@ def check_kind(state: Mapping[str, Any], key: str, kind: str, version: int) -> N
 
 def array(state: Mapping[str, Any], name: str, like: NDArray[Any]) -> NDArray[Any]:
     """A copy of an entry that is finite and of the shape and type of ``like``."""
-    saved = entry(state, name)
+    return _copied(name, entry(state, name), like)
+
+
+def _copied(name: str, saved: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     if saved.shape != like.shape or saved.dtype != like.dtype or not np.isfinite(saved).all():
         expected = f"finite, {like.dtype} and of shape {like.shape}"
         raise ValueError(f"{name} must be {expected}, got {saved.dtype} of shape {saved.shape}")

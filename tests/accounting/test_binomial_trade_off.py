@@ -30,7 +30,7 @@ def exact_delta(P, Q, at):
     return float(np.maximum(P - math.exp(at) * Q, 0).sum())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.sampled_from([40, 99, 200, 501, 2000]),
     st.lists(st.floats(0.0, 1.2), min_size=1, max_size=2),

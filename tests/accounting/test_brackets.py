@@ -131,7 +131,7 @@ def exact_responses(eps, count, at):
     return math.fsum(np.exp(log_p) * np.maximum(0, -np.expm1(np.minimum(at - losses, 0.0))))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(eps=st.floats(0.01, 2.0), count=st.integers(2, 300), log_level=st.floats(-12, -1))
 def test_the_bracket_holds_the_exact_value_of_binary_responses(eps, count, log_level):
     level = 10**log_level
@@ -246,7 +246,7 @@ def test_monotone_in_rate_count_and_noise(z, log_q, count):
     assert base <= float(epsilon(2 * count * sampled(z, q), level, accountant="pld")) * (1 + 1e-4)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(log_eps=st.floats(-2.5, -1.3), count=st.integers(100, 1000), kind=st.integers(0, 2))
 def test_brackets_of_permute_and_flip_are_narrow(log_eps, count, kind):
     total = count * NoisyMax(10**log_eps, "exponential") + [PureDP(0.0), Laplace(20.0), Gaussian(20.0)][kind]

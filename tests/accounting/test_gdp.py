@@ -40,7 +40,7 @@ def test_squares_of_mu_add(zs, count):
     assert gdp(total) == pytest.approx(math.sqrt(count * sum(z**-2 for z in zs)), rel=1e-12)
 
 
-@settings(deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(log_epsilon=st.floats(-6, 3))
 def test_mu_of_pure_dp_is_never_optimistic(log_epsilon):
     eps = 10**log_epsilon

@@ -128,7 +128,7 @@ def test_zcdp_epsilon_is_a_tight_upper_bound(log_rho, log_delta):
     assert exact_zcdp_log_delta(rho, epsilon) <= exact_log(delta) < exact_zcdp_log_delta(rho, epsilon * (1 - 1e-9))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(log_epsilon=log_epsilons, log_delta=log_deltas)
 def test_zcdp_rho_is_a_tight_lower_bound(log_epsilon, log_delta):
     epsilon, delta = 10**log_epsilon, 10**log_delta

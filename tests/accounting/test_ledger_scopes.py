@@ -147,7 +147,7 @@ def test_bad_quotas_are_refused(ledger, arguments, error, message):
     assert ledger.quotas() == {}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([None, "a", "a/x", "b"]), st.floats(4.0, 60.0).map(Gaussian) | st.just(PureDP(0.1))),

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
@@ -33,6 +33,7 @@ ETA = np.array([3.0, 10.0, 30.0])
 WEIGHTS = np.array([2e-6, 5e-6, 1e-6])
 
 
+@settings(max_examples=60)
 @given(sums, st.floats(0.0, 4.0))
 def test_what_is_said_to_meet_does_for_every_loss(divergences, eps):
     if meets(ETA, WEIGHTS, divergences, eps):
@@ -42,6 +43,7 @@ def test_what_is_said_to_meet_does_for_every_loss(divergences, eps):
         assert np.all(-np.expm1(-x) <= right * (1 + 1e-9))
 
 
+@settings(max_examples=50)
 @given(sums)
 def test_the_least_epsilon_is_where_it_begins(divergences):
     least = least_epsilon(ETA, WEIGHTS, divergences)

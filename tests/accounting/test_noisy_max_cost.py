@@ -32,7 +32,7 @@ def laplace_max(weights):
 scores = st.lists(st.floats(-4, 4), min_size=2, max_size=6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(scores, st.data(), st.floats(0.05, 4.0), st.sampled_from(["exponential", "laplace"]))
 def test_no_pair_of_neighbours_passes_the_laplace_curve(base, data, eps, noise):
     # scores may rise by up to ε in all, weights are ε·score/(2Δ)

@@ -155,7 +155,7 @@ def test_groups():
 
 
 @given(size=st.integers(1, 20))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_group_of_one_is_a_row_and_larger_groups_cost_more(size):
     for release in (Gaussian(3.0), Laplace(4.0), NoisyMax(0.1), PureDP(0.1), TreeAggregation(9.0, 40)):
         assert epsilon(group(release, 1), 1e-6, accountant="rdp") == pytest.approx(

@@ -1,7 +1,7 @@
 """The pure-DP accountant."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, UnsupportedRelease, epsilon, parallel
@@ -13,6 +13,7 @@ def test_epsilons_add_and_parallel_takes_the_largest():
     assert pure(parallel(Laplace(1.0), Laplace(0.5))) == 2.0
 
 
+@settings(max_examples=40)
 @given(eps=st.floats(0.01, 10), count=st.integers(1, 100))
 def test_delta_zero_gives_the_sum(eps, count):
     total = epsilon(count * PureDP(eps), 0.0)

@@ -65,7 +65,7 @@ def test_reference_values():
     assert rdp(PoissonSubsampled(Gaussian(4.0), 0.1), 8) == pytest.approx(0.00267449861980329909, rel=1e-12)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(log_q=st.floats(-6, -1e-7), log_z=st.floats(math.log10(0.3), 2), alpha=st.integers(2, 150))
 @example(log_q=-6.0, log_z=math.log10(0.3), alpha=10_000)
 @example(log_q=-1.0, log_z=math.log10(50.0), alpha=10_000)
@@ -192,7 +192,7 @@ def exact_swap(q, z, alpha):
         return mpmath.log1p(total) / (a - 1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @example(log_q=-5.0, log_z=1.9, log_eta=-4.0)
 @example(log_q=-0.5, log_z=-1.3, log_eta=0.1)
 @example(log_q=-0.001, log_z=-0.4, log_eta=1.0)

@@ -75,7 +75,7 @@ def test_totals_grow_with_composition_and_fall_with_delta(release):
     assert alone <= delta(2 * release, 1.0) <= 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     z=st.floats(0.5, 20), more=st.floats(1.001, 3), count=st.integers(1, 50), log_delta=st.floats(-12, -2),
     kind=st.sampled_from([Gaussian, DiscreteGaussian, GeneralizedGaussian, lambda z: NoisyMax(1 / z)]),

@@ -135,7 +135,7 @@ def worlds(seed: int, extreme: bool, delays: tuple[int | None, int | None]) -> t
     return math.sqrt(sum(np.linalg.norm(a - b) ** 2 for a, b in zip(*encoded, strict=True))), sums
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     extreme=st.booleans(),

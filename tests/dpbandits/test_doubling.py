@@ -134,7 +134,7 @@ def test_bad_arms_at_the_end_of_an_epoch_open_no_new_one():
 # ------------------------------------------------------------------------------------------------ late rewards
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(reward=st.sampled_from([0.0, 1.0]), when=st.integers(21, 70))
 def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
     policies = [doubling(), doubling()]

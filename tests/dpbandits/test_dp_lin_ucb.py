@@ -123,7 +123,7 @@ def test_theory_follows_the_papers_width():
     assert policy.public.beta == pytest.approx(spread + 2.0 * math.sqrt(high) + policy._gamma)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=35)
 @given(
     seed=st.integers(0, 2**32 - 1),
     extreme=st.booleans(),

@@ -119,7 +119,7 @@ def test_arms_that_fall_behind_in_the_forced_estimates_are_out():
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(answered=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_release_times_do_not_depend_on_which_rewards_came(mode, answered):
     policy, times = policy_with(2, 2, horizon=60, forced=3, release=mode), []
@@ -148,7 +148,7 @@ def test_all_steps_together_cost_the_budget(mode, budget):
     assert policy.privacy().epsilon <= budget.epsilon
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     mode=st.sampled_from(MODES),
     adjacency=st.sampled_from(["replace", "zero_out"]),

@@ -29,7 +29,7 @@ def proximal_point(link, theta, W, x, labels, eta, S):
     return minimize(objective, theta, jac=gradient, constraints=constraint, method="SLSQP", options=options).x
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(
     name=st.sampled_from(["logistic", "probit"]),
     parameters=st.sampled_from(["practical", "theory"]),

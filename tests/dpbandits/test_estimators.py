@@ -44,6 +44,7 @@ def test_rows_grow_and_are_restored():
     assert empty.array.shape == (0, 2)
 
 
+@settings(max_examples=40)
 @given(name=st.sampled_from(NAMES), seed=st.integers(0, 1000))
 def test_the_loss_has_the_derivatives_that_it_says(name, seed):
     X, r, rng = data(name, 20, 3, 1.0, seed)
@@ -56,7 +57,7 @@ def test_the_loss_has_the_derivatives_that_it_says(name, seed):
         np.testing.assert_allclose((up_gradient - down_gradient) / (2 * h), hessian[i], rtol=1e-4, atol=1e-5)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 @given(
     name=st.sampled_from(NAMES),
     n=st.integers(0, 60),
@@ -93,7 +94,7 @@ def test_a_step_into_an_overflow_is_taken_back():
     assert theta[0] == pytest.approx(np.log(3.0), abs=1e-6)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @example(name="probit", n=3, d=3, S=0.5, depth=0.3, ridge=1e-6, seed=200)  # the centre is on the sphere
 @given(
     name=st.sampled_from(NAMES),

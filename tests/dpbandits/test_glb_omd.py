@@ -31,7 +31,7 @@ def literal_step(link, theta, H, x, r, eta, S):
     return zeta, H + float(link.derivative(x @ zeta)) * np.outer(x, x)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     name=st.sampled_from(["logistic", "probit", "linear", "poisson"]),
     parameters=st.sampled_from(["theory", "practical"]),

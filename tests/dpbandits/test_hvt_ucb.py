@@ -15,7 +15,7 @@ from dpbandits.policies.hvt_ucb import HvtUCB
 from dpbandits.policies.oful import OFUL
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(
     parameters=st.sampled_from(["theory", "practical"]),
     eps=st.sampled_from([0.3, 0.99, 1.0]),

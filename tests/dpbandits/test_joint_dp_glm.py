@@ -174,7 +174,7 @@ def stream(policy: JointDPGLM, inputs: list[np.ndarray], arms, inverses, arrival
     return np.array(inputs)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=35)
 @given(
     link=st.sampled_from(LINKS),
     seed=st.integers(0, 2**32 - 1),
@@ -210,6 +210,7 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
     assert distance <= policy._sums.sensitivity * (1 + 1e-9)
 
 
+@settings(max_examples=50)
 @given(seed=st.integers(0, 2**32 - 1), link=st.sampled_from(LINKS), r=st.sampled_from([0.0, 0.3, 1.0]))
 def test_a_moved_round_moves_each_optimizer_by_half_of_what_its_noise_covers(seed, link, r):
     rng, policy = np.random.default_rng(seed), policy_with(link, clip=0.4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbandits.mathematics.metric import levelling, symmetric_root
@@ -15,6 +15,7 @@ def moments(rng, d, rank=None) -> np.ndarray:
     return root @ root.T
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6), noise=st.sampled_from([1e-6, 0.1, 10.0]))
 def test_arms_keep_their_lengths_on_average_and_long_directions_get_shorter(seed, d, noise):
     rng = np.random.default_rng(seed)
@@ -29,6 +30,7 @@ def test_arms_keep_their_lengths_on_average_and_long_directions_get_shorter(seed
     np.testing.assert_allclose(a**2 * (h + 20.0 * noise), a[0] ** 2 * (h[0] + 20.0 * noise), rtol=1e-6)
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_it_turns_with_the_arms(seed):
     rng = np.random.default_rng(seed)

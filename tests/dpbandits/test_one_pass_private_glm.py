@@ -167,7 +167,7 @@ def test_the_slope_of_the_curve_over_the_secants(link, rate, share):
 # ------------------------------------------------------------------------------------------------- schedule
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(T=st.integers(1, 5000), first=st.integers(1, 100), growth=st.floats(1.0, 3.0))
 def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     ends = policy_with(horizon=T, first_batch=first, growth=growth).schedule.ends
@@ -176,7 +176,7 @@ def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     assert not ends or ends[0] == first
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(answered=st.lists(st.booleans(), min_size=120, max_size=120))
 def test_release_times_do_not_depend_on_which_rewards_came(answered):
     """The number of rewards that have come is private; the number of decisions is not."""
@@ -371,7 +371,7 @@ def stream(policy: OnePassPrivateGLM, inputs: list[np.ndarray], arms, rewards, a
     return np.array(inputs)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(
     link=st.sampled_from(LINKS),
     seed=st.integers(0, 2**32 - 1),

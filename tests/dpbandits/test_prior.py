@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from private_policies import OF_PERSONS
 from tabled import tabled
@@ -107,6 +107,7 @@ def test_it_costs_nothing():
     assert len(costs) == 1
 
 
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6))
 def test_the_posterior_is_the_minimiser(seed, d):
     """Of ½Σpᵢ(uᵢᵀθ − eᵢ)² + ½(θ − m)ᵀP(θ − m): the gradient vanishes inside the ball."""

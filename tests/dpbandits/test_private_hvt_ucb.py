@@ -139,7 +139,7 @@ def test_the_theorys_clip_balances_the_largest_bias_with_the_noise():
 # ---------------------------------------------------------------------------------------- schedule, sensitivity
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=12)
 @given(answered=st.lists(st.booleans(), min_size=120, max_size=120))
 def test_release_times_do_not_depend_on_which_rewards_came(answered):
     policy, times = policy_with(horizon=120, first_batch=10), []
@@ -166,7 +166,7 @@ def batches(policy: PrivateHvtUCB, inputs: list[np.ndarray], arms, rewards, dela
     return np.array(inputs)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=70)
 @given(
     seed=st.integers(0, 2**32 - 1),
     extreme=st.booleans(),

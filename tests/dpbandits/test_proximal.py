@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 
 from dpbandits.mathematics.proximal import proximal_point
 
 
+@settings(max_examples=40)
 @given(
     seed=st.integers(0, 2**32 - 1),
     d=st.integers(1, 4),

@@ -62,7 +62,7 @@ def test_the_first_batch_plays_a_g_optimal_design():
     assert abs(counts[0] - 0.5) <= 0.1
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), width=st.floats(0.0, 2.0))
 def test_arms_are_eliminated_by_every_earlier_batch_in_turn(seed, width):
     rng = np.random.default_rng(seed)
@@ -80,7 +80,7 @@ def test_arms_are_eliminated_by_every_earlier_batch_in_turn(seed, width):
     assert (decision.scores > 0).sum() <= len(left)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(
     link=st.sampled_from(["logistic", "probit", "linear"]),
     parameters=st.sampled_from(["practical", "theory"]),
@@ -247,7 +247,7 @@ def test_a_fit_that_was_not_priced_is_refused(monkeypatch):
         policy.select(np.eye(3))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     link=st.sampled_from(["logistic", "probit", "linear"]),
     seed=st.integers(0, 2**32 - 1),

@@ -55,6 +55,7 @@ def test_no_accountant_finds_that_a_run_costs_less_than_its_releases(shares):
     assert epsilon(sum(parts[1:], start=parts[0]), 1e-5) <= epsilon(sums.cost, 1e-5) <= 1.0
 
 
+@settings(max_examples=50)
 @given(trials=st.integers(10**4, 10**8), share=st.floats(1e-3, 1.0), D=st.integers(1, 300))
 def test_one_line_bounds_all_smaller_shifts(trials, share, D):
     largest = 0.4 * math.sqrt(trials)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from chi_square import fits
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln, ndtr
 
@@ -64,6 +64,7 @@ def test_the_mean_of_the_law(law):
     assert law.mean == pytest.approx(probabilities(law) @ np.arange(400), rel=1e-9)
 
 
+@settings(max_examples=40)
 @given(st.floats(1.001, 1e6), st.floats(-0.9, 20.0))
 def test_a_law_of_a_mean(mean, shape):
     law = BestOfRuns.of_mean(Gaussian(1.0), mean, shape)

@@ -65,7 +65,7 @@ def browser(tmp_path_factory):
 
 
 @given(st.one_of(whole, torn), st.sampled_from([None, *TOKENS]), st.sampled_from(["POST", "GET", "PUT"]))
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_request_is_an_error_of_the_service(browser, made, role, method):
     path, content = made
     answer = browser.send(method, path, role, content=content)

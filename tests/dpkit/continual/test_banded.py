@@ -150,7 +150,7 @@ def worst(C: np.ndarray, m: int, b: int) -> float:
     return largest
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(T=st.integers(1, 8), m=st.integers(1, 4), b=st.integers(1, 4), data=st.data())
 def test_no_unit_moves_a_stream_farther_than_the_joint_norm(T, m, b, data):
     banded = some(data, T)

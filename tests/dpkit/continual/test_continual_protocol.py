@@ -381,7 +381,7 @@ def through_a_file(state):
 
 @each_case
 @given(taken=st.integers(0, 12), left=st.integers(0, 12), shape=st.sampled_from([(), 3, (2, 2)]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_a_restored_simulation_continues_bit_for_bit(case, taken, left, shape):
     sums = make(case, horizon=24, shape=shape)
     x = np.random.default_rng(5).normal(size=(taken + left, *sums.shape))

@@ -479,7 +479,7 @@ def test_beyond_its_reach_the_encoder_loses_whole_steps():
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "laplace"])
 @given(seed=st.integers(0, 2**32), horizon=st.integers(1, 60), data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_pair_of_streams_is_farther_apart_than_the_noise_is_for(case, seed, horizon, data):
     """Encoded rows of neighbours: exact distances of integers, by size and position of the change and grouping."""
     with pytest.MonkeyPatch.context() as patched:

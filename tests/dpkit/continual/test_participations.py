@@ -83,7 +83,7 @@ def test_toeplitz_is_exact(m, b):
     assert priced(sums) == pytest.approx(toeplitz_sensitivity(sums.coefficients, m, b), rel=2e-3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(T=st.integers(2, 200), m=st.integers(1, 40), b=st.integers(1, 60), data=st.data())
 def test_long_sets_of_scaled_columns(T, m, b, data):
     sums = BufferedToeplitz(horizon=T, participations=m, min_separation=b, **SCALAR)
@@ -155,7 +155,7 @@ def moved(C, S, U, S_, V):
     return float(np.linalg.norm(C[:, S] @ U - C[:, S_] @ V))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data(), adjacency=st.sampled_from(["replace", "zero_out"]))
 def test_pairs_in_other_batches(data, adjacency):
     """Sets, weights, signs and arms at will, and C either a mechanism's or any nonnegative one."""

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -11,6 +11,7 @@ matrices = st.integers(1, 8).flatmap(
 )
 
 
+@settings(max_examples=40)
 @given(matrices)
 def test_is_isometric_and_invertible_on_symmetric_matrices(M):
     M = M + M.T
@@ -18,6 +19,7 @@ def test_is_isometric_and_invertible_on_symmetric_matrices(M):
     np.testing.assert_allclose(smat(svec(M)), M, rtol=1e-15)
 
 
+@settings(max_examples=40)
 @given(matrices)
 def test_takes_the_symmetric_part_which_never_lengthens(M):
     np.testing.assert_allclose(smat(svec(M)), (M + M.T) / 2, rtol=1e-14, atol=1e-9)

@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -11,6 +11,7 @@ from dpkit.geometry import nearest_psd, ridge_shift, smat
 matrices = st.integers(1, 6).flatmap(lambda d: arrays(np.float64, (d, d), elements=st.floats(-100, 100)))
 
 
+@settings(max_examples=40)
 @given(matrices, st.integers(0, 2**32))
 def test_nearest_psd_is_a_projection_and_nothing_is_closer(M, seed):
     M = M + M.T
@@ -23,6 +24,7 @@ def test_nearest_psd_is_a_projection_and_nothing_is_closer(M, seed):
         assert np.linalg.norm(M - repaired) <= np.linalg.norm(M - other) + 1e-9
 
 
+@settings(max_examples=40)
 @given(matrices)
 def test_nearest_psd_takes_the_symmetric_part_and_batches(M):
     batch = nearest_psd(np.stack([M, M.T, (M + M.T) / 2]))

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tabled import tabled
 
@@ -66,6 +66,7 @@ def test_the_pair_sensitivity_covers_a_unit_that_moves_between_steps(a, W, c, B,
     assert np.linalg.norm(moved) <= pair_sensitivity(a, W, c, B, "replace") * (1 + 1e-12)
 
 
+@settings(max_examples=60)
 @given(scales, scales, scales, scales, unit, unit, unit, unit, unit, st.floats(-1, 1), st.floats(-1, 1), angles, unit)
 def test_no_pair_of_units_with_a_least_matrix_is_farther(a, W, c, B, share, p, q, v, w, g, h, angle, rho):
     m, units = share * W, []

@@ -32,7 +32,7 @@ def norm(x, q):
 # ---------------------------------------------------------------------------------------------- the privacy proof
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(
     r=st.floats(2.0, 20.0),
     x=npst.arrays(float, 4, elements=st.floats(-5, 5)),
@@ -45,7 +45,7 @@ def test_the_squared_norm_is_smooth(r, x, y):
         assert left <= (r - 1) * weight * (1 - weight) * norm(x - y, r) ** 2 + 1e-9
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(q=NORMS, x=npst.arrays(float, 6, elements=st.floats(-5, 5)))
 def test_kappa_covers_the_distance_between_the_norms(q, x):
     """κ₊·(length in the norm of the noise)² ≤ κ·(length in ℓ_q)²."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tabled import tabled
 
@@ -24,6 +24,7 @@ def slope(loss, eta, y):
 
 
 @each_loss
+@settings(max_examples=40)
 @given(eta=linear, y=response)
 def test_slopes_are_derivatives_of_losses(loss, eta, y):
     h = 1e-5
@@ -32,6 +33,7 @@ def test_slopes_are_derivatives_of_losses(loss, eta, y):
 
 
 @each_loss
+@settings(max_examples=40)
 @given(eta=linear, other=linear, y=response)
 def test_losses_are_convex_with_the_stated_constants(loss, eta, other, y):
     objective = glm(loss)
@@ -74,6 +76,7 @@ def test_far_out_nothing_overflows(loss, eta, y):
 
 
 @each_loss
+@settings(max_examples=40)
 @given(
     st.lists(st.lists(st.floats(-1e200, 1e200), min_size=2, max_size=2), min_size=1, max_size=5),
     st.floats(-3, 3),

@@ -208,7 +208,7 @@ def test_no_row_moves_its_release_by_more_than_the_sensitivity(data, kind, loss)
         assert sensitivity == 2 * 0.3
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     data=st.lists(st.tuples(small, small, small), min_size=2, max_size=8),
     other=st.tuples(numbers, numbers, numbers),

@@ -91,7 +91,7 @@ def neighbours(draw):
     return (X, y, groups), (*other, np.concatenate([np.ones(len(theirs), int), groups[keep]]))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(neighbours(), st.floats(1e-3, 1e3), arrays(np.float64, 3, elements=st.floats(-1e3, 1e3)))
 def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
     objective = glm("squared", clip=clip)
@@ -103,7 +103,7 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
         assert moved <= Fraction(sums[0].sensitivity(adjacency)) ** 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(neighbours(), st.floats(1e-3, 1e3))
 def test_no_person_moves_second_moments_by_more_than_the_sensitivity(pair, bound):
     module = importlib.import_module("dpkit.optimize.sufficient_statistics")

@@ -52,7 +52,7 @@ def spent(name, first, second, y, labels, *, along=None, **more):
     return total, fit.cost.rho
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     name=st.sampled_from(sorted(METHODS)),
     n=st.integers(1, 24),

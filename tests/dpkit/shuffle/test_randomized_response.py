@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget, BudgetExceeded, Ledger, LocalShuffled, RandomizedResponse, delta
@@ -67,6 +67,7 @@ def test_estimates_are_unbiased_and_intervals_cover():
     assert np.mean(widths) < 1.1 * 2 * 2.58 * math.sqrt(theta * (1 - theta) / 1500) / (p - q)
 
 
+@settings(max_examples=40)
 @given(st.integers(2, 9), st.integers(1, 40), st.data())
 def test_shares_are_estimated_from_any_messages(categories, users, data):
     response = ShuffledRandomizedResponse(categories, users, budget=Budget(8.0, 1e-3))
@@ -108,6 +109,7 @@ def test_a_device_sends_for_one_user():
         assert each.refused == {"kind": 1}
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 60), st.integers(2, 5), st.integers(0, 2**32))
 def test_devices_and_workers_are_counted_alike(users, categories, seed):
     """A device's category and a worker's tally of it have the same law: here draw by draw."""

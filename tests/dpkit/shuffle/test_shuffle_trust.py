@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget, PureDP
@@ -87,6 +87,7 @@ def test_messages_that_do_not_count_change_nothing(attack):
     assert (receiver.rounds_left, receiver.refused) == (1, {reason: 1})
 
 
+@settings(max_examples=50)
 @given(st.lists(st.integers(0, PROTOCOL.messages_per_coordinate), min_size=3, max_size=3), st.integers(0, USERS - 1))
 def test_a_device_moves_a_sum_by_what_one_device_may(ones, who):
     analyzer, truth = Analyzer(PROTOCOL), shuffler().shuffle(HONEST)

@@ -366,6 +366,7 @@ def test_with_little_noise_the_sum_comes_out():
     np.testing.assert_allclose(estimate, M.sum(axis=0), atol=20 * constants.step)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_tallies_merge_in_any_order(sizes, order, seed):
     rng = np.random.default_rng(seed)
@@ -466,6 +467,7 @@ def test_releases_are_charged_and_end_with_the_rounds():
     assert (row.label, row.release, row.simulation) == ("heights", 20 * secure.cost, False)
 
 
+@settings(max_examples=40)
 @given(st.permutations(range(5)), st.integers(0, 2**32))
 def test_what_is_released_says_nothing_about_who_sent_what(order, seed):
     """It is the same, to the byte, when messages come in another order or users exchange bits of a label."""
