@@ -143,8 +143,7 @@ class Refit:
         M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
         residual, seen = m - M @ inverse @ theta, inverse @ theta
         unlikely = self._unlikely(last, M, residual, (left_in_row * batch_noise[0], batch_noise[1]))
-        # differences of two releases have at most twice the variance of one
-        variance = 2.0 * (noise_b**2 + noise_H**2 * float(seen @ seen))
+        variance = batch_noise[1] ** 2 + batch_noise[0] ** 2 * float(seen @ seen)
         found = misfit(residual, seen, variance, rounds - start, self.record.B)
         M, m = inverse @ M @ inverse, inverse @ m
 

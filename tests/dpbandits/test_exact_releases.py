@@ -22,6 +22,7 @@ from dpkit.continual._noise import Ahead
 from dpkit.mechanisms import additive
 from dpkit.randomness import generator
 from dpkit.shuffle import Shuffler, vector_sum
+from dpkit.states.entries import plain
 from tests.support.private_policies import SMALL, offered, small
 
 ROUNDS = 25
@@ -80,7 +81,8 @@ def played(name: str, reward: float, monkeypatch):
     policy.settle()
     found = json.loads(policy.released().to_json())
     assert found["releases"] > 0
-    return found["public"]
+    # what choices read, and all else that is public: the sums themselves, and what was found out about them
+    return found["public"], json.dumps(plain(policy.public), default=lambda array: array.tolist())
 
 
 @pytest.mark.parametrize("name", SMALL)

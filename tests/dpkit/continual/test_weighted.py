@@ -10,7 +10,7 @@ from factors import decoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkit.continual import BufferedToeplitz, Weighted
+from dpkit.continual import BufferedToeplitz, Weighted, weighted
 
 SCALAR = {"shape": (), "sensitivity": 1.0, "noise_multiplier": 1.0}
 
@@ -121,13 +121,45 @@ def test_a_state_goes_on_with_its_own_factor_and_no_other():
     assert column <= other._factorization.column_norm
     before = other.kept()
     elsewhere = Weighted(weights=np.ones(8), **known)
-    worse = [kept["factor"] * 1.001, kept["factor"] + 1e-9, elsewhere.factor]
-    for factor in worse:
+    for factor in (kept["factor"] * 1.001, kept["factor"] + 1e-9, elsewhere.factor):
         with pytest.raises(ValueError, match="factor must be that of the weights"):
             other.resume(kept | {"factor": factor})
         np.testing.assert_array_equal(other.kept()["factor"], before["factor"])
     with pytest.raises(ValueError, match="factor must be that of the weights"):
         elsewhere.resume(kept)
+
+
+@pytest.mark.parametrize(("place", "entry"), [((0, 1), 1e-12), ((1, 0), -1e-12)])
+def test_a_saved_factor_has_nothing_above_the_diagonal_or_below_zero(place, entry):
+    """However little: rows above the diagonal would read inputs to come, and moved records need C ≥ 0."""
+    factorization = weighted._Dense(np.eye(2))
+    saved = {"inputs": np.zeros((0, 1)), "factor": np.eye(2)}
+    factorization.check_saved(saved)
+    saved["factor"][place] = entry
+    with pytest.raises(ValueError, match="factor must be that of the weights"):
+        factorization.check_saved(saved)
+
+
+@pytest.mark.parametrize("factor", [np.eye(3), np.eye(2, dtype=np.float32), np.array([[1.0, 0.0], [math.nan, 1.0]])])
+def test_a_saved_factor_of_another_shape_or_type_or_without_a_number_is_refused(factor):
+    sums = Weighted(weights=[1.0, 1.0], **SCALAR)
+    with pytest.raises(ValueError, match="factor must be finite, float64 and of shape"):
+        sums.resume(sums.kept() | {"factor": factor})
+
+
+@pytest.mark.parametrize("T", [3, 100])
+@pytest.mark.parametrize("fall", ["at once", "steadily"])
+def test_the_last_digits_of_another_machine_hardly_change_the_factor(T, fall, monkeypatch):
+    """Weights as far apart as they may be, and singular values of a matrix that differs by some roundings."""
+    w = np.where(np.arange(T) < T // 2, 1.0, 1e-5) if fall == "at once" else np.geomspace(1.0, 1e-5, T)
+    here, rng, svd = Weighted(weights=w, **SCALAR).factor, np.random.default_rng(0), np.linalg.svd
+    weighted._best.cache_clear()
+    monkeypatch.setattr(
+        np.linalg, "svd", lambda F: svd(F + 2.0**-52 * np.linalg.norm(F, 2) * rng.standard_normal(F.shape))
+    )
+    there = Weighted(weights=w, **SCALAR).factor
+    weighted._best.cache_clear()
+    assert 0.0 < np.abs(there - here).max() < 2.0**-25
 
 
 def test_factors_within_the_tolerance_stay_below_the_stated_norms():
