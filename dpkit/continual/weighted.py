@@ -204,15 +204,15 @@ def _checked(weights: ArrayLike) -> Vector:
 def _best(weights: tuple[float, ...]) -> Vector:
     """C for these weights."""
     w = np.array(weights)
-    # Aᵀ√W, and v = diag(AᵀWA)^{1/2} to start with
-    F = np.triu(np.broadcast_to(np.sqrt(w), (len(w), len(w))))
+    # AᵀW^{1/2}; and diag(AᵀWA)^{1/2}, to start with
+    half = np.triu(np.broadcast_to(np.sqrt(w), (len(w), len(w))))
     v = np.sqrt(np.cumsum(w[::-1])[::-1])
     for _ in range(_STEPS):
-        U, root, _ = np.linalg.svd(np.sqrt(v)[:, None] * F)
-        v = U**2 @ root
-    U, root, _ = np.linalg.svd(np.sqrt(v)[:, None] * F)
-    # X = YᵀY = CᵀC with a lower triangle C: with columns in reverse order that is R of Y = QR, but for signs
-    Y = np.sqrt(root)[:, None] * U.T / np.sqrt(v)
+        U, values, _ = np.linalg.svd(np.sqrt(v)[:, None] * half)
+        v = U**2 @ values
+    U, values, _ = np.linalg.svd(np.sqrt(v)[:, None] * half)
+    # X = YᵀY = CᵀC: with columns in reverse order the lower triangle C is R of Y = QR, but for signs
+    Y = np.sqrt(values)[:, None] * U.T / np.sqrt(v)
     R = np.linalg.qr(Y[:, ::-1], mode="r")
     C: Vector = np.maximum((np.copysign(1.0, np.diag(R))[:, None] * R)[::-1, ::-1], 0.0)
     C /= np.linalg.norm(C, axis=0)
