@@ -161,9 +161,9 @@ def standing(eigenvalues: Array, noise: float) -> float:
 
     Where arms stand and the best one is played, what H grows by is nearly of rank one. Fresh arms, also the best ones
     of many, spread into all directions. So the mean of all eigenvalues but the largest, over the mean of all, is small
-    or not. It has the noise σ_H·√(d − 1)/tr H, where a single eigenvalue has d·σ_H/tr H. The two hypotheses are normal,
-    around 0.08 and 0.45, with the variance of noise plus 0.15², as worlds differ. Arms that lie near a line look as if
-    they stood; so do those of one or no dimension, about which this says nothing: 0.
+    or not. It has the noise d·σ_H/tr H over √(d − 1), a single eigenvalue √(d − 1) times as much. The two hypotheses
+    are normal, around 0.08 and 0.45, with the variance of noise plus 0.15², as worlds differ. Arms that lie near a line
+    look as if they stood; so do those of one or no dimension, about which this says nothing: 0.
 
     Parameters
     ----------
