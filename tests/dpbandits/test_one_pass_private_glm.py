@@ -371,7 +371,7 @@ def stream(policy: OnePassPrivateGLM, inputs: list[np.ndarray], arms, rewards, a
     return np.array(inputs)
 
 
-@settings(deadline=None, max_examples=70)
+@settings(deadline=None, max_examples=150)
 @given(
     link=st.sampled_from(LINKS),
     seed=st.integers(0, 2**32 - 1),
