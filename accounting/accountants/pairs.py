@@ -52,7 +52,7 @@ _MOST_BRANCHES = 64
 _MOST_LISTED = 1 << 19
 # Of stronger choices the pair for a single one is as good.
 _MOST_SPAN = 2.0
-# A few permute-and-flips are best priced one by one, and very weak ones are.
+# A few permute-and-flips, with coins of 1.5ε and more, are best priced one by one, and very weak choices are.
 _FEW_FLIPS, _LEAST_FLIPPED = 50, 1e-300
 
 
@@ -85,6 +85,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.permute_and_flip import FlipPair
 
             return [Counter({FlipPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
+        case NoisyMax(epsilon=eps, noise="laplace") if eps > _LEAST_FLIPPED:
+            from accounting.accountants.laplace_maxima import MaximumPair
+
+            return [Counter({MaximumPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
         case PureDP(epsilon=eps):
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -233,6 +237,7 @@ def _doubled(release: Release) -> Counter[LossPair]:
 
 def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
+    from accounting.accountants.laplace_maxima import LARGEST_RANGE, MaximumPair
     from accounting.accountants.losses import SpanPair
     from accounting.accountants.permute_and_flip import FlipPair, range_of_loss
     from accounting.accountants.sampled_losses import SubsampledPair
@@ -246,6 +251,8 @@ def played(pair: LossPair, count: int) -> Played | None:
         case FlipPair(theta=theta):
             span = range_of_loss(theta)
             kind = CoinKind(span, span - theta, rate, present)
+        case MaximumPair(theta=theta):
+            kind = CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
         case _:
             return None
     return (kind, count) if is_playable(kind, count) else None
@@ -260,7 +267,7 @@ def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
     found: Counter[LossPair] = Counter()
     for pair, count in pairs.items():
         game = played(pair, count)
-        if game is None or game[0].span > _MOST_SPAN or (game[0].least > 0 and count < _FEW_FLIPS):
+        if game is None or game[0].span > _MOST_SPAN or (4 * game[0].least > game[0].span and count < _FEW_FLIPS):
             found[pair] += count
         else:
             found[PlayedPair(*game)] += 1

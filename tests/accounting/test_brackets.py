@@ -263,7 +263,7 @@ def test_brackets_of_permute_and_flip_are_narrow(log_eps, count, kind):
         (5.0, 10, "gumbel", 1e-3),
         (1.0, 10, "exponential", 1e-3),
         (0.1, 100, "exponential", 0.01),
-        (1.0, 10, "laplace", 0.55),
+        (1.0, 10, "laplace", 0.1),
     ],
 )
 def test_brackets_of_noisy_maxima(eps, count, noise, width):
