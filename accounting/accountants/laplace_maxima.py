@@ -14,9 +14,9 @@ less than the 2ε of pure DP; by computation no scores were found for which it i
 
 *Proof.* Scores in units of the noise's scale, moved along a straight line to a neighbour's, each at a rate of 0 to ε
 once the same is taken off all. Let λ_l = f/F at x − s_l, Λ = Σλ_l, G = ΠF(x − s_l), so G′ = ΛG, and E_l the mean over
-λ_l G/P_l. With the rates v, (ln P_j)′ = Σ(v_j − v_l)E_jλ_l: what the losses of j and k come apart by is linear in v, and
-it is enough that all are 0 or ε. If j and k move alike, both derivatives lie between 0 and ε or between −ε and 0, as
-−f′ ≤ f. Else, call the lower one 0 and the other d, as they are d ≥ 0 apart. Let Λ_0 be the hazards λ of those that
+λ_l G/P_l. With the rates v, (ln P_j)′ = Σ(v_j − v_l)E_jλ_l: how fast the losses of j and k come apart is linear in v,
+and it is enough that all are 0 or ε. If j and k move alike, both derivatives lie between 0 and ε or between −ε and 0,
+as −f′ ≤ f. Else, call the lower one 0 and the other d, as they are d ≥ 0 apart. Let Λ_0 be the hazards λ of those that
 move with the first, Λ_d of those with the second. It remains to show
 
     T = E_0[λ_d + Λ_d] + E_d[λ_0 + Λ_0] ≤ c = 1.28.
@@ -29,16 +29,17 @@ move with the first, Λ_d of those with the second. It remains to show
 
     T P_d = ∫κλ_0(λ_d + Λ_d)G + λ_d(λ_0 + Λ_0)G ≤ N_κ(H) := ∫(κ + 1)f_0 f_d H + max(κa, b)H′,
 
-as (Λ_0 + Λ_d)H = H′. For any θ, T ≤ c follows if N_κ(H) − c∫bH ≤ θ∫(b − κa)H, the right-hand side being 0: an
-inequality between functions of t. For a θ it is convex in κ, so that it holds between two κ if at both. And f_d and F_d
-times e^d change by factors of at most e^(±2η) and e^η where d changes by η. So finitely many points suffice, and how
-far they are apart is in the margin that is asked for. It is there for every d in steps of 0.005, t in steps of 0.01 and
-16 cells of κe^(−d) (``test_the_range_of_laplace_maxima`` in the tests does the computation).
+as (Λ_0 + Λ_d)H = H′. For any θ, T ≤ c follows if N_κ(H) − c∫bH ≤ θ∫(b − κa)H, the right-hand side being 0: for
+ramps, an inequality between functions of t. For one θ it is convex in κ, and holds between two κ if at both. Where d
+changes by η and κe^(−d) does not, f_d and κF_d change by factors between e^(−η) and e^η, κf_d by one between 1 and
+e^(2η). So finitely many points suffice, and how far they are apart is in the margin that is asked for. With steps of
+0.005 in d and 0.01 in t and 16 cells of κe^(−d) it is there everywhere: at least 0.005 of (P_d + κP_0) is left. The
+computation is a test.
 
 (c) *d ≥ 4.* Let g be (2e^d − 1)λ_0 up to x = d and λ_d from there on; both are 1 at d. As g/λ_0 and g/λ_d nowhere
 increase, the law of density gG/∫gG is stochastically smaller than those of E_0 and E_d; and the hazards nowhere
-increase. So T is at most the mean of Λ over it, ∫gΛG/∫gG = −∫g′G/∫gG. Let now H be the product of all F but F_d, and M a
-multiple of gF_d: with m = 1 − e^(−d)/2 it is 2me^x, mu, e^(d − x) for x ≤ 0, 0 ≤ x ≤ d, d ≤ x, and −g′/g is 0, u,
+increase. So T is at most the mean of Λ over it, ∫gΛG/∫gG = −∫g′G/∫gG. Let now H be the product of all F but F_d, and
+M a multiple of gF_d: with m = 1 − e^(−d)/2 it is 2me^x, mu, e^(d − x) for x ≤ 0, 0 ≤ x ≤ d, d ≤ x, and −g′/g is 0, u,
 2/(2 − e^(d − x)) there, with u = 1 + λ_0. For the ramp at t = d − z, 0 ≤ z ≤ d, and σ = e^(−z),
 
     ∫(−g′/g − c)MH ≤ −(1 − e^(−d)/2)(c − 1)(z − 1 + σ) + ∫₀¹(2/(2 − v) − c)(1 − σv)dv + r,
