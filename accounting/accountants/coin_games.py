@@ -8,8 +8,9 @@ outcomes before it, is a game with one player:
 
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
-t, so that this is exact. With exponential noise s < 2ε₀ (:mod:`accounting.accountants.permute_and_flip`), and as it is
-pure DP, s − ε₀ ≤ t ≤ ε₀: coins that two scores are in the middle, and a little worse ones at the ends.
+t, so that this is exact. With exponential noise s < 2ε₀ (:mod:`accounting.accountants.permute_and_flip`), with Laplace
+noise s = 1.28ε₀ (:mod:`accounting.accountants.laplace_maxima`), and as both are pure DP, s − ε₀ ≤ t ≤ ε₀: with the
+former, coins that two scores are in the middle, and a little worse ones at the ends.
 One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 
