@@ -9,6 +9,9 @@ and tilted back, so that what matters sits at the peak of the convolution and δ
 the transform's window (which wraps around to where it might not count), plus a bound on the transform's rounding
 error: an output of a transform of length n is a sum in which every term passes log₂ n stages, so its error is at most
 a few log₂ n units of roundoff times the sum of the terms' sizes, which is 1. What wraps around from below only adds.
+Where large losses are so rare that no tilt makes them common, that error may exceed δ. Then fewer nodes are convolved
+*directly*, around the same circle: as nothing is subtracted, a sum of n products is right to n units of roundoff of
+itself, and so are N − 1 of them in a row to N(n + 2).
 
 **From below.** Let S = ΣLᵢ be the composed loss of n releases and S″ = S + Z its value on the grid. Given the Lᵢ, the
 n parts of Z are independent, each lies in an interval of length Δ, and E[e^(−Z) | L] = 1, because the split keeps the
@@ -39,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.numerics import fast_length, log_sum, split
+from accounting.accountants.products import Directly, Transformed
 from accounting.accountants.sums import Sum
 
 if TYPE_CHECKING:
@@ -55,10 +59,8 @@ __all__ = [
 ]
 
 Array = NDArray[np.float64]
-Spectrum = NDArray[np.complex128]
 Parts = tuple[tuple["LossPair", int], ...]
 
-_UNIT_ROUNDOFF = 2.0**-52
 # What the grid may add to ε, as a share of it: as little as fits into the usual number of nodes, and the larger share
 # with the largest number.
 _ADDED = (3e-8, 1e-5)
@@ -72,8 +74,8 @@ NEGLIGIBLE = 1e-9
 BEYOND_USE = 1e4
 # Points of the coarse curve, over all parts.
 _COARSE_POINTS = 1 << 13
-# A factor of the spectrum below e^(−this) is left out.
-_FAINT = 60.0
+# Products of floats that direct convolutions take, all in all: a tenth of a second, and a second.
+_USUAL_PRODUCTS, _MOST_PRODUCTS = 4e8, 4e9
 
 
 class Convolution:
@@ -174,10 +176,24 @@ class Convolution:
         top = max(top, bottom + min(far - mean, 4 * (top - bottom), self.reach - bottom))
         return Window(tilt, bottom, top, tilt + float(ahead[best]), tilt - float(ahead[lowest]), fine, coarse)
 
+    def untilted_window(self, log_level: float) -> Window:
+        """Where all of the sum is but what matters little for a δ of e^``log_level``, to be convolved directly."""
+        tilts = np.geomspace(0.01, _MOST_TILT, 48) / max(self.highest)
+        rare = log_level + math.log(NEGLIGIBLE)
+        tops = [(self.curve(t) - rare) / t for t in tilts]
+        bottoms = [(rare - self.curve(-t)) / t for t in tilts]
+        above, below = int(np.argmin(tops)), int(np.argmax(bottoms))
+        top = min(tops[above], self.reach)
+        bottom = max(bottoms[below], -float(self.counts @ self.lowest))
+        return Window(0.0, bottom, top, float(tilts[above]), -float(tilts[below]), 0.0, math.inf, direct=True)
+
     def step(self, window: Window, wanted: float | None = None) -> float:
         """A grid that is fine enough, or the one that is ``wanted``, within the number of nodes."""
         longest = max(high + low for high, low in zip(self.highest, self.lowest, strict=True))
-        nodes = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
+        nodes: tuple[int, ...] = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
+        if window.direct:
+            times = float(np.sum(1 + 2 * np.floor(np.log2(self.counts))))
+            nodes = tuple(max(256, int(math.sqrt(products / times))) for products in (_USUAL_PRODUCTS, _MOST_PRODUCTS))
         usual, most = (max(window.top - window.bottom, longest) / number for number in nodes)
         coarse = window.coarse if window.top < 10 * BEYOND_USE else math.inf
         return max(window.fine, min(coarse, usual), most) if wanted is None else max(wanted, most)
@@ -185,12 +201,18 @@ class Convolution:
     def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:
         """The sum on the grid; upwards, or with ``lower`` downwards."""
         tilt, start = window.tilt, math.floor(window.bottom / step)
-        n = fast_length(math.ceil((window.top - window.bottom) / step) + 2)
-        image_error = 8 * _UNIT_ROUNDOFF * math.log2(n)  # of one output of a transform of total mass 1
-        spectrum, error = np.ones(n // 2 + 1, dtype=np.complex128), np.zeros(n // 2 + 1)
-        cumulant, extra, end, above, below = 0.0, 0.0, 0, 0.0, 0.0
-        for (pair, times), high, low in zip(self.parts, self.highest, self.lowest, strict=True):
-            first, last = math.floor(-low / step), math.ceil(high / step * (1 + 1e-12))
+        ends = [
+            (times, math.floor(-low / step), math.ceil(high / step * (1 + 1e-12)))
+            for (_, times), high, low in zip(self.parts, self.highest, self.lowest, strict=True)
+        ]
+        count = int(self.counts.sum())
+        least, end = (sum(times * at[i] for times, *at in ends) for i in (0, 1))
+        if least <= start <= least + count:  # no sum is smaller than all the smallest losses together
+            start = least
+        n = fast_length(math.ceil(window.top / step) - start + 2)
+        product = (Directly if window.direct else Transformed)(n)
+        cumulant, extra, above, below = 0.0, 0.0, 0.0, 0.0
+        for (pair, _), (times, first, last) in zip(self.parts, ends, strict=True):
             edges = step * np.arange(first, last + 1, dtype=np.float64)
             p, q = pair.masses(edges)
             mass = split(p, q, edges, lower=lower)
@@ -202,18 +224,16 @@ class Convolution:
                 log_mass = np.log(mass)
                 part_cumulant = log_sum(log_mass + tilt * edges)
                 tilted = np.exp(log_mass + tilt * edges - part_cumulant)
-            end += times * last
             cumulant += times * part_cumulant
             above += times * log_sum(log_mass + window.tilt_above * edges)
             below += times * log_sum(log_mass + window.tilt_below * edges)
-            image = np.fft.rfft(_folded(tilted, first, n))
-            spectrum, error = _multiply(spectrum, error, image, times, image_error)
-        composed = np.fft.irfft(spectrum, n)
-        error += image_error * np.abs(spectrum) + 2 * len(self.parts) * math.exp(-_FAINT)
-        errors = float(error.sum()) * 2 / n, math.sqrt(float(error @ error) * 2 / n)
-        measure = np.roll(np.maximum(composed, 0.0), -start % n)
+            product.take(_folded(tilted, first, n), times)
+        composed, errors, relative = product.measure()
+        measure = np.roll(composed, -start % n) * (1 - relative if lower else 1 + relative)
         lift = tilt - window.tilt_below
         from_below = min(0.0, below - cumulant + lift * step * start + 1e-9), lift
+        if start <= least:
+            from_below = -math.inf, lift
         from_above = above - cumulant + 1e-9, window.tilt_above - tilt
         if end < start + n:
             from_above = -math.inf, 0.0
@@ -221,7 +241,6 @@ class Convolution:
             extra += math.exp(min(0.0, above - window.tilt_above * step * (start + n - 1) + 1e-9))
         possible = min(n, end - start + 1)  # no sum is larger than all the largest losses together
         losses = step * (start + np.arange(possible, dtype=np.float64))
-        count = int(self.counts.sum())
         return Sum(
             losses,
             measure[:possible],
@@ -239,7 +258,10 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Window:
-    """The tilt, where the tilted sum is, the tilts of Chernoff's bounds beyond it, and the finest and coarsest grid."""
+    """The tilt, where the tilted sum is, the tilts of Chernoff's bounds beyond it, and the finest and coarsest grid.
+
+    And whether sums are convolved directly.
+    """
 
     tilt: float
     bottom: float
@@ -248,6 +270,7 @@ class Window:
     tilt_below: float
     fine: float
     coarse: float
+    direct: bool = False
 
 
 def _folded(tilted: Array, first: int, n: int) -> Array:
@@ -259,25 +282,3 @@ def _folded(tilted: Array, first: int, n: int) -> Array:
         return folded
     circle = np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
     return np.asarray(circle, dtype=np.float64)
-
-
-def _multiply(
-    spectrum: Spectrum, error: Array, image: Spectrum, times: int, image_error: float
-) -> tuple[Spectrum, Array]:
-    """The spectrum times the ``times``-th power of an image, and the bound on its error, entry by entry."""
-    size = np.abs(image)
-    if times == 1:
-        power, grown, loss = image, size + image_error, np.full_like(size, image_error)
-    else:
-        # what has died out is left out: far fewer frequencies than there are survive many factors
-        kept = np.flatnonzero(size + image_error > math.exp(-_FAINT / times))
-        logs = np.log(image[kept])
-        with np.errstate(under="ignore"):
-            power, grown, loss = np.zeros_like(image), np.zeros_like(size), np.zeros_like(size)
-            power[kept] = np.exp(times * logs)
-            grown[kept] = np.exp(times * np.log(size[kept] + image_error))
-            rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power[kept])
-            loss[kept] = times * image_error * grown[kept] / (size[kept] + image_error) + rounding
-    product = spectrum * power
-    rounded = 4 * _UNIT_ROUNDOFF * np.abs(product)
-    return product, error * grown + np.abs(spectrum) * loss + rounded

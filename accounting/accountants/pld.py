@@ -166,10 +166,10 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
     log_delta = math.log(delta)
     losses = Convolution(parts, log_delta + math.log(NEGLIGIBLE))
-    tilt, step = best_order_for_epsilon(losses.divergence, delta), None
+    tilt, step, direct = best_order_for_epsilon(losses.divergence, delta), None, False
     answers = []
     for _ in range(_ROUNDS):
-        window = losses.window(tilt, log_delta)
+        window = losses.untilted_window(log_delta) if direct else losses.window(tilt, log_delta)
         total = losses.compose(window, losses.step(window, step))
         # no sum is larger than all the largest losses together, but for what was cut off
         found = min(total.epsilon(delta), losses.reach * (1 + 1e-12) if losses.cut_off <= delta else math.inf)
@@ -177,10 +177,10 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
         if not math.isfinite(found):
             tilt /= 4
             continue
-        improved = _improved(losses, total, found, found) if 0 < found < BEYOND_USE else None
+        improved = _improved(losses, window, total, found, found) if 0 < found < BEYOND_USE else None
         if improved is None:
             break
-        tilt, step = improved
+        tilt, step, direct = improved
     return min(answers, key=lambda answer: answer.value)
 
 
@@ -203,13 +203,13 @@ def _delta_of_sum(parts: Parts, epsilon: float) -> float:
     losses = Convolution(parts, -700.0)
     if epsilon >= losses.reach * (1 + 1e-12):
         return losses.cut_off
-    tilt, step, best = best_order_for_delta(losses.divergence, epsilon), None, 1.0
+    tilt, step, best, direct = best_order_for_delta(losses.divergence, epsilon), None, 1.0, False
     # the Rényi bound on ln δ, and some room for how far below it the truth may be
     log_level = min(0.0, tilt * (float(losses.divergence(np.array([1 + tilt]))[0]) - epsilon)) - 10.0
     for _ in range(_ROUNDS):
         log_level = max(log_level, -690.0)
         losses = Convolution(parts, log_level + math.log(NEGLIGIBLE))
-        window = losses.window(tilt, log_level)
+        window = losses.untilted_window(log_level) if direct else losses.window(tilt, log_level)
         total = losses.compose(window, losses.step(window, step))
         found = total.delta(epsilon)
         best = min(best, found)
@@ -217,33 +217,40 @@ def _delta_of_sum(parts: Parts, epsilon: float) -> float:
             break
         log_level = min(log_level, math.log(found))
         scale = max(epsilon, found / max(total.slope(epsilon), found))
-        improved = _improved(losses, total, epsilon, scale)
+        improved = _improved(losses, window, total, epsilon, scale)
         if improved is None:
             break
-        tilt, step = improved
+        tilt, step, direct = improved
     return best
 
 
-def _improved(losses: Convolution, total: Sum, epsilon: float, scale: float) -> tuple[float, float | None] | None:
-    """A better tilt and grid for a point near ``epsilon``; None where they matter little, on the ``scale`` of ε."""
+def _improved(
+    losses: Convolution, window: Window, total: Sum, epsilon: float, scale: float
+) -> tuple[float, float | None, bool] | None:
+    """A better tilt and grid for a point near ``epsilon``, and whether to convolve directly.
+
+    None where it matters little, on the ``scale`` of ε.
+    """
     if epsilon <= float(total.losses[0]) * (1 + 1e-9):
         # the window is above ε, where nothing is known
         nearer = best_order_for_delta(losses.divergence, epsilon)
-        return min(nearer, total.tilt / 4), None
+        return min(nearer, total.tilt / 4), None, window.direct
     allowed = 10 * _SHARE * scale * total.slope(epsilon)
     grid = total.grid_error(epsilon) / (_SHARE * scale)
-    tilt = total.tilt
-    if total.doubt(epsilon) > allowed:
+    tilt, direct = total.tilt, window.direct
+    if total.doubt(epsilon) > allowed and not direct:
         nearer = best_order_for_delta(losses.divergence, epsilon)
         if nearer < 0.9 * tilt:
             tilt = nearer
         elif total.wraps(epsilon) > allowed / 2:
             tilt /= 8
+        else:
+            return tilt, None, True
     if tilt == total.tilt and (grid <= 1 or total.losses.size >= MOST_NODES / 2):
         return None
     step = 0.5 * total.step / math.sqrt(max(grid, 1e-4))
     # an ε that was found with a wrong tilt says little about the grid that is needed
-    return tilt, step if tilt == total.tilt else max(step, total.length / USUAL_NODES)
+    return tilt, step if tilt == total.tilt else max(step, total.length / USUAL_NODES), direct
 
 
 # --------------------------------------------------------------------------------------------------- from below
@@ -270,7 +277,7 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
             break
         step = above.step
         near = (1 - _NARROW) * answer.value
-        if above.doubt(near) > _NARROW * near * above.slope(near):
+        if not window.direct and above.doubt(near) > _NARROW * near * above.slope(near):
             window = losses.window(above.tilt / 2, math.log(delta))
         else:
             step /= 4

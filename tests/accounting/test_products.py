@@ -1,0 +1,63 @@
+"""Convolutions on a circle, by transforms and directly, against exact ones; and totals that no transform is fit for."""
+
+import math
+import random
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from accounting import Gaussian, PoissonSubsampled, RandomizedResponse, epsilon
+from accounting.accountants import pld
+from accounting.accountants.pairs import alternatives
+from accounting.accountants.products import Directly, Transformed
+
+TIMES = (1, 6, 3)
+
+
+def exact_product(measures, n):
+    found = [Fraction(1)] + [Fraction(0)] * (n - 1)
+    for measure, times in zip(measures, TIMES, strict=True):
+        for _ in range(times):
+            found = [sum(found[j] * Fraction(measure[i - j]) for j in range(n)) for i in range(n)]
+    return found
+
+
+@pytest.mark.parametrize("kind", [Directly, Transformed])
+def test_errors_are_within_their_bounds(kind):
+    rng, n = random.Random(3), 12
+    # masses of all sizes, down to far below what a transform tells apart
+    measures = [np.array([10 ** rng.uniform(-30, 0) for _ in range(n)]) for _ in TIMES]
+    measures = [measure / measure.sum() for measure in measures]
+    product = kind(n)
+    for measure, times in zip(measures, TIMES, strict=True):
+        product.take(measure, times)
+    found, (largest, norm), relative = product.measure()
+    gaps = [abs(Fraction(float(a)) - b) for a, b in zip(found, exact_product(measures, n), strict=True)]
+    beyond = [float(gap) - relative * float(a) for gap, a in zip(gaps, found, strict=True)]
+    assert max(beyond) <= largest
+    assert math.sqrt(sum(max(0.0, gap) ** 2 for gap in beyond)) <= norm
+    # neither bound is idle, and nothing but a transform needs the first
+    assert (largest > 1e-17, relative > 0) == ((True, False) if kind is Transformed else (False, True))
+    assert kind is Transformed or largest < 1e-290
+
+
+RARE = 5 * PoissonSubsampled(Gaussian(1.66), 5.7e-4) + 10 * PoissonSubsampled(RandomizedResponse(1.7, 7), 9.7e-4)
+
+
+def test_large_losses_that_are_too_rare_for_a_transform():
+    # 0.0633 by transforms
+    assert epsilon(RARE, 3e-15, accountant="pld") == pytest.approx(0.0447, abs=2e-4)
+    parts = max(alternatives(RARE), key=lambda parts: pld._delta(parts, 0.02))
+    assert pld._lower_epsilon(parts, 3e-15) > 0.99 * pld._epsilon(parts, 3e-15, 0.0)
+
+
+def test_direct_sums_agree_with_transforms_where_both_are_good():
+    parts = next(parts for parts in alternatives(RARE) if pld._delta(parts, 0.02) > 1e-7)
+    answer = pld._epsilon_of_sum(parts, 1e-6)
+    window = answer.losses.untilted_window(math.log(1e-6))
+    total = answer.losses.compose(window, answer.losses.step(window))
+    assert not answer.window.direct
+    assert total.epsilon(1e-6) == pytest.approx(answer.value, rel=1e-3)
+    below = answer.losses.compose(window, answer.losses.step(window), lower=True)
+    assert pld._largest_that_fails(below, total, answer.value, 1e-6) <= answer.value
