@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And six descriptions that only accountants make.
+And seven descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "CentralShuffledBinomial",
     "DifferenceOfCounts",
     "OneCount",
+    "PlayedBatches",
     "PlayedChoices",
     "Triangle",
     "TwoLosses",
@@ -90,6 +91,17 @@ class PlayedChoices(Release):
     """Choices of a few scores after all else, with leads that follow what was seen."""
 
     plays: tuple[Play, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class PlayedBatches(Release):
+    """``count`` batches of a fixed size after all else, of ε-DP releases, or of responses of so many ``categories``."""
+
+    epsilon: float
+    categories: int | None
+    rate: float
+    count: int
+    tail: float
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

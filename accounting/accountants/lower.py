@@ -14,6 +14,8 @@ where they stand alone (:mod:`accounting.amplification.blanket`); in composition
 all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
 much as one may (:mod:`accounting.accountants.count_losses`).
 
+Pure batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`).
+
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
 """
@@ -99,7 +101,25 @@ def lower_epsilon(release: Release, delta: float) -> float:
         witnesses[_witness(release, best, equal=True)] = None
     except AdjacencyMismatch:  # samples of one kind beside those of another
         return found
+    if 0 < delta < 1:
+        witnesses |= dict.fromkeys(_with_played_batches(release, delta, best))
     return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
+
+
+def _with_played_batches(release: Release, delta: float, order: float) -> list[Release]:
+    """The witnesses in which the pure batches of a fixed size that matter most come last, and follow what was seen."""
+    from accounting.accountants.replaced_games import batches_at_least
+
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    played = [
+        (game, part, count) for part, count in parts if (game := batches_at_least(part, count, delta)) is not None
+    ]
+    if not played:
+        return []
+    game, most, count = max(played, key=lambda found: found[2] * (found[0].rate * math.expm1(found[0].epsilon)) ** 2)
+    left = [(part, n if part != most else count - game.count) for part, n in parts]
+    rests = ([(_witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
+    return [compose([(game, 1), *((w, n) for w, n in rest if w is not None)]) for rest in rests]
 
 
 def _play(part: Release, count: int) -> Play | None:

@@ -14,6 +14,7 @@ from accounting.accountants.failures import (
     CentralShuffledBinomial,
     DifferenceOfCounts,
     OneCount,
+    PlayedBatches,
     PlayedChoices,
     Triangle,
     TwoLosses,
@@ -101,6 +102,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.curves import GamePair
 
             return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
+        case PlayedBatches(epsilon=eps, categories=categories, rate=rate, count=n, tail=tail):
+            from accounting.accountants.replaced_coins import ReplacedCoins
+
+            return [Counter({ReplacedCoins(eps, categories, rate, n, tail, from_below=True): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case Triangle(noise_multiplier=z, rate=rate):
@@ -205,11 +210,11 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
     if not pairs:
         return pairs
-    normal = isinstance(release.release, Gaussian)
+    own = isinstance(release.release, (Gaussian, RandomizedResponse))
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
-    return Counter({ReplacedPair(pair, rate, normal): 1} if rate < 1 else pairs)
+    return Counter({ReplacedPair(pair, rate, own): 1} if rate < 1 else pairs)
 
 
 def _doubled(release: Release) -> Counter[LossPair]:

@@ -118,7 +118,7 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
     """``parts`` with steps on batches of a fixed size played as a whole, which is cheaper but for rounding."""
     if all(count == 1 for _, count in parts):
         return None
-    from accounting.accountants.replaced_steps import played as played_steps
+    from accounting.accountants.replaced_games import played as played_steps
 
     games = played_steps(parts, delta)
     return games if games != parts else None

@@ -52,13 +52,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.convolution import Parts
 from accounting.accountants.curves import pair_of_curve
-from accounting.accountants.losses import GaussianPair, LossPair, Symmetric, histogram, normal_masses
+from accounting.accountants.losses import GaussianPair, Symmetric, histogram, normal_masses
 from accounting.accountants.numerics import fast_length, split
-from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
+from accounting.accountants.sampled_losses import SubsampledPair
 
-__all__ = ["ReplacedSteps", "TrianglePair", "played", "triangle_masses"]
+__all__ = ["LEAST_TAIL", "ReplacedSteps", "TrianglePair", "most_steps", "triangle_masses"]
 
 Array = NDArray[np.float64]
 
@@ -66,36 +65,20 @@ Array = NDArray[np.float64]
 _CELLS = (0.0, 0.25, 0.5, 0.7, 0.84, 0.93, 1.0)
 # The grid's step as a share of one loss's deviation; more nodes than this on either side of 0 take too long.
 _FINE, _MOST_NODES = 0.2, 6000
-# Of every loss at least this much is cut off.
-_LEAST_TAIL = 1e-19
+#: Of every loss at least this much is cut off.
+LEAST_TAIL = 1e-19
 # ln of what the tilted moment of all losses may come to
 _GROWTH = 12.0
 _UNIT_ROUNDOFF = 2.0**-52
 _ROWS_AT_ONCE = 1 << 18
 
 
-def played(parts: Parts, delta: float) -> Parts:
-    """``parts`` with games in place of steps that may be played together; the same where there are none.
+def most_steps(mu: float, rate: float, tail: float) -> int:
+    """How many steps make a game, by what they take; 0 where no grid is fine and long enough.
 
-    ``delta`` is about what the total is asked for: losses that are much rarer count as infinite.
+    Of each step at least ``tail`` is cut off, and no less than can be told apart.
     """
-    found: list[tuple[LossPair, int]] = []
-    for pair, count in parts:
-        tail = max(_LEAST_TAIL, 10.0 ** math.floor(math.log10(max(delta, 1e-300) / count) - 5))
-        if isinstance(pair, ReplacedPair) and pair.normal and isinstance(pair.inner, GaussianPair):
-            mu, rate = pair.inner.mu, pair.rate
-            if most := min(count, _most_steps(mu, rate, tail)):
-                games, rest = divmod(count, most)
-                found.append((ReplacedSteps(mu, rate, most, tail), games))
-                if rest:
-                    found.append((ReplacedSteps(mu, rate, rest, tail), 1))
-                continue
-        found.append((pair, count))
-    return tuple(found)
-
-
-def _most_steps(mu: float, rate: float, tail: float) -> int:
-    """How many steps make a game, by what they take; 0 where no grid is fine and long enough."""
+    tail = max(tail, LEAST_TAIL)
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6):
         return 0
     step, nodes = _grid(mu, rate, tail)

@@ -90,13 +90,14 @@ class ReplacedPair(Symmetric):
     It is the divergence of a pair: on L > 0 that of (1 − q)Q + qP against Q, mirrored on L < 0, and the rest at 0. That
     is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
 
-    Many of these cost less than their composition if the laws are ``normal``, and not only as private as normal ones
-    (:mod:`accounting.accountants.replaced_steps`).
+    Many of these cost less than their composition if the noise is normal (:mod:`accounting.accountants.replaced_steps`)
+    or the release pure (:mod:`accounting.accountants.replaced_coins`). For that, ``own`` says that R, S and S′ are laws
+    of the inner pair's kind, and not only as private.
     """
 
     inner: LossPair
     rate: float
-    normal: bool = False
+    own: bool = False
 
     @property
     def _present(self) -> SubsampledPair:

@@ -19,7 +19,8 @@ from accounting import (
     epsilon,
 )
 from accounting.accountants.pairs import alternatives
-from accounting.accountants.replaced_steps import ReplacedSteps, TrianglePair, played, triangle_masses
+from accounting.accountants.replaced_games import played
+from accounting.accountants.replaced_steps import ReplacedSteps, TrianglePair, triangle_masses
 
 TAIL = 1e-15
 SPACING = 0.05

@@ -1,0 +1,142 @@
+"""Many batches of a fixed size of pure releases: against laws of all kinds, exact games, and the totals of others."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, bound, epsilon
+from accounting.accountants.pairs import alternatives
+from accounting.accountants.replaced_coins import ReplacedCoins, lowered
+from accounting.accountants.replaced_games import batches_at_least, played
+
+TAIL = 1e-15
+
+
+def game(eps, categories, rate, count, **more):
+    return ReplacedCoins(eps, categories, rate, count, TAIL, **more)
+
+
+def steps(a, categories):
+    """R, S and S′, written out."""
+    if categories is None:
+        rows = [(a, 1), (1, a), (a, 1)], [(a, 1, 1), (1, a, 1), (1, 1, a)], [(1, a, a), (a, 1, a), (a, a, 1)]
+    else:
+        first, second, third = (np.where(np.arange(categories) == i, a, 1.0) for i in range(3))
+        rows = [(first, second, first)] + ([(first, second, third)] if categories > 2 else [])
+    found = [tuple(np.array(law) / np.sum(law) for law in laws) for laws in rows]
+    return found + [(absent, other, one) for absent, one, other in found]
+
+
+def exact(x, eps, categories, rate, count):
+    """The game by its definition."""
+    if count == 0:
+        return max(0.0, -math.expm1(x))
+    values = []
+    for absent, one, other in steps(math.exp(eps), categories):
+        p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+        losses = np.log(p / q)
+        values.append(
+            sum(m * exact(x - loss, eps, categories, rate, count - 1) for m, loss in zip(p, losses, strict=True))
+        )
+    return max(values)
+
+
+@pytest.mark.parametrize("categories", [None, 2, 3, 5])
+@pytest.mark.parametrize(("eps", "rate"), [(1.0, 0.05), (0.3, 0.6), (3.0, 0.01)])
+def test_the_game_is_known_from_both_sides(eps, rate, categories):
+    above, below = (game(eps, categories, rate, 3, from_below=side) for side in (False, True))
+    highest = math.log1p(rate * math.expm1(eps))
+    for share in (-0.7, 0.0, 0.2, 0.9, 1.7, 2.6):
+        value = exact(share * highest, eps, categories, rate, 3)
+        found = below.delta(share * highest), above.delta(share * highest)
+        assert found[0] <= value * (1 + 1e-12)
+        assert value * (1 - 1e-12) <= found[1]
+        assert found[1] - found[0] <= 2e-3 * value + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    logs=st.lists(st.tuples(*[st.floats(0.0, 1.0)] * 3), min_size=2, max_size=5),
+    rate=st.floats(0.01, 0.95),
+    at=st.floats(-1.0, 1.0),
+)
+def test_no_three_laws_within_a_factor_are_worse(logs, rate, at):
+    laws = np.exp(np.array(logs))
+    laws /= laws.sum(axis=0)
+    absent, one, other = laws.T
+    eps = max(float(np.max(np.abs(np.log(a / b)))) for a, b in ((absent, one), (absent, other), (one, other)))
+    p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+    divergence = float(np.maximum(p - math.exp(at) * q, 0.0).sum())
+    assert divergence <= game(max(eps, 1e-5), None, rate, 1).delta(at) + 1e-12
+
+
+@pytest.mark.parametrize(("eps", "rate", "at"), [(1.0, 0.1, 0.0), (1.0, 0.1, 0.05), (0.4, 0.5, -0.1), (2.5, 0.05, 0.3)])
+def test_the_worst_second_step_is_on_the_corners(eps, rate, at):
+    # all likelihood ratios on a lattice of the hexagon: a linear program over their laws
+    logs = np.linspace(-eps, eps, 21)
+    u, v = (x.ravel() for x in np.meshgrid(logs, logs))
+    inside = np.abs(u - v) <= eps * (1 + 1e-12)
+    u, v = np.exp(u[inside]), np.exp(v[inside])
+    p, q = 1 - rate + rate * u, 1 - rate + rate * v
+    worth = [a * exact(at - math.log(a / b), eps, None, rate, 1) for a, b in zip(p, q, strict=True)]
+    best = linprog(-np.array(worth), A_eq=[np.ones_like(u), u, v], b_eq=[1, 1, 1])
+    assert -best.fun == pytest.approx(exact(at, eps, None, rate, 2), rel=1e-9)
+
+
+def test_responses_cost_less_than_what_is_as_private_and_more_categories_less():
+    found = [game(1.0, k, 0.1, 50).delta(0.5) for k in (None, 3, 4, 50)]
+    assert found[0] >= found[1] * (1 - 1e-3)
+    assert np.all(np.diff(found[1:]) < 0)
+    assert game(1.0, 2, 0.1, 50).delta(0.5) < found[0]
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+@pytest.mark.parametrize(
+    ("total", "width"),
+    [
+        # 27.9 and 0.145 where both directions of every step are the worst at once, 22.5 and 0.131 where none is
+        (1000 * FixedSizeSubsampled(PureDP(1.54), 514, 10_000), 1e-3),
+        (1000 * FixedSizeSubsampled(PureDP(0.43), 34, 10_000), 1e-3),
+        (100 * FixedSizeSubsampled(RandomizedResponse(1.0, 4), 50, 1000) + 2 * Gaussian(5.0), 1e-3),
+        (30 * FixedSizeSubsampled(PureDP(0.3), 69, 1000) + 10 * FixedSizeSubsampled(PureDP(0.5), 17, 1000), 5e-3),
+    ],
+    ids=["large", "small", "among others", "two kinds"],
+)
+def test_totals_are_known_closely(total, width):
+    lower, upper = bound(total, 1e-6)
+    assert (1 - width) * upper < lower <= upper
+
+
+def test_more_steps_than_a_game_has_are_several():
+    step = FixedSizeSubsampled(PureDP(0.2), 10, 10_000)
+    counts = [float(epsilon(count * step, 1e-6)) for count in (4000, 4096, 4097, 5000)]
+    assert np.all(np.diff(counts) > 0)
+    assert counts[2] < 1.01 * counts[1]
+
+
+def test_what_is_played():
+    def of(inner, batch=10):
+        (parts,) = alternatives(20 * FixedSizeSubsampled(inner, batch, 100))
+        ((pair, _),) = played(parts, 1e-6)
+        return pair
+
+    assert of(PureDP(1.0)) == ReplacedCoins(1.0, None, 0.1, 20, 1e-13)
+    assert of(RandomizedResponse(1.0, 2)) == ReplacedCoins(1.0, 2, 0.1, 20, 1e-13)
+    assert of(Laplace(2.0)) == ReplacedCoins(0.5, None, 0.1, 20, 1e-13)
+    # too far for a grid, or better as they are
+    for inner in (PureDP(9.0), Laplace(0.5)):
+        assert not isinstance(of(inner), ReplacedCoins)
+    assert batches_at_least(FixedSizeSubsampled(PureDP(9.0), 1, 10), 2, 1e-6) is None
+    assert batches_at_least(FixedSizeSubsampled(Laplace(1.0), 1, 10), 2, 1e-6) is None
+
+
+@pytest.mark.parametrize(("eps", "rate"), [(1.0, 0.01), (0.01, 0.5), (7.0, 0.3)])
+def test_lowered_losses_are_multiples_of_one_step(eps, rate):
+    lower, large, small = lowered(eps, rate, 100, TAIL)
+    one, other = math.log1p(rate * math.expm1(lower)), -math.log1p(rate * math.expm1(-lower))
+    assert other / one == pytest.approx(small / large, rel=1e-12)
+    assert 0.97 * eps < lower <= eps
