@@ -109,7 +109,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case Triangle(noise_multiplier=z, rate=rate):
-            from accounting.accountants.replaced_steps import TrianglePair
+            from accounting.accountants.triangles import TrianglePair
 
             return [Counter({TrianglePair(1.0 / z, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):

@@ -257,8 +257,8 @@ def _improved(
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.accountants.replaced_steps import TrianglePair
     from accounting.accountants.swapped_losses import SwappedGaussianPair
+    from accounting.accountants.triangles import TrianglePair
 
     alone = _alone(parts)
     if alone is not None and not isinstance(alone, (SwappedGaussianPair, TrianglePair)):
@@ -275,12 +275,14 @@ def _lower_epsilon(parts: Parts, delta: float) -> float:
         best = max(best, _largest_that_fails(below, above, answer.value, delta))
         if best > (1 - _NARROW) * answer.value:
             break
-        step = above.step
+        step: float | None = above.step / 4
         near = (1 - _NARROW) * answer.value
-        if not window.direct and above.doubt(near) > _NARROW * near * above.slope(near):
-            window = losses.window(above.tilt / 2, math.log(delta))
-        else:
-            step /= 4
+        allowed = _NARROW * near * above.slope(near)
+        if not window.direct and above.doubt(near) > allowed:
+            if above.wraps(near) > allowed / 2:
+                window, step = losses.window(above.tilt / 2, math.log(delta)), above.step
+            else:
+                window, step = losses.untilted_window(math.log(delta)), None
         step = losses.step(window, step)
         if step == above.step and window.tilt == above.tilt:
             break

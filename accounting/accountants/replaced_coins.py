@@ -72,7 +72,7 @@ def _options(epsilon: float, categories: int | None, rate: float) -> Options:
     k = categories or 3
     pair = (1.0, s_more), (a, s_less), (k - 2.0 if categories else 0.0, neither)
     mirrored = (1.0, other_more), (a, other_less), pair[2]
-    found = [pair, mirrored]
+    found: list[tuple[tuple[float, tuple[int, float]], ...]] = [pair, mirrored]
     if k > 2:
         found.append(((1.0, s_more), (1.0, other_more), (a, both_less), (k - 3.0, neither)))
     if categories is None:
@@ -98,7 +98,7 @@ def _reach(epsilon: float, categories: int | None, rate: float, count: int, tail
     values = {0: 0.0, 1: large, -1: -large, 2: small, -2: -small}
     tilts = np.geomspace(1e-3, 600.0, 100) / large
     moments = [
-        sum(mass * np.exp(tilts * values[loss]) for loss, mass in option)
+        np.sum([mass * np.exp(tilts * values[loss]) for loss, mass in option], axis=0)
         for option in _options(epsilon, categories, rate)
     ]
     # (Chernoff); what is cut off is counted all the same
@@ -182,7 +182,7 @@ def _values(epsilon: float, categories: int | None, rate: float, count: int, tai
     step = large / at * (1 + 1e-13)
     size = max(math.ceil(reach / step), 2 * at) + 1
     options = _on_grid(_options(epsilon, categories, rate), small, step, at)
-    return step * np.arange(size + 1), _play(options, step, at, size, count, below=False)
+    return step * np.arange(size + 1, dtype=np.float64), _play(options, step, at, size, count, below=False)
 
 
 @lru_cache(maxsize=8)
@@ -199,7 +199,7 @@ def _values_at_least(
         tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, categories, rate)
     )
     values = _play(options, step, at, size, count, below=True)
-    return step * np.arange(size + 1), values, 1e-13 * count * large
+    return step * np.arange(size + 1, dtype=np.float64), values, 1e-13 * count * large
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,10 @@ least the maximum of means. So the others compose with the pair whose curve is V
 :class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More steps than
 a few hundred are several such pairs, each of which the player may play anew for every ε, a little too much.
 
-*Numbers.* Every cell's losses are put on a grid Δ·ℤ, upwards (:mod:`accounting.accountants.convolution`), the larger
-ones on fewer of its points; there V is known without interpolation. Above the grid V is at most its last value; below
-it V(−x) = 1 − e^(−x) + e^(−x)V(x). Convolutions are fast Fourier transforms of V(x)e^(λx), with a bound on their
-rounding errors added.
+*Numbers.* A triangle's losses are rounded up (:mod:`accounting.accountants.triangles`). Every cell's losses are put on
+a grid Δ·ℤ, upwards (:mod:`accounting.accountants.convolution`), the larger ones on fewer of its points; there V is
+known without interpolation. Above the grid V is at most its last value; below it V(−x) = 1 − e^(−x) + e^(−x)V(x).
+Convolutions are fast Fourier transforms of V(x)e^(λx), with a bound on their rounding errors added.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import pair_of_curve
-from accounting.accountants.losses import GaussianPair, Symmetric, histogram, normal_masses
+from accounting.accountants.losses import GaussianPair, Symmetric, histogram
 from accounting.accountants.numerics import fast_length, split
 from accounting.accountants.sampled_losses import SubsampledPair
+from accounting.accountants.triangles import MISSED, deviation, triangle_masses
 
-__all__ = ["LEAST_TAIL", "ReplacedSteps", "TrianglePair", "most_steps", "triangle_masses"]
+__all__ = ["LEAST_TAIL", "ReplacedSteps", "most_steps"]
 
 Array = NDArray[np.float64]
 
@@ -70,7 +71,6 @@ LEAST_TAIL = 1e-19
 # ln of what the tilted moment of all losses may come to
 _GROWTH = 12.0
 _UNIT_ROUNDOFF = 2.0**-52
-_ROWS_AT_ONCE = 1 << 18
 
 
 def most_steps(mu: float, rate: float, tail: float) -> int:
@@ -79,86 +79,18 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     Of each step at least ``tail`` is cut off, and no less than can be told apart.
     """
     tail = max(tail, LEAST_TAIL)
-    if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6):
+    if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
     step, nodes = _grid(mu, rate, tail)
-    if step > 0.5 * _deviation(mu, rate):
+    if step > 0.5 * deviation(mu, rate):
         return 0
     return 512 if nodes <= 600 else 256 if nodes <= 2000 else 128
-
-
-def triangle_masses(mu: float, share: float, rate: float, edges: Array) -> tuple[Array, Array]:
-    """P and Q of L between ``edges``, for |R − S| = |S − S′| = ``mu`` and |R − S′|² = ``share``·μ².
-
-    One axis goes from S′ to S, and R lies at −a on it, and b beside it. At x on this axis and y beside it P/R = 1 − q +
-    qYe^(ax − a²/2) grows with x, and Q/R = 1 − q + qYe^(−mx − m²/2) falls, m = μ − a, Y = e^(by − b²/2). So an interval
-    of L is one of x, for every y; the mean over y is a trapezoidal rule, of a function that is analytic for |Im y| <
-    π/(2b) at least.
-    """
-    if share == 0.0:
-        return SubsampledPair(GaussianPair(mu), rate, True).masses(edges)
-    a, m = mu * (1 - share / 2), mu * share / 2
-    b = mu * math.sqrt(share - share * share / 4)
-    step = min(0.25, 0.5 / b)
-    y = np.arange(-9.6, b + 9.6 + step, step)
-    absent, present = (np.exp(-((y - shift) ** 2) / 2) * (step / math.sqrt(2 * math.pi)) for shift in (0.0, b))
-    p, q = np.zeros(edges.size + 1), np.zeros(edges.size + 1)
-    rows = max(1, _ROWS_AT_ONCE // edges.size)
-    for start in range(0, y.size, rows):
-        some = slice(start, start + rows)
-        x = _places(a, m, rate, edges, (b * y[some] - b * b / 2)[:, None])
-        in_r, in_s, in_other = (_row_masses(x - shift) for shift in (0.0, a, -m))
-        p += (1 - rate) * (absent[some] @ in_r) + rate * (present[some] @ in_s)
-        q += (1 - rate) * (absent[some] @ in_r) + rate * (present[some] @ in_other)
-    return p, q
-
-
-def _places(a: float, m: float, rate: float, edges: Array, log_y: Array) -> Array:
-    """The x at which L is each of ``edges``, where Y is each of e^``log_y``.
-
-    With c = e^L it solves Ae^(ax) = D + Be^(−mx), A = qYe^(−a²/2), B = cqYe^(−m²/2), D = (1 − q)(c − 1), or the same
-    with −D on the left. In logarithms the difference of the sides is concave, so Newton's method converges from the one
-    side on which it begins.
-    """
-    log_a = math.log(rate) + log_y - a * a / 2
-    log_b = edges + math.log(rate) + log_y - m * m / 2
-    with np.errstate(divide="ignore"):
-        log_d = math.log1p(-rate) + np.maximum(edges, 0.0) + np.log(-np.expm1(-np.abs(edges)))
-    even = (log_b - log_a) / (a + m)
-    up = edges >= 0
-    x = np.where(up, np.maximum((log_d - log_a) / a, even), np.minimum((log_b - log_d) / m, even))
-    for _ in range(7):
-        left, right = a * x + log_a, log_b - m * x
-        # what stands beside D, and the other side
-        beside, other = np.where(up, right, left), np.where(up, left, right)
-        share = 1 / (1 + np.exp(np.clip(log_d - beside, -700.0, 700.0)))
-        gap = other - np.logaddexp(log_d, beside)
-        slope = np.where(up, a + m * share, -m - a * share)
-        x = x - gap / slope
-    return np.asarray(x)
-
-
-def _row_masses(places: Array) -> Array:
-    """Φ between neighbouring places, in every row."""
-    end = np.full((places.shape[0], 1), np.inf)
-    # one list, of which the piece between the end of a row and the beginning of the next is empty
-    flat = np.concatenate([places, end, -end], axis=1).ravel()
-    return normal_masses(flat)[:-1].reshape(places.shape[0], -1)[:, : places.shape[1] + 1]
-
-
-@lru_cache(maxsize=64)
-def _deviation(mu: float, rate: float) -> float:
-    """About that of one loss."""
-    highest = mu * mu / 2 + 12 * mu
-    losses = np.concatenate([-np.geomspace(highest, 1e-9 * mu, 400), np.geomspace(1e-9 * mu, highest, 400)])
-    _, q = SubsampledPair(GaussianPair(mu), rate, True).masses(losses)
-    return math.sqrt(float(q[1:-1] @ (losses[1:] * losses[:-1])))
 
 
 def _grid(mu: float, rate: float, tail: float) -> tuple[float, int]:
     """Δ, and the number of nodes that one loss may reach."""
     highest = SubsampledPair(GaussianPair(mu), rate, True).highest(math.log(tail))
-    step = max(min(_FINE * _deviation(mu, rate), highest / 50), highest / _MOST_NODES)
+    step = max(min(_FINE * deviation(mu, rate), highest / 50), highest / _MOST_NODES)
     return step, math.ceil(highest / step)
 
 
@@ -173,8 +105,12 @@ def _cells(mu: float, rate: float, step: float, reach: int) -> tuple[Array, floa
     triangles = [triangle_masses(mu, share, rate, edges) for share in _CELLS]
     found, beyond = [], 0.0
     for (up_p, up_q), (down_p, down_q) in itertools.pairwise(triangles):
-        p = np.concatenate([down_p[: zero + 1], up_p[zero + 1 :]])
-        q = np.concatenate([down_q[: zero + 1], up_q[zero + 1 :]])
+        # at 0 both are as bad, but for what moving Y adds: there the upper part must not be below the lower one
+        least = float(np.sum(down_q[: zero + 1]) - np.sum(down_p[: zero + 1]))
+        most = float(np.sum(up_p[zero + 1 :]) - np.sum(up_q[zero + 1 :]))
+        raised = max(1.0, (least + 1e-14) / (most - 1e-14))
+        p = np.concatenate([down_p[: zero + 1], raised * up_p[zero + 1 :]])
+        q = np.concatenate([down_q[: zero + 1], raised * up_q[zero + 1 :]])
         for one, other in ((p, q), (q[::-1], p[::-1])):
             mass = np.zeros(2 * reach + 1)
             mass[places + reach] = split(one, other, edges)
@@ -229,7 +165,11 @@ def _values(mu: float, rate: float, most: int, tail: float) -> tuple[Array, Arra
 def _curve(pair: ReplacedSteps) -> tuple[Array, Array]:
     # so that growing totals need few games
     losses, values = _values(pair.mu, pair.rate, 1 << (pair.count - 1).bit_length(), pair.tail)
-    return losses, values[pair.count]
+    # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
+    missed = pair.count * MISSED
+    found = values[pair.count].copy()
+    found[0] = min(1.0, found[0] + missed)
+    return np.concatenate([losses[:1], losses[1:] + missed]), found
 
 
 @lru_cache(maxsize=16)
@@ -276,36 +216,3 @@ class ReplacedSteps(Symmetric):
     def infinite(self) -> float:
         """What P has at infinite losses: all beyond the curve's end."""
         return _atoms(self)[3]
-
-
-@dataclass(frozen=True)
-class TrianglePair(Symmetric):
-    """One step of the equilateral triangle, of which only an interval of L is seen: from below."""
-
-    mu: float
-    rate: float
-
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _triangle_atoms(self)
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_triangle_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = _triangle_atoms(self)
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
-
-
-@lru_cache(maxsize=16)
-def _triangle_atoms(pair: TrianglePair) -> tuple[Array, Array, Array]:
-    highest = SubsampledPair(GaussianPair(pair.mu), pair.rate, True).highest(-700.0)
-    fine = min(0.04 * _deviation(pair.mu, pair.rate), highest / 1000)
-    far = np.geomspace(100 * fine, highest, 2 + math.ceil(67 * math.log(highest / (100 * fine))))
-    some = np.concatenate([fine * np.arange(100), far])
-    p, q = triangle_masses(pair.mu, 1.0, pair.rate, np.concatenate([-some[:0:-1], some]))
-    # below 1e-18 the mean over y has no digits; what is left out is missing from the mechanism's own tails
-    kept = (p > 1e-18) & (q > 1e-18)
-    p, q = p[kept] * (1 - 1e-10), q[kept] * (1 - 1e-10)
-    return np.maximum.accumulate(np.log(p / q)), p, q

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, bound, epsilon
+from accounting.accountants import replaced_coins
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_coins import ReplacedCoins, lowered
 from accounting.accountants.replaced_games import batches_at_least, played
@@ -50,7 +51,7 @@ def exact(x, eps, categories, rate, count):
 def test_the_game_is_known_from_both_sides(eps, rate, categories):
     above, below = (game(eps, categories, rate, 3, from_below=side) for side in (False, True))
     highest = math.log1p(rate * math.expm1(eps))
-    for share in (-0.7, 0.0, 0.2, 0.9, 1.7, 2.6):
+    for share in (-0.7, 0.2, 0.9, 1.7):
         value = exact(share * highest, eps, categories, rate, 3)
         found = below.delta(share * highest), above.delta(share * highest)
         assert found[0] <= value * (1 + 1e-12)
@@ -58,7 +59,7 @@ def test_the_game_is_known_from_both_sides(eps, rate, categories):
         assert found[1] - found[0] <= 2e-3 * value + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     logs=st.lists(st.tuples(*[st.floats(0.0, 1.0)] * 3), min_size=2, max_size=5),
     rate=st.floats(0.01, 0.95),
@@ -77,7 +78,7 @@ def test_no_three_laws_within_a_factor_are_worse(logs, rate, at):
 @pytest.mark.parametrize(("eps", "rate", "at"), [(1.0, 0.1, 0.0), (1.0, 0.1, 0.05), (0.4, 0.5, -0.1), (2.5, 0.05, 0.3)])
 def test_the_worst_second_step_is_on_the_corners(eps, rate, at):
     # all likelihood ratios on a lattice of the hexagon: a linear program over their laws
-    logs = np.linspace(-eps, eps, 21)
+    logs = np.linspace(-eps, eps, 15)
     u, v = (x.ravel() for x in np.meshgrid(logs, logs))
     inside = np.abs(u - v) <= eps * (1 + 1e-12)
     u, v = np.exp(u[inside]), np.exp(v[inside])
@@ -88,34 +89,35 @@ def test_the_worst_second_step_is_on_the_corners(eps, rate, at):
 
 
 def test_responses_cost_less_than_what_is_as_private_and_more_categories_less():
-    found = [game(1.0, k, 0.1, 50).delta(0.5) for k in (None, 3, 4, 50)]
+    found = [game(1.0, k, 0.1, 20).delta(0.5) for k in (None, 3, 4, 50)]
     assert found[0] >= found[1] * (1 - 1e-3)
     assert np.all(np.diff(found[1:]) < 0)
-    assert game(1.0, 2, 0.1, 50).delta(0.5) < found[0]
+    assert game(1.0, 2, 0.1, 20).delta(0.5) < found[0]
 
 
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("total", "width"),
     [
-        # 27.9 and 0.145 where both directions of every step are the worst at once, 22.5 and 0.131 where none is
+        # 27.9 where both directions of every step are the worst at once, 22.5 where none is
         (1000 * FixedSizeSubsampled(PureDP(1.54), 514, 10_000), 1e-3),
-        (1000 * FixedSizeSubsampled(PureDP(0.43), 34, 10_000), 1e-3),
-        (100 * FixedSizeSubsampled(RandomizedResponse(1.0, 4), 50, 1000) + 2 * Gaussian(5.0), 1e-3),
+        (50 * FixedSizeSubsampled(RandomizedResponse(1.0, 4), 50, 1000) + Gaussian(5.0), 1e-3),
         (30 * FixedSizeSubsampled(PureDP(0.3), 69, 1000) + 10 * FixedSizeSubsampled(PureDP(0.5), 17, 1000), 5e-3),
     ],
-    ids=["large", "small", "among others", "two kinds"],
+    ids=["alone", "among others", "two kinds"],
 )
 def test_totals_are_known_closely(total, width):
     lower, upper = bound(total, 1e-6)
     assert (1 - width) * upper < lower <= upper
 
 
-def test_more_steps_than_a_game_has_are_several():
-    step = FixedSizeSubsampled(PureDP(0.2), 10, 10_000)
-    counts = [float(epsilon(count * step, 1e-6)) for count in (4000, 4096, 4097, 5000)]
-    assert np.all(np.diff(counts) > 0)
-    assert counts[2] < 1.01 * counts[1]
+def test_more_steps_than_a_game_has_are_several(monkeypatch):
+    step = FixedSizeSubsampled(PureDP(0.2), 10, 1000)
+    whole = epsilon(40 * step, 1e-6)
+    monkeypatch.setattr(replaced_coins, "MOST_STEPS", 15)
+    (parts,) = alternatives(40 * step)
+    assert [(pair.count, games) for pair, games in played(parts, 1e-6)] == [(15, 2), (10, 1)]
+    assert whole * (1 - 1e-4) < epsilon(40 * step, 1e-6) < 1.01 * whole
 
 
 def test_what_is_played():

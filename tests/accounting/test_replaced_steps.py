@@ -18,9 +18,11 @@ from accounting import (
     delta,
     epsilon,
 )
+from accounting.accountants import triangles
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_games import played
-from accounting.accountants.replaced_steps import ReplacedSteps, TrianglePair, triangle_masses
+from accounting.accountants.replaced_steps import ReplacedSteps
+from accounting.accountants.triangles import TrianglePair, triangle_masses
 
 TAIL = 1e-15
 SPACING = 0.05
@@ -59,10 +61,36 @@ def test_the_losses_of_a_triangle_are_those_of_its_laws(mu, rate, share):
     edges = np.linspace(-1.0, 1.0, 21) * mu * rate * 3
     in_p, in_q = triangle_masses(mu, share, rate, edges)
     assert (in_p.sum(), in_q.sum()) == pytest.approx((1.0, 1.0), abs=1e-12)
+    less_p, less_q = (in_p, in_q) if share == 0 else triangle_masses(mu, share, rate, edges, below=True)
     for k in range(edges.size):
         # what is counted above an edge is the divergence there, for it is the best event
-        found = in_p[k + 1 :].sum() - math.exp(edges[k]) * in_q[k + 1 :].sum()
-        assert found == pytest.approx(divergence(p, q, edges[k]), abs=3e-4 * rate)
+        found, less = (
+            a[k + 1 :].sum() - math.exp(edges[k]) * b[k + 1 :].sum() for a, b in ((in_p, in_q), (less_p, less_q))
+        )
+        assert found == pytest.approx(divergence(p, q, edges[k]), abs=5e-4 * rate)
+        assert less <= found * (1 + 1e-12) <= less + 1e-3 * rate
+
+
+@pytest.mark.parametrize(("mu", "rate", "share"), [(0.5, 0.3, 1.0), (2.0, 0.01, 0.25), (4.0, 0.1, 0.84)])
+def test_masses_of_a_triangle_hold_the_exact_tails_between_them(mu, rate, share, monkeypatch):
+    # far out on either side, against rules with more and more places
+    edges = np.linspace(-3.0, 3.0, 13) * mu
+    edges = edges[edges > math.log1p(-rate) * 0.9] if rate > 0.2 else edges
+
+    def curves(places, **more):
+        monkeypatch.setattr(triangles, "_BESIDE", places)
+        p, q = triangle_masses(mu, share, rate, edges, **more)
+        above = np.cumsum(p[::-1])[::-1][1:] - np.exp(edges) * np.cumsum(q[::-1])[::-1][1:]
+        below = np.exp(edges) * np.cumsum(q)[:-1] - np.cumsum(p)[:-1]
+        return np.where(edges > 0, above, below)
+
+    coarse, fine, least = curves(0.1), curves(0.02), curves(0.02, below=True)
+    some = fine > 1e-17
+    assert np.count_nonzero(some) >= 4
+    slack = 1e-11 * fine + 1e-16 * (np.exp(np.minimum(edges, 0.0)) + (edges > 0))
+    assert np.all((least <= fine + slack)[some])
+    assert np.all((fine <= coarse + slack)[some])
+    assert np.all((coarse <= 1.3 * least + slack)[some])
 
 
 @settings(max_examples=25, deadline=None)
