@@ -47,8 +47,8 @@ Options = tuple[tuple[tuple[int, float], ...], ...]
 
 #: More steps are several games.
 MOST_STEPS = 4096
-# Steps times nodes: half a second.
-_WORK = 3e7
+# Steps times nodes: a quarter of a second.
+_WORK = 1.2e7
 # The nodes of the largest loss.
 _FEWEST, _FINEST = 8, 4096
 _LEAST_TAIL = 1e-290
