@@ -102,9 +102,7 @@ def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
 
 
 def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
-    return max(
-        float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves
-    )
+    return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
 
 
 def _rounded(curves: list[tuple[Array, Array]], step: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
