@@ -28,6 +28,8 @@ Array = NDArray[np.float64]
 
 # A curve is followed down to this.
 _LEAST = 1e-280
+# A curve that is known from below is followed from here on: P has at most e^(−12) at smaller losses.
+_LOWEST = -12.0
 _POINTS = 400
 
 
@@ -57,11 +59,14 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
 def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) -> tuple[Array, Array, Array]:
     """As :func:`pair_of_curve`, of a curve that need not be symmetric, with values from ε < 0 on, as H(0) = 1.
 
-    With ``lower`` the values are those, or less, of a curve that is linear in e^ε between them. Before the first it is
-    above 1 − e^ε, and at the last above 0.
+    With ``lower`` the values are those, or less, of a curve that is linear in e^ε between them. As every curve it is at
+    least 1 − e^ε, and at the last at least 0; by that P and Q are laws, or less by a share of 1e-9, however much less
+    than the curve the values are.
     """
     if lower:
-        deltas = deltas.copy()
+        # further below, 1 − e^ε has lost what tells it from 1
+        first = min(int(np.searchsorted(epsilons, _LOWEST)), epsilons.size - 2)
+        epsilons, deltas = epsilons[first:], np.maximum(deltas[first:], -np.expm1(epsilons[first:]))
         deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
     y = np.concatenate([[0.0], np.exp(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]

@@ -74,8 +74,8 @@ def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:
 
 
 @lru_cache(maxsize=64)
-def _coins(noise: str, epsilon: float, rate: float, present: bool) -> tuple[Array, Array]:
-    """``low`` for evenly spaced ``high``, of the best coins of all."""
+def _coins(noise: str, epsilon: float, rate: float, present: bool) -> list[tuple[Array, Array]]:
+    """``low`` and ``high`` of the coins on samples, the high losses of every curve rising."""
     curves = []
     for low, high in two_losses(noise, epsilon):
         if rate < 1:
@@ -83,14 +83,12 @@ def _coins(noise: str, epsilon: float, rate: float, present: bool) -> tuple[Arra
             if not present:
                 low, high = high, low
         order = np.argsort(high)
-        curves.append((low[order], high[order]))
-    grid = np.linspace(0.0, max(float(high[-1]) for _, high in curves), 1025)
-    best = np.zeros(grid.size)
-    for low, high in curves:
-        # a coin with a smaller high loss is less, too
-        at = np.interp(grid, high, low, left=float(low[0]), right=0.0)
-        np.maximum(best, at, out=best)
-    return best * (1 - _CHORD), grid * (1 - _CHORD)
+        curves.append((low[order] * (1 - _CHORD), high[order] * (1 - _CHORD)))
+    return curves
+
+
+def _coins_of(play: Play) -> list[tuple[Array, Array]]:
+    return _coins(play.noise, play.epsilon, play.rate, play.present)
 
 
 def _chance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
@@ -103,10 +101,18 @@ def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
     return np.asarray(chance * (1 - chance) * (low + high) ** 2)
 
 
-def _rounded(low: Array, high: Array, step: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
+    return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
+
+
+def _rounded(curves: list[tuple[Array, Array]], step: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The coins on a lattice, in steps: for every low loss the largest high one."""
-    ups = np.arange(1, math.floor(high[-1] / step) + 1)
-    downs = np.floor(np.interp(ups * step, high, low) / step).astype(np.int64)
+    ups = np.arange(1, math.floor(max(float(high[-1]) for _, high in curves) / step) + 1)
+    lows = np.zeros(ups.size)
+    for low, high in curves:
+        # a coin with a smaller high loss is less, too; beyond the end of a curve there is none of it
+        np.maximum(lows, np.interp(ups * step, high, low, left=float(low[0]), right=0.0), out=lows)
+    downs = np.floor(lows / step).astype(np.int64)
     kept = (downs > 0) & np.append(downs[1:] < downs[:-1], True)
     return downs[kept], ups[kept]
 
@@ -118,12 +124,9 @@ def _fineness(count: int) -> int:
 
 def _step(plays: tuple[Play, ...]) -> float:
     """The lattice on which little is lost of the coins with the largest variances, near a number of cells."""
-    tables = [_coins(play.noise, play.epsilon, play.rate, play.present) for play in plays]
-    widths, best = [], []
-    for low, high in tables:
-        variance = _variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300))
-        best.append(float(np.nanmax(variance)))
-        widths.append(2 * math.sqrt(best[-1]))
+    tables = [_coins_of(play) for play in plays]
+    best = [_largest_variance(curves) for curves in tables]
+    widths = [2 * math.sqrt(one) for one in best]
     weights = np.array([play.count * one for play, one in zip(plays, best, strict=True)])
     total, count = float(weights.sum()), sum(play.count for play in plays)
     deviation = math.sqrt(total)
@@ -139,8 +142,8 @@ def _step(plays: tuple[Play, ...]) -> float:
 
     def kept(step: float) -> float:
         found = 0.0
-        for play, (low, high) in zip(plays, tables, strict=True):
-            downs, ups = _rounded(low, high, step)
+        for play, curves in zip(plays, tables, strict=True):
+            downs, ups = _rounded(curves, step)
             if downs.size:
                 found += play.count * float(_variance(downs * step, ups * step).max())
         return found
@@ -164,9 +167,9 @@ def _deviation(plays: tuple[Play, ...]) -> tuple[float, float]:
     """The standard deviation of the sum, about, and its largest value."""
     square, most = 0.0, 0.0
     for play in plays:
-        low, high = _coins(play.noise, play.epsilon, play.rate, play.present)
-        square += play.count * float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300))))
-        most += play.count * float(max(high[-1], low[0]))
+        curves = _coins_of(play)
+        square += play.count * _largest_variance(curves)
+        most += play.count * max(float(max(high[-1], low[0])) for low, high in curves)
     return math.sqrt(square), most
 
 
@@ -178,7 +181,7 @@ def _lattice_step(plays: tuple[Play, ...]) -> float:
 def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
     values = np.maximum(-np.expm1(x), 0.0)
     for play in plays:
-        downs, ups = _rounded(*_coins(play.noise, play.epsilon, play.rate, play.present), step)
+        downs, ups = _rounded(_coins_of(play), step)
         if play.count >= _MANY and downs.size:
             variances = _variance(downs * step, ups * step)
             kept = variances >= _SHARE * variances.max()

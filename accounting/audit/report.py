@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, cast
 
 from accounting.budget import Budget
@@ -21,6 +22,8 @@ from accounting.totals import delta as total_delta
 __all__ = ["Report", "ScopeReport", "recompute"]
 
 _MOST_LISTED = 10
+# How much less the sums in a ledger that verifies may say than the entries.
+_DOUBT = 0.005
 # With more scopes than this, each is priced by the accountants that take about a millisecond.
 _MANY_SCOPES = 8
 _CLOSED: tuple[Accountant, ...] = ("gdp", "pure", "rdp")
@@ -62,7 +65,7 @@ class ScopeReport:
     quota : Budget or None
         What may be spent inside it.
     used : float or None
-        ε at the quota's δ of what was recorded inside, by the best accountant.
+        ε at the quota's δ of what was recorded inside, by the best accountant or the quota's filter.
     within_quota : bool or None
         Whether that meets the quota; None without one.
     """
@@ -88,14 +91,15 @@ class Report:
     simulation : bool
         Whether some noise came from a seeded generator: then the total is not that of a private release.
     epsilons : dict of str to float
-        ε of the total at ``delta`` under every accountant that applies, smallest first.
+        ε of the total at ``delta`` under every accountant that applies, smallest first; and what the ledger's filter
+        proves, where that is less and ``delta`` the budget's.
     delta : float
         The budget's δ, or the one that was asked for.
     largest_costs : list of (int, str, str, float)
         Index, label, description and ε alone of the ten releases that cost most by themselves, largest first;
         ε is infinite where no accountant has a bound.
     within_budget : bool or None
-        Whether the smallest total meets the budget; None without a budget.
+        Whether the smallest total meets the budget, or the filter proves that the sequence does; None without a budget.
     problems : list of str
         What is wrong, in words; empty if nothing is.
     scopes : list of ScopeReport
@@ -135,7 +139,8 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
     The total is built here from the rows and their scopes, not taken from the ledger, and is compared with what the
     ledger says of itself. A smallest total over several accountants holds for releases that were described in advance;
     for releases chosen in the light of earlier outputs it is the ledger's filter that vouches, with one measure fixed
-    at the start.
+    at the start. Of many weak choices it proves more than any accountant: where a total passes a budget or a quota, the
+    filters count everything again, from the first entry on.
 
     Parameters
     ----------
@@ -182,6 +187,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
                 f"row {row.index} {row.label!r} counts {stated!r} neighbours, the budget {budget.adjacency!r}"
             )
     epsilons: dict[str, float] = {}
+    filters = _Filters(ledger)
     at_least = 0.0
     within: bool | None = None if budget is None else False
     try:
@@ -189,22 +195,28 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         compared = compare(total, delta)
         epsilons, at_least = dict(compared), compared.at_least
         if budget is not None:
-            within = bool(total_delta(total, budget.epsilon) <= budget.delta)
+            within = bool(total_delta(total, budget.epsilon) <= budget.delta) or filters.epsilon() <= budget.epsilon
             if not within:
                 at_budget = epsilon(total, budget.delta)
                 problems.append(
                     f"the total ε={at_budget:.6g} at δ={budget.delta:g} passes the budget {budget.epsilon:g}"
                 )
         said, found = ledger.epsilon(delta), epsilon(total, delta)
+        least = float(found)
+        if budget is not None and delta == budget.delta and found > budget.epsilon and filters.epsilon() < found:
+            epsilons = {filters.name: filters.epsilon(), **epsilons}
+            # the ledger may go on from sums that verify, and differ a little
+            least = filters.epsilon() * (1 - _DOUBT)
         # another process may have recorded more in the meantime, which is no contradiction
-        if len(ledger.rows()) == len(rows) and not math.isclose(said, found, rel_tol=1e-9):
+        if len(ledger.rows()) == len(rows) and not least * (1 - 1e-9) <= said <= found * (1 + 1e-9):
             problems.append(f"the ledger says ε={said:.6g} at δ={delta:g}, its rows add up to {found:.6g}")
     except (AdjacencyMismatch, UnsupportedRelease) as error:
         problems.append(f"the rows have no total: {error}")
     quotas = ledger.quotas() if isinstance(ledger, Ledger) else {}
     recorded = _Recorded(rows)
     names = sorted({*quotas, *(row.scope for row in rows if row.scope is not None)})
-    scopes = [_scope(name, recorded, delta, quotas.get(name), len(names) > _MANY_SCOPES) for name in names]
+    many = len(names) > _MANY_SCOPES
+    scopes = [_scope(name, recorded, delta, budget, quotas.get(name), filters, many) for name in names]
     problems += [
         f"what was recorded in {one.scope!r} passes its quota {one.quota.epsilon:g} at δ={one.quota.delta:g}"
         for one in scopes
@@ -259,17 +271,54 @@ class _Recorded:
         return compose([(self.total(at), 1), *((compose(counts.items()), 1) for counts in around)])
 
 
-def _scope(name: str, recorded: _Recorded, delta: float, quota: Budget | None, many: bool) -> ScopeReport:
+class _Filters:
+    """What a ledger's filters prove of its entries, counted again from the first one on; infinite for any other."""
+
+    def __init__(self, ledger: _Ledger) -> None:
+        self._ledger = ledger if isinstance(ledger, Ledger) else None
+
+    @cached_property
+    def _again(self) -> Ledger | None:
+        return None if self._ledger is None else Ledger.from_json(self._ledger.to_json())
+
+    @property
+    def name(self) -> str:
+        """What the ledger's filter counts."""
+        return str(self._ledger and self._ledger.accountant)
+
+    def epsilon(self, scope: str | None = None) -> float:
+        """Of what a unit in a scope met, at the budget's δ."""
+        return math.inf if self._again is None else float(self._again.epsilon(scope=scope))
+
+    def of_quota(self, scope: str) -> float:
+        """Of what was recorded inside a scope, at its quota's δ."""
+        return math.inf if self._again is None else self._again.quota_spent(scope)
+
+
+def _scope(
+    name: str,
+    recorded: _Recorded,
+    delta: float,
+    budget: Budget | None,
+    quota: Budget | None,
+    filters: _Filters,
+    many: bool,
+) -> ScopeReport:
     at = tuple(name.split("/"))
     used = within = None
     if quota is not None:
         inside = recorded.total(at)
         used = _alone(inside, quota.delta)
         within = math.isfinite(used) and bool(total_delta(inside, quota.epsilon) <= quota.delta)
+        if not within:
+            used = min(used, filters.of_quota(name))
+            within = used <= quota.epsilon
     try:
         met = _quickly(recorded.met(at), delta) if many else _alone(recorded.met(at), delta)
     except AdjacencyMismatch:
         met = math.inf
+    if budget is not None and delta == budget.delta and budget.epsilon < met < math.inf:
+        met = min(met, filters.epsilon(name))
     return ScopeReport(name, recorded.rows[at], met, quota, used, within)
 
 

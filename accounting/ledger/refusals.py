@@ -59,7 +59,8 @@ def refusal(
         f"{name} asks for {release!r} (ε at δ={budget.delta:g}: {filter.alone(release):.6g} alone); "
         f"spent {spent:.6g} of {budget.epsilon:g}, left {max(0.0, budget.epsilon - spent):.6g}{whose}"
     )
-    if filter.rule.accountant == "mixed" and filter.rule.kind is None and is_skewed(filter, release):
+    # a quota has no first release, and no plan
+    if not quota and filter.rule.accountant == "mixed" and filter.rule.kind is None and is_skewed(filter, release):
         message += "; samples with little noise fit better as the first of a ledger, or as a ledger's plan="
     if not filter.may_fail(row.scope, release):
         kept = filter.rule.failure_delta

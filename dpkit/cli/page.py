@@ -14,7 +14,7 @@ from accounting import Ledger, Release, UnsupportedRelease, epsilon
 from accounting.audit import Report, ScopeReport
 from accounting.ledger.totals import Totals
 from accounting.text import printable
-from accounting.totals import Accountant
+from accounting.totals import ACCOUNTANTS, Accountant
 from dpkit.cli.charts import Line, Mark, line_chart
 from dpkit.cli.printing import accountant_name
 
@@ -137,12 +137,17 @@ def _side_by_side(report: Report) -> str:
     )
 
 
+def _accountants(report: Report) -> list[str]:
+    """Those of a report that price any description, as a ledger's filter does not."""
+    return [name for name in report.epsilons if name in ACCOUNTANTS]
+
+
 def _curve(total: Release, report: Report) -> str:
     exponents = (-12.0, -2.0)
     if report.delta > 0:
         exponents = (min(-12.0, math.floor(math.log10(report.delta)) - 1), -2.0)
     lines = []
-    for name in report.epsilons:
+    for name in _accountants(report):
         grid = np.linspace(*exponents, _FEW if name == _SLOW else _MANY)
         values = [(float(x), float(epsilon(total, 10.0**x, accountant=cast(Accountant, name)))) for x in grid]
         finite = [(x, value) for x, value in values if math.isfinite(value)]
@@ -169,7 +174,7 @@ def _curve(total: Release, report: Report) -> str:
 
 
 def _over_time(ledger: Ledger, report: Report) -> str:
-    quick = [name for name in report.epsilons if name != _SLOW]
+    quick = [name for name in _accountants(report) if name != _SLOW]
     name = quick[0] if quick else _SLOW
     rows = ledger.rows()
     shown = {round(x) for x in np.linspace(0, len(rows) - 1, _MANY if quick else _FEW)}

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
+from accounting.accountants import lattice_games
 from accounting.accountants.coin_games import CoinKind, is_playable, played_delta
+from accounting.accountants.curves import GamePair, pair_of_whole_curve
 from accounting.accountants.laplace_maxima import groups_of_scores, wins
 from accounting.accountants.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
 from accounting.accountants.permute_and_flip import range_of_loss
@@ -127,6 +129,46 @@ def test_the_lattice_is_below_the_game(noise, eps, count, rate, log_level, prese
     for low, high in two_losses(noise, eps):
         assert np.all(low + high <= span * (1 + 1e-12))
         assert noise == "exponential" or np.all(low + high >= span * (1 - 1e-12))
+
+
+def test_every_coin_on_the_lattice_is_at_most_one_of_some_groups():
+    """Also between the curves of two groups, where none of either is left."""
+    eps, step = 0.1, 4e-4
+    lead = eps * np.linspace(0.0, 2.0, 321)
+    downs, ups = lattice_games._rounded(lattice_games._coins_of(Play("laplace", eps, 2)), step)
+    found = np.zeros(downs.size)
+    for first in range(1, 5):
+        for second in range(1, 5):
+            high = np.log(wins(first, second, lead) / wins(first, second, lead - eps))
+            low = np.log(wins(second, first, eps - lead) / wins(second, first, -lead))
+            order = np.argsort(high)
+            np.maximum(found, np.interp(ups * step, high[order], low[order], low[order[0]], 0.0), out=found)
+    assert downs.size > 5
+    assert np.all(downs * step <= found * (1 + 1e-9))
+
+
+@pytest.mark.parametrize("play", [Play("gumbel", 5.0, 10), Play("exponential", 1.0, 100), Play("laplace", 0.02, 5)])
+def test_a_game_from_below_is_a_pair_of_laws(play):
+    losses, p, q, beyond = GamePair((play,))._atoms()
+    assert beyond == 0
+    assert np.all(p >= 0)
+    assert np.all(q >= 0)
+    assert p == pytest.approx(q * np.exp(losses), rel=1e-12)
+    # also where a value rounded down is below 1 − e^ε, which is 1 but for its last digits
+    assert 1 - 1e-6 < p.sum() <= 1
+    assert 1 - 1e-6 < q.sum() <= 1
+
+
+@pytest.mark.parametrize("less", [0.0, 1e-13, 1e-3, 0.5])
+def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
+    at = np.linspace(-20.0, 12.0, 65)
+    values = np.array([played_delta(CoinKind(2.0), 3, abs(x)) for x in at])
+    true = np.where(at < 0, -np.expm1(at) + np.exp(at) * values, values)
+    _, p, q = pair_of_whole_curve(at, true * (1 - less), lower=True)
+    assert 0 <= 1 - p.sum() < 1e-8
+    assert 0 <= 1 - q.sum() < 1e-8
+    for x, value in zip(at, true, strict=True):
+        assert float(np.maximum(p - math.exp(x) * q, 0).sum()) <= value * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(

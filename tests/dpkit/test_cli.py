@@ -3,6 +3,8 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
@@ -17,6 +19,7 @@ from accounting import (
     NoisyMax,
     PoissonSubsampled,
     PureDP,
+    audit,
     calibrate,
     compare,
     epsilon,
@@ -26,6 +29,7 @@ from accounting.ledger.filters import AdditiveFilter
 from dpkit.cli import app
 from dpkit.cli.charts import nice_ticks
 from dpkit.cli.expression import Expression
+from dpkit.cli.page import page
 
 
 def run(*arguments, status=0):
@@ -233,6 +237,16 @@ def test_audit_of_a_passed_budget(passed, tmp_path):
     output = run("audit", passed, "--html", tmp_path / "report.html", status=1)
     assert "The recorded releases pass the budget." in output
     assert "pass the budget" in Page((tmp_path / "report.html").read_text(encoding="utf-8")).words
+
+
+def test_a_total_that_a_filter_proves_has_a_page(tmp_path):
+    """There is no curve of it: it is no accountant of descriptions."""
+    ledger = Ledger(Budget(1.0, 1e-6))
+    ledger.spend(Gaussian(8.0))
+    report = audit.recompute(ledger)
+    text = page(ledger, replace(report, epsilons={"mixed": 0.4, **report.epsilons}), name="l", made=datetime.now(UTC))
+    assert "Gaussian, Rényi and pure DP" in text
+    assert text.count("<svg") == page(ledger, report, name="l", made=datetime.now(UTC)).count("<svg") > 0
 
 
 def test_audit_of_a_broken_chain(path, tmp_path):

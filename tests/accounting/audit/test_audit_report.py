@@ -13,6 +13,7 @@ from accounting import (
     Gaussian,
     Laplace,
     Ledger,
+    NoisyMax,
     PureDP,
     Release,
     UnsupportedRelease,
@@ -95,6 +96,27 @@ def test_a_budget_spent_to_the_last_digit_is_kept():
     assert report.within_budget is True
     assert report.epsilons["pure"] == 1.0
     assert report.problems == []
+
+
+def test_a_total_of_choices_that_only_the_filters_prove(monkeypatch):
+    """Thousands of weak choices: the accountants price each as one pair, the filters as the coins that it is."""
+    budget = Budget(1.0, 1e-6)
+    ledger = Ledger(budget)
+    ledger.set_quota("north", budget)
+    ledger.spend(2_080 * NoisyMax(0.01), scope="north")
+    report = audit.recompute(ledger)
+    assert (report.within_budget, report.problems) == (True, [])
+    assert report.epsilons["mixed"] <= 1.0 < min(report.epsilons[name] for name in ("rdp", "pld", "zcdp"))
+    (north,) = report.scopes
+    assert north.within_quota is True
+    assert max(north.used, north.epsilon) <= 1.0
+    # a ledger without filters proves no more than the accountants do
+    report = audit.recompute(Claims(ledger.rows(), budget=budget, said=1.0))
+    assert report.within_budget is False
+    assert len(report.problems) == 2
+    # and one that says less than its entries do is found out
+    monkeypatch.setattr(Ledger, "epsilon", lambda self, *_, **__: 0.9 if self is ledger else 1.0)
+    assert "the ledger says ε=0.9" in audit.recompute(ledger).problems[0]
 
 
 def test_the_verdict_is_at_the_budgets_delta():
