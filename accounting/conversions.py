@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,6 +223,11 @@ def gdp_mu(epsilon: float, delta: float) -> float:
     """
     target = log_target(delta)
     nonnegative("epsilon", epsilon)
+    return _largest_mu(epsilon, target)
+
+
+@lru_cache(maxsize=1024)
+def _largest_mu(epsilon: float, target: float) -> float:
     return _largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
 
 
@@ -275,6 +280,11 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     """The largest ρ such that ``zcdp_delta(rho, epsilon) <= delta``, rounded down."""
     target = log_target(delta)
     nonnegative("epsilon", epsilon)
+    return _largest_rho(epsilon, target)
+
+
+@lru_cache(maxsize=1024)
+def _largest_rho(epsilon: float, target: float) -> float:
     return _largest(lambda rho: _zcdp_log_delta(rho, epsilon), target)
 
 

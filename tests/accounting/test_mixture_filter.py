@@ -163,7 +163,7 @@ def test_how_full_a_ledger_of_anything_in_any_order_is(kinds, least, usual):
     """By the best accountant, the loss distribution included, with the first release that is refused."""
     generator = random.Random(7)
     filled = []
-    for _ in range(3):
+    for _ in range(2):
         releases = drawn(kinds, generator)
         ledger = Ledger(Budget(1.0, 1e-6, adjacency="add_remove"))
         taken: Counter = Counter()

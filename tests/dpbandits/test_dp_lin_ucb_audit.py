@@ -127,8 +127,11 @@ def test_later_choices_show_no_more_than_the_budget(monkeypatch):
         return chosen.reshape(trials, -1)
 
     one, two = PAIRS["opposite arms"]
-    bound = audit.lower_bound(choices, one, two, trials=400, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True)
+    # the curve of Gaussian DP holds of all that is made of sums, and without it no bound of so few runs passes 3
+    known = {"delta": BUDGET.delta, "confidence": CONFIDENCE, "batched": True, "gaussian": True}
+    bound = audit.lower_bound(choices, one, two, trials=440, **known)
     bound.check(BUDGET.epsilon)
+    assert bound.epsilon > 0.3  # the choices do show something
 
 
 @pytest.mark.slow

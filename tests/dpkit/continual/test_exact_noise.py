@@ -145,8 +145,8 @@ def shares_from_the_same_draws(case, horizon, n):
 @each_case
 @pytest.mark.parametrize("horizon", [1, 2, 32])
 def test_each_event_is_as_probable_under_both_inputs_within_a_thousandth(case, horizon):
-    # at 10⁵ draws the standard error of a difference is below 1e-4
-    for name, (zero, one) in shares_from_the_same_draws(case, horizon, 100_000).items():
+    # at 5·10⁴ draws the standard error of a difference is below 1.4e-4: 7 of them for some 160 events
+    for name, (zero, one) in shares_from_the_same_draws(case, horizon, 50_000).items():
         assert abs(zero - one) <= 1e-3, name
 
 
