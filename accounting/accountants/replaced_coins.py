@@ -52,6 +52,8 @@ _WORK = 1.2e7
 # The nodes of the largest loss.
 _FEWEST, _FINEST = 8, 4096
 _LEAST_TAIL = 1e-290
+# How far a loss may be from its node by rounding, as a share of the larger loss.
+_MISSED = 1e-13
 
 
 def is_playable(epsilon: float, rate: float) -> bool:
@@ -131,6 +133,9 @@ def lowered(epsilon: float, rate: float, count: int, tail: float) -> tuple[float
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if too_low(middle) else (low, middle)
+    one, other = _losses(low, rate)
+    if abs(other - ratio * one) > _MISSED / 2 * one:  # it is less than half of ε₀
+        return 0.0, 0, 0
     return low, int(sizes[best]), int(upper[best])
 
 
@@ -179,10 +184,15 @@ def _values(epsilon: float, categories: int | None, rate: float, count: int, tai
     large, small = _losses(epsilon, rate)
     reach = _reach(epsilon, categories, rate, count, tail)
     at = int(_nodes(large, count, reach)[-1])
-    step = large / at * (1 + 1e-13)
+    step = large / at
     size = max(math.ceil(reach / step), 2 * at) + 1
     options = _on_grid(_options(epsilon, categories, rate), small, step, at)
-    return step * np.arange(size + 1, dtype=np.float64), _play(options, step, at, size, count, below=False)
+    values = _play(options, step, at, size, count, below=False)
+    # δ falls no faster than ε grows
+    missed = _MISSED * count * large
+    values[0] = min(1.0, values[0] + missed)
+    losses = step * np.arange(size + 1, dtype=np.float64)
+    return np.concatenate([losses[:1], losses[1:] + missed]), values
 
 
 @lru_cache(maxsize=8)
@@ -199,7 +209,7 @@ def _values_at_least(
         tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, categories, rate)
     )
     values = _play(options, step, at, size, count, below=True)
-    return step * np.arange(size + 1, dtype=np.float64), values, 1e-13 * count * large
+    return step * np.arange(size + 1, dtype=np.float64), values, _MISSED * count * large
 
 
 @dataclass(frozen=True)
