@@ -47,8 +47,8 @@ Options = tuple[tuple[tuple[int, float], ...], ...]
 
 #: More steps are several games.
 MOST_STEPS = 4096
-# Steps times nodes: a quarter of a second.
-_WORK = 1.2e7
+# Steps times nodes, a quarter of a second; and from below, where what ε₀ is lowered by falls with their square.
+_WORK, _WORK_BELOW = 1.2e7, 3e7
 # The nodes of the largest loss.
 _FEWEST, _FINEST = 8, 4096
 _LEAST_TAIL = 1e-290
@@ -107,16 +107,16 @@ def _reach(epsilon: float, categories: int | None, rate: float, count: int, tail
     return min(count * large, float(np.min((count * np.log(np.max(moments, axis=0)) - math.log(tail)) / tilts)))
 
 
-def _nodes(large: float, count: int, reach: float) -> NDArray[np.int64]:
+def _nodes(large: float, count: int, reach: float, work: float) -> NDArray[np.int64]:
     """Numbers of nodes for the larger loss that take an acceptable time."""
-    most = int(min(max(_WORK * large / (count * reach), 2 * _FEWEST), _FINEST))
+    most = int(min(max(work * large / (count * reach), 2 * _FEWEST), _FINEST))
     return np.arange(most // 2, most + 1)
 
 
 def lowered(epsilon: float, rate: float, count: int, tail: float) -> tuple[float, int, int]:
     """A lower ε₀ of which both losses are multiples of one step, and the multiples; 0 if there is none near by."""
     large, small = _losses(epsilon, rate)
-    sizes = _nodes(large, count, _reach(epsilon, None, rate, count, tail))
+    sizes = _nodes(large, count, _reach(epsilon, None, rate, count, tail), _WORK_BELOW)
     # the ratio of the losses rises to 1 as ε₀ falls to 0
     upper = np.floor(sizes * (small / large)) + 1
     apart = np.where(upper < sizes, upper / sizes - small / large, math.inf)
@@ -183,7 +183,7 @@ def _values(epsilon: float, categories: int | None, rate: float, count: int, tai
     """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
     large, small = _losses(epsilon, rate)
     reach = _reach(epsilon, categories, rate, count, tail)
-    at = int(_nodes(large, count, reach)[-1])
+    at = int(_nodes(large, count, reach, _WORK)[-1])
     step = large / at
     size = max(math.ceil(reach / step), 2 * at) + 1
     options = _on_grid(_options(epsilon, categories, rate), small, step, at)
