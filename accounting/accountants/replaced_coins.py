@@ -47,11 +47,13 @@ Options = tuple[tuple[tuple[int, float], ...], ...]
 
 #: More steps are several games.
 MOST_STEPS = 4096
-# Steps times nodes: a quarter of a second.
-_WORK = 1.2e7
+# Steps times nodes, a quarter of a second; and from below, where what ε₀ is lowered by falls with their square.
+_WORK, _WORK_BELOW = 1.2e7, 3e7
 # The nodes of the largest loss.
 _FEWEST, _FINEST = 8, 4096
 _LEAST_TAIL = 1e-290
+# How far a loss may be from its node by rounding, as a share of the larger loss.
+_MISSED = 1e-13
 
 
 def is_playable(epsilon: float, rate: float) -> bool:
@@ -105,16 +107,16 @@ def _reach(epsilon: float, categories: int | None, rate: float, count: int, tail
     return min(count * large, float(np.min((count * np.log(np.max(moments, axis=0)) - math.log(tail)) / tilts)))
 
 
-def _nodes(large: float, count: int, reach: float) -> NDArray[np.int64]:
+def _nodes(large: float, count: int, reach: float, work: float) -> NDArray[np.int64]:
     """Numbers of nodes for the larger loss that take an acceptable time."""
-    most = int(min(max(_WORK * large / (count * reach), 2 * _FEWEST), _FINEST))
+    most = int(min(max(work * large / (count * reach), 2 * _FEWEST), _FINEST))
     return np.arange(most // 2, most + 1)
 
 
 def lowered(epsilon: float, rate: float, count: int, tail: float) -> tuple[float, int, int]:
     """A lower ε₀ of which both losses are multiples of one step, and the multiples; 0 if there is none near by."""
     large, small = _losses(epsilon, rate)
-    sizes = _nodes(large, count, _reach(epsilon, None, rate, count, tail))
+    sizes = _nodes(large, count, _reach(epsilon, None, rate, count, tail), _WORK_BELOW)
     # the ratio of the losses rises to 1 as ε₀ falls to 0
     upper = np.floor(sizes * (small / large)) + 1
     apart = np.where(upper < sizes, upper / sizes - small / large, math.inf)
@@ -131,6 +133,9 @@ def lowered(epsilon: float, rate: float, count: int, tail: float) -> tuple[float
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if too_low(middle) else (low, middle)
+    one, other = _losses(low, rate)
+    if abs(other - ratio * one) > _MISSED / 2 * one:  # it is less than half of ε₀
+        return 0.0, 0, 0
     return low, int(sizes[best]), int(upper[best])
 
 
@@ -178,11 +183,16 @@ def _values(epsilon: float, categories: int | None, rate: float, count: int, tai
     """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
     large, small = _losses(epsilon, rate)
     reach = _reach(epsilon, categories, rate, count, tail)
-    at = int(_nodes(large, count, reach)[-1])
-    step = large / at * (1 + 1e-13)
+    at = int(_nodes(large, count, reach, _WORK)[-1])
+    step = large / at
     size = max(math.ceil(reach / step), 2 * at) + 1
     options = _on_grid(_options(epsilon, categories, rate), small, step, at)
-    return step * np.arange(size + 1, dtype=np.float64), _play(options, step, at, size, count, below=False)
+    values = _play(options, step, at, size, count, below=False)
+    # δ falls no faster than ε grows
+    missed = _MISSED * count * large
+    values[0] = min(1.0, values[0] + missed)
+    losses = step * np.arange(size + 1, dtype=np.float64)
+    return np.concatenate([losses[:1], losses[1:] + missed]), values
 
 
 @lru_cache(maxsize=8)
@@ -199,7 +209,7 @@ def _values_at_least(
         tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, categories, rate)
     )
     values = _play(options, step, at, size, count, below=True)
-    return step * np.arange(size + 1, dtype=np.float64), values, 1e-13 * count * large
+    return step * np.arange(size + 1, dtype=np.float64), values, _MISSED * count * large
 
 
 @dataclass(frozen=True)
