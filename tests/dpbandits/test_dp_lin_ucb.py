@@ -134,9 +134,8 @@ def test_theory_follows_the_papers_width():
 def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extreme, share, adjacency, delays):
     """One round's arms, reward and reward's arrival change; the encoded streams stay within the sensitivity."""
     rng, inputs = np.random.default_rng(seed), []
-    original = BufferedToeplitz.add
-    try:
-        BufferedToeplitz.add = lambda self, x: (inputs.append(np.array(x)), np.zeros_like(x))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BufferedToeplitz, "add", lambda self, x: (inputs.append(np.array(x)), np.zeros_like(x))[1])
         d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
         arms, rewards = ball(rng, T, d), rng.uniform(-0.5, 1.0, T)
         x = rng.standard_normal(d)
@@ -162,8 +161,6 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
                 for each in waiting.pop(t, []):
                     policy.update(each, r[each])
             streams.append(np.array(inputs))
-    finally:
-        BufferedToeplitz.add = original
     distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
     assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 

@@ -185,9 +185,8 @@ def stream(policy: JointDPGLM, inputs: list[np.ndarray], arms, inverses, arrival
 def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed, moves, adjacency, delays):
     """One round's arm, set and reward's arrival change; both streams together stay within the sensitivity."""
     rng, inputs = np.random.default_rng(seed), []
-    original = BufferedToeplitz.add
-    try:
-        BufferedToeplitz.add = lambda self, x: (inputs.append(np.array(x)), np.zeros_like(x))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BufferedToeplitz, "add", lambda self, x: (inputs.append(np.array(x)), np.zeros_like(x))[1])
         d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
         theta = rng.standard_normal(d) * rng.choice([0.0, 1.0])
         x, y = rng.standard_normal((2, d))
@@ -204,8 +203,6 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             inverses = [np.eye(d) * 10.0 ** (9 if t % 3 else -9) for t in range(T)]
             inverses[changed] = np.eye(d) * (1e9 if explores else 1e-9)
             streams.append(stream(policy, inputs, mine, inverses, arrival, theta))
-    finally:
-        BufferedToeplitz.add = original
     distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
     assert distance <= policy._sums.sensitivity * (1 + 1e-9)
 

@@ -384,8 +384,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
     rng = np.random.default_rng(seed)
     inputs: list[np.ndarray] = []
     original = ContinualSum.add
-    try:
-        ContinualSum.add = lambda self, x: (inputs.append(np.array(x)), original(self, x))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ContinualSum, "add", lambda self, x: (inputs.append(np.array(x)), original(self, x))[1])
         d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
         theta = rng.standard_normal(d)
         theta *= rng.choice([0.0, 1.0, 3.0]) / np.linalg.norm(theta)
@@ -405,8 +405,6 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             arrival = [0] * T
             arrival[changed] = delay
             streams.append(stream(policy, inputs, A, r, arrival, theta, metrics))
-    finally:
-        ContinualSum.add = original
     distance = np.linalg.norm(policy._sums.sums.factor @ (streams[0] - streams[1]))
     assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 

@@ -179,8 +179,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
     rng = np.random.default_rng(seed)
     inputs: list[np.ndarray] = []
     original = BufferedToeplitz.add
-    try:
-        BufferedToeplitz.add = lambda self, x: (inputs.append(np.array(x)), original(self, x))[1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BufferedToeplitz, "add", lambda self, x: (inputs.append(np.array(x)), original(self, x))[1])
         d, T, changed = int(rng.integers(1, 4)), 12, int(rng.integers(0, 6))
         theta = rng.standard_normal(d)
         theta *= rng.choice([0.0, 1.0]) / np.linalg.norm(theta)
@@ -193,8 +193,6 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
             A, r, late = arms.copy(), others.copy(), [0] * T
             A[changed], r[changed], late[changed] = arm / np.linalg.norm(arm), reward, delay
             streams.append(batches(policy, inputs, A, r, late, theta))
-    finally:
-        BufferedToeplitz.add = original
     distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
     assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
 
