@@ -239,7 +239,7 @@ def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(tmp_p
     luck = np.random.default_rng(0)
     cuts = 0
     begun = time.monotonic()
-    while (cuts < 12 or store.newest() < len(ends)) and time.monotonic() < begun + 300.0:
+    while (cuts < 8 or store.newest() < len(ends)) and time.monotonic() < begun + 300.0:
         time.sleep(luck.uniform(0.0, 0.1 * 1.2**cuts))  # so that a slow machine gets through, too
         wire.cut()
         cuts += 1
