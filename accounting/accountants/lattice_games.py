@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import lattice
-from accounting.accountants.laplace_maxima import groups_of_scores
 
 __all__ = ["Play", "game_below", "game_epsilon_at_least", "is_playable", "two_losses"]
 
@@ -62,7 +61,9 @@ def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:
     1 − e^(−a)/2 with exponential noise if a ≥ 0. For Laplace noise see
     :func:`accounting.accountants.laplace_maxima.groups_of_scores`.
     """
-    if noise == "laplace":
+    if noise == "laplace":  # whose nodes of integration take a while to import
+        from accounting.accountants.laplace_maxima import groups_of_scores
+
         return groups_of_scores(epsilon)
     lead = epsilon * np.linspace(0.0, 1.0, 257)
     if noise == "gumbel":
