@@ -22,7 +22,7 @@ from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
 
-__all__ = ["GamePair", "HalfNormalPair", "PlayedPair", "pair_of_curve", "pair_of_whole_curve"]
+__all__ = ["Atoms", "GamePair", "HalfNormalPair", "PlayedPair", "pair_of_curve", "pair_of_whole_curve", "value_between"]
 
 Array = NDArray[np.float64]
 
@@ -121,7 +121,7 @@ def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
     return pair_of_curve(x[: last + 1], values[: last + 1])
 
 
-class _Atoms:
+class Atoms:
     """Finitely many losses, in increasing order, and what P has beyond them all."""
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
@@ -143,6 +143,19 @@ class _Atoms:
         """What P has at infinite losses: all beyond the curve's end."""
         return self._atoms()[3]
 
+
+def value_between(losses: Array, values: Array, epsilon: float) -> float:
+    """A curve at ε ≥ 0 that is linear in e^ε between its points, rounded up; beyond them its last value."""
+    at = int(np.searchsorted(losses, epsilon, side="right"))
+    if at >= losses.size:
+        return float(values[-1])
+    share = math.expm1(epsilon - losses[at - 1]) / math.expm1(losses[at] - losses[at - 1])
+    return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
+
+
+class _LopsidedAtoms(Atoms):
+    """The same of a pair that need not be symmetric."""
+
     def lowest(self, log_tail: float) -> float:
         """An x such that below the loss −x P has at most e^``log_tail``."""
         losses, p, _, _ = self._atoms()
@@ -151,7 +164,7 @@ class _Atoms:
 
 
 @dataclass(frozen=True)
-class PlayedPair(_Atoms):
+class PlayedPair(_LopsidedAtoms):
     """``count`` choices of a kind, among releases of other kinds; see :mod:`accounting.accountants.coin_games`."""
 
     kind: CoinKind
@@ -168,7 +181,7 @@ class PlayedPair(_Atoms):
 
 
 @dataclass(frozen=True)
-class GamePair(_Atoms):
+class GamePair(_LopsidedAtoms):
     """Choices that come last, each with a few scores, from below; see :mod:`accounting.accountants.lattice_games`."""
 
     plays: tuple[Play, ...]

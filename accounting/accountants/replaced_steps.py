@@ -52,8 +52,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import pair_of_curve
-from accounting.accountants.losses import GaussianPair, Symmetric, histogram
+from accounting.accountants.curves import Atoms, pair_of_curve, value_between
+from accounting.accountants.losses import GaussianPair, Symmetric
 from accounting.accountants.numerics import fast_length, split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
@@ -179,7 +179,7 @@ def _atoms(pair: ReplacedSteps) -> tuple[Array, Array, Array, float]:
 
 
 @dataclass(frozen=True)
-class ReplacedSteps(Symmetric):
+class ReplacedSteps(Atoms, Symmetric):
     """``count`` releases, each μ-GDP in a replaced record of a batch of a fixed size: the whole game.
 
     Of each loss what is rarer than ``tail`` counts as infinite.
@@ -193,26 +193,7 @@ class ReplacedSteps(Symmetric):
     def delta(self, epsilon: float) -> float:
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        losses, values = _curve(self)
-        at = int(np.searchsorted(losses, epsilon, side="right"))
-        if at >= losses.size:
-            return float(values[-1])
-        # linear in e^ε
-        share = math.expm1(epsilon - losses[at - 1]) / math.expm1(losses[at] - losses[at - 1])
-        return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
+        return value_between(*_curve(self), epsilon)
 
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q, beyond = _atoms(self)
-        in_p, in_q = histogram(edges, losses, p, q)
-        in_p[-1] += beyond
-        return in_p, in_q
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _, beyond = _atoms(self)
-        above = beyond + np.cumsum(p[::-1])
-        rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
-
-    def infinite(self) -> float:
-        """What P has at infinite losses: all beyond the curve's end."""
-        return _atoms(self)[3]
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _atoms(self)
