@@ -143,21 +143,23 @@ class Refit:
         # the batch in the metric in which its records were formed, of θ' = A⁻¹θ
         A, inverse = last.metric, np.linalg.inv(last.metric)
         M, m = self.grouped * (totals[0] - decay * last.totals[0]), totals[1] - decay * last.totals[1]
-        residual, seen = m - M @ inverse @ theta, inverse @ theta
-        unlikely = self._unlikely(last, M, residual, (left_in_row * batch_noise[0], batch_noise[1]))
-        variance = batch_noise[1] ** 2 + batch_noise[0] ** 2 * float(seen @ seen)
-        found = misfit(residual, seen, variance, rounds - start, self.record.B)
-        M, m = inverse @ M @ inverse, inverse @ m
+        seen = inverse @ theta
 
-        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.given
-        squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope = 1.0
+        squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
+        slope = secant = 1.0
         if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, ends[0]))
-            slope = self.record.tangent((squares - until) / (rounds - since))
+            slope, secant = self.record.slopes((squares - until) / (rounds - since))
+
+        residual, in_row = m - secant * M @ seen, secant * batch_noise[0]
+        unlikely = self._unlikely(last, secant * M, residual, (left_in_row * in_row, batch_noise[1]))
+        variance = batch_noise[1] ** 2 + in_row**2 * float(seen @ seen)
+        found = misfit(residual, seen, variance, rounds - start, self.record.B)
+        M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
-        b = decay * last.b + m - (1.0 - slope) * (M @ theta)
+        b = decay * last.b + m - (secant - slope) * (M @ theta)
         slopes = last.slopes + slope**2
 
         # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
@@ -167,7 +169,8 @@ class Refit:
         eigenvalues, U = np.linalg.eigh(A @ H @ A)
         eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
         length = float(seen @ seen) if guessed else 0.25 * S**2
-        variances = errors(eigenvalues, noise_H, noise_b, length, self.record.chance)
+        # b − Hθ has the noise of Σρ_jM_jθ, and ρ is 1 or γ
+        variances = errors(eigenvalues, max(noise_H, left_in_H), noise_b, length, self.record.chance)
         gains, precision = precisions(eigenvalues, variances)
         known = posterior(self.prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
 

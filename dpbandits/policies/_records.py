@@ -5,11 +5,14 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
 * Tangent (:class:`GLMRecord`): w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), the round's least-squares
   approximation of the loss around θ.
 * Secant (:class:`SecantRecord`): with c₀ the base rate and s(e) = (μ(e) − c₀)/e, w = ψ·clip(s(e), s_min, W) and
-  g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). As M = Σψs·x xᵀ has
-  Mθ = Σψ(μ(e) − c₀)x, the difference Σgx − Mθ is the gradient Σψ(r − μ(e))x, and with slopes γ·s, about those of the
-  curve itself, θ* solves γMθ* = Σgx − (1 − γ)Mθ. The factor ψ = min(1/‖x‖, 2) makes gradients of unit length:
-  the noise does not shrink with ‖x‖. Vectors longer than 1, as v = A x may be, have ψ = 1/‖v‖², and those longer
-  than 10⁵⁰, or of entries that are no numbers, ψ = 0.
+  g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). W is the slope at the base
+  rate: where that is low, chords to far points of the curve are several times as steep, and noise for those drowns what
+  nearly all rounds have to say. M = Σw·x xᵀ is that much too small, by about a factor ρ that is known: ρMθ is about
+  Σψ(μ(e) − c₀)x, the difference Σgx − ρMθ the gradient Σψ(r − μ(e))x, and with slopes γ for w, about those of the
+  curve itself, θ* solves γMθ* = Σgx − (ρ − γ)Mθ. But γ ≤ ρ: where the curve is steeper than its chord, as below the
+  middle of a sigmoid, Newton's step adds more noise, that of (γ − ρ)Mθ, than it saves steps. The factor
+  ψ = min(1/‖x‖, 2) makes gradients of unit length: the noise does not shrink with ‖x‖. Vectors longer than 1, as
+  v = A x may be, have ψ = 1/‖v‖², and those longer than 10⁵⁰, or of entries that are no numbers, ψ = 0.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from dpbandits.policy import Array
 if TYPE_CHECKING:
     from dpkit.optimize.objectives import GLM
 
-__all__ = ["GLMRecord", "SecantRecord", "checked_slope", "link_objective", "pair_scales", "typical_deviation"]
+__all__ = ["GLMRecord", "SecantRecord", "balanced_share", "checked_slope", "link_objective", "pair_scales", "typical_deviation"]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
@@ -84,14 +87,16 @@ class SecantRecord:
     centre: float
     # the largest variance of a reward of mean c₀, over the slope there: 1 for a Bernoulli reward and its link
     chance: float
-    # e ∈ [0, S], (μ(e) − c₀)·e at these, which increases, and μ̇ over the secant's slope
-    e: Array
+    # for e ∈ [0, S]: w·e², w the secant's slope as it is recorded, which increases, and γ and ρ
     squares: Array
-    ratios: Array
+    tangents: Array
+    secants: Array
 
     @classmethod
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
-        """W is the largest secant slope over |e| ≤ S, s_min the least, or a fifth of W; B is ``clip``.
+        """W is μ̇(0), s_min the least secant slope over |e| ≤ S, or a fifth of W; B is ``clip``.
+
+        But W is at most the largest secant slope there, and at least a fifth of it.
 
         By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most 0.8 ×
         :func:`typical_deviation`: there is no prediction in g that would have to fit into ±B.
@@ -101,15 +106,17 @@ class SecantRecord:
         e = np.linspace(-theta_bound, theta_bound, 2001)
         e[1000] = 0.0
         slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
-        W = checked_slope(float(slopes.max()))
+        steepest = checked_slope(float(slopes.max()))
+        W = max(float(slopes[1000]), 0.2 * steepest)
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
-        ratios = np.clip(link.derivative(half), s_min, W) / s
+        secants = np.maximum(slopes[1000:], s_min) / s
+        tangents = np.minimum(np.maximum(link.derivative(half), s_min) / s, secants)
         default = min(max(high - c, c - low), 0.8 * typical_deviation(link, theta_bound))
         B = default if clip is None else positive("clip", clip)
         # of rewards as they are after clipping
         chance = min(c - low, B) * min(high - c, B) / max(float(link.derivative(0.0)), s_min)
-        return cls(link, s_min, W, B, c, chance, half, np.maximum.accumulate(s * half**2), ratios)
+        return cls(link, s_min, W, B, c, chance, np.maximum.accumulate(s * half**2), tangents, secants)
 
     @property
     def least(self) -> float:
@@ -127,10 +134,10 @@ class SecantRecord:
         s = min(max(self.s_min, secant), self.W)
         return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)
 
-    def tangent(self, square: float) -> float:
-        """γ: the curve's slope over the secant's at the e ≥ 0 at which s(e)·e² is ``square``, at least 0.3."""
-        e = np.interp(square, self.squares, self.e)
-        return max(0.3, float(np.interp(e, self.e, self.ratios)))
+    def slopes(self, square: float) -> tuple[float, float]:
+        """γ, at least 0.3, and ρ at the e ≥ 0 at which w·e² is ``square``: both are 1 at 0."""
+        gamma, rho = (float(np.interp(square, self.squares, ratios)) for ratios in (self.tangents, self.secants))
+        return max(0.3, gamma), rho
 
 
 def checked_slope(W: float) -> float:
@@ -163,6 +170,17 @@ def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float
     ``gradient_share`` of it goes to g·x.
     """
     return math.sqrt(1 - gradient_share) / (math.sqrt(2) * W), math.sqrt(gradient_share) / (2 * B)
+
+
+def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:
+    """A ``gradient_share`` for which b and Hθ are known about equally well, from 0.65 to 0.8.
+
+    The variance σ_b² + ½(1 + 1/d)·0.7·σ_H²‖θ‖² of ``noisy_estimate.errors`` is, by :func:`pair_scales`, in proportion
+    to (2B)²/share + 0.7(1 + 1/d)(WS)²/(1 − share), and least where share/(1 − share) is the ratio of these roots. By
+    measurement 0.65 is best also where that is less (H decides where to look, too); and so is 0.8 where it is more.
+    """
+    gradients, matrices = 2.0 * B, math.sqrt(0.7 * (1.0 + 1.0 / dim)) * W * theta_bound
+    return min(max(gradients / (gradients + matrices), 0.65), 0.8)
 
 
 def link_objective(link: Link, theta_bound: float, clip: float) -> GLM:

@@ -5,10 +5,10 @@ parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the se
 [s_min, W], g = clip(r − c₀, ±B), v = A x for a public metric A and ψ = min(1/‖v‖, 1/‖v‖², 2), it is the pair
 (ψs·v vᵀ, ψg·v). Records are summed over batches of growing, public length; a continual mechanism over the *batches*
 releases the running sums. Let M_j, m_j be their differences, the noisy sums over batch j (back in terms of x, by A⁻¹),
-and θ_j the parameter in force in it. M_jθ_j is about Σψ(μ(xᵀθ_j) − c₀)x, so m_j − M_jθ_j is a gradient, and with γ_j
-the slope of the curve over that of the secant
+and θ_j the parameter in force in it. With ρ_j the slope of the secant over that which was recorded, ρ_jM_jθ_j is about
+Σψ(μ(xᵀθ_j) − c₀)x, so m_j − ρ_jM_jθ_j is a gradient, and with γ_j ≤ ρ_j the slope of the curve over the recorded one
 
-    H = Σγ_jM_j,   b = Σm_j − Σ(1 − γ_j)M_jθ_j,   Hθ* ≈ b.
+    H = Σγ_jM_j,   b = Σm_j − Σ(ρ_j − γ_j)M_jθ_j,   Hθ* ≈ b.
 
 H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know (step by step in
 ``policies._one_pass``). Until the next release every round plays argmax xᵀ(θ + β·U diag(√(f/p))ξ), ξ fresh and
@@ -72,7 +72,7 @@ from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._one_pass import Estimate, Refit
 from dpbandits.policies._parameters import Exploration, batch_discount, checked_exploration
 from dpbandits.policies._progress import warn_of_misfit
-from dpbandits.policies._records import SecantRecord
+from dpbandits.policies._records import SecantRecord, balanced_share
 from dpbandits.policies._sums import PairSums
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
@@ -136,8 +136,9 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         Public sets of features, of which every arm has those of one set and zeros else. What noise adds to products of
         features that are in no set together is then dropped. For arms with a parameter each beside features that all
         share: with x_k = (0, …, z, …, 0, y_k)/√2, z in block k, the sets are the blocks, each with the features of y.
-    gradient_share : float
-        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
+    gradient_share : float, optional
+        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
+        to 0.8, more where rewards are rare (``policies._records.balanced_share``).
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
@@ -198,7 +199,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         longest_batch: int | None = None,
         discount: float | None = None,
         groups: Sequence[Sequence[int]] | None = None,
-        gradient_share: float = 0.65,
+        gradient_share: float | None = None,
         clip: float | None = None,
         metric: Literal["learned", "plain"] = "learned",
         exploration: Exploration = 0.5,
@@ -218,13 +219,14 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         T = self._batches(first_batch, typical, pace, release, longest=self.longest_batch)
         self.growth = growth
         batch = 1 if release == "every_round" else self.first_batch
-        self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
+        share = balanced_share(self._record.W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        self.gradient_share = fraction("gradient_share", share)
         self._warned = False
         self.metric = choice("metric", metric, "learned", "plain")
         self.groups = _listed(groups)

@@ -5,9 +5,9 @@ growing, public length; each round is one user of its batch. Once the reward is 
 parameter θ that was last released: with e = xᵀθ, c₀ the base rate, the secant slope s = (μ(e) − c₀)/e cut to
 [s_min, W], g = clip(r − c₀, ±B) and ψ = min(1/‖x‖, 2), it is the pair (ψs·x xᵀ, ψg·x), which is randomized before it
 leaves. When batch j of n_j rounds ends, the shuffler lets out the sums M_j, m_j of its records, and with θ_j the
-parameter in force in it, γ_j the slope of the curve over that of the secant,
+parameter in force in it, ρ_j and γ_j ≤ ρ_j the slopes of the secant and of the curve over that which was recorded,
 
-    H = Σω_jγ_jM_j,   b = Σω_j(m_j − (1 − γ_j)M_jθ_j),   ω_j = 1/(1 + n_0/n_j),
+    H = Σω_jγ_jM_j,   b = Σω_j(m_j − (ρ_j − γ_j)M_jθ_j),   ω_j = 1/(1 + n_0/n_j),
 
 where n_0 is the length at which the noise in b_j is as large as what rewards add to it: the weights of least variance.
 H is shrunk for its noise, and θ weighs b along every eigenvector of H by what there is to know, as in
@@ -60,7 +60,7 @@ from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior, posteri
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Exploration, checked_exploration
 from dpbandits.policies._progress import Past, misfit, warn_of_misfit
-from dpbandits.policies._records import SecantRecord
+from dpbandits.policies._records import SecantRecord, balanced_share
 from dpbandits.policies._shuffled import PairBatches, ShufflePolicy
 from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
@@ -111,8 +111,9 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     delay : int
         After how many rounds nearly all rewards have come, as announced: each batch is released so many rounds after
         its last one, and the first is half as long by default, if that is longer. Later records count for nothing.
-    gradient_share : float
-        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ.
+    gradient_share : float, optional
+        Share, in (0, 1), of the squared sensitivity that is given to ψg·x rather than to ψs·x xᵀ. By default from 0.65
+        to 0.8, more where rewards are rare (``policies._records.balanced_share``).
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
@@ -162,7 +163,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         growth: float = 1.7,
         first_batch: int | None = None,
         delay: int = 0,
-        gradient_share: float = 0.65,
+        gradient_share: float | None = None,
         clip: float | None = None,
         exploration: Exploration = 0.6,
         gamma_scale: float = 10.0,
@@ -175,7 +176,6 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.delay = integer("delay", delay, at_least=0)
         self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
-        self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
@@ -183,6 +183,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self._prior = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S)
         self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
         self.clip = self._record.B
+        share = balanced_share(self._record.W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        self.gradient_share = fraction("gradient_share", share)
 
         ends, W = self.schedule.ends, self._record.W
         more: dict[str, Any] = {"records": self.rounds_per_person, "least": self._record.least}
@@ -236,15 +238,15 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         n_0 = (std / self._sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
         weight = 1.0 / (1.0 + n_0 / users)
 
-        # γ_k, from the mean of s(e)e² over the newer rounds; in the first batch e is 0, unless there is a prior
+        # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.prior is not None
         squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope = 1.0
+        slope = secant = 1.0
         if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
-            slope = self._record.tangent((squares - until) / (rounds - since))
+            slope, secant = self._record.slopes((squares - until) / (rounds - since))
         H = last.H + weight * slope * M
-        b = last.b + weight * (m - (1.0 - slope) * (M @ theta))
+        b = last.b + weight * (m - (secant - slope) * (M @ theta))
         noise = last.noise[0] + (weight * slope * std) ** 2, last.noise[1] + (weight * std) ** 2
         noise_H, noise_b = math.sqrt(noise[0]) / self._sums.a, math.sqrt(noise[1]) / self._sums.c
 

@@ -153,15 +153,39 @@ def test_a_base_rate_at_which_a_link_is_flat_is_refused_before_anything_is_charg
     assert not list(ledger.rows())
 
 
-@given(link=st.sampled_from(LINKS), rate=st.floats(0.05, 0.95), share=st.floats(0.01, 0.99))
-def test_the_slope_of_the_curve_over_the_secants(link, rate, share):
-    """Where all rounds have the same e, γ is μ̇(e)·e/(μ(e) − c₀), cut below at 0.3 and where slopes are cut."""
+@given(link=st.sampled_from(LINKS), rate=st.floats(0.001, 0.95), share=st.floats(0.01, 0.99))
+def test_the_slopes_of_the_curve_and_of_the_secants_over_the_recorded_ones(link, rate, share):
+    """Where all rounds have the same e: ρ = (μ(e) − c₀)/(e·w), w cut at both ends, and γ = μ̇(e)/w from 0.3 to ρ."""
     curve, e = get_link(link).at(rate), 3.0 * share
     record = SecantRecord.of(curve, 3.0, (0.0, 1.0), None)
-    s = np.clip((float(curve.mean(e)) - rate) / e, record.s_min, record.W)
-    expected = max(0.3, np.clip(float(curve.derivative(e)), record.s_min, record.W) / s)
-    assert record.tangent(s * e**2) == pytest.approx(expected, rel=2e-3)
-    assert record.tangent(-5.0) == pytest.approx(1.0, abs=1e-6)  # noise may make the mean negative
+    secant = max((float(curve.mean(e)) - rate) / e, record.s_min)
+    w = min(secant, record.W)
+    gamma, rho = record.slopes(w * e**2)
+    assert rho == pytest.approx(secant / w, rel=2e-3)
+    assert rho >= 1.0 - 1e-12
+    slope = max(float(curve.derivative(e)), record.s_min)
+    assert gamma == pytest.approx(max(0.3, min(slope, secant) / w), rel=2e-3)
+    assert record.slopes(-5.0) == pytest.approx((1.0, 1.0), abs=1e-6)  # noise may make the mean negative
+
+
+@pytest.mark.parametrize(("link", "rate"), [("logistic", 0.04), ("logistic", 0.5), ("probit", 0.1), ("linear", 0.3)])
+def test_records_are_no_steeper_than_the_curve_at_the_base_rate(link, rate):
+    """Chords from a low base rate are several times as steep; the noise of H is in proportion to W."""
+    curve = get_link(link).at(rate)
+    record = SecantRecord.of(curve, 3.0, (0.0, 1.0), None)
+    assert record.W == pytest.approx(float(curve.derivative(0.0)))
+
+
+def test_the_steepest_chord_is_at_most_five_times_as_steep_as_a_record():
+    record = SecantRecord.of(get_link("logistic").at(0.001), 8.0, (0.0, 1.0), None)
+    e = np.linspace(1e-3, 8.0, 4001)
+    assert record.W == pytest.approx(0.2 * ((record.link.mean(e) - 0.001) / e).max(), rel=1e-5)
+
+
+def test_rare_rewards_give_more_of_the_budget_to_gradients():
+    shares = [OnePassPrivateGLM(3, budget=BUDGET, horizon=500, base_rate=rate).gradient_share for rate in (0.5, 0.01)]
+    assert shares == [0.65, 0.8]
+    assert OnePassPrivateGLM(3, budget=BUDGET, horizon=500, gradient_share=0.5).gradient_share == 0.5
 
 
 # ------------------------------------------------------------------------------------------------- schedule

@@ -69,7 +69,8 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
-    lowest, highest = max(secants.min(), 0.2 * secants.max()), secants.max()
+    highest = float(L.derivative(0.0))
+    lowest = max(secants.min(), 0.2 * highest)
     for _ in range(150):
         decision = policy.select(ball(rng, 4, 3))
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
@@ -94,11 +95,11 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
     sums = [np.sum(rows, axis=0) for rows in (records[:30], records[30:90])]
     M, m = [smat(total[:6] / policy._sums.a) for total in sums], [total[6:] / policy._sums.c for total in sums]
     theta = thetas[1]
-    slope = policy._record.tangent(theta @ M[1] @ theta / 60)
+    slope, secant = policy._record.slopes(theta @ M[1] @ theta / 60)
     stds, gammas = [policy._sums.noise_std(0), policy._sums.noise_std(1)], [1.0, slope]
     omega = [1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)]
     H = omega[0] * M[0] + omega[1] * slope * M[1]
-    b = omega[0] * m[0] + omega[1] * (m[1] - (1 - slope) * M[1] @ theta)
+    b = omega[0] * m[0] + omega[1] * (m[1] - (secant - slope) * M[1] @ theta)
     noise_H = np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy._sums.a
     noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy._sums.c
     eigenvalues, U = np.linalg.eigh(H)
