@@ -30,7 +30,15 @@ from dpbandits.policy import Array
 if TYPE_CHECKING:
     from dpkit.optimize.objectives import GLM
 
-__all__ = ["GLMRecord", "SecantRecord", "balanced_share", "checked_slope", "link_objective", "pair_scales", "typical_deviation"]
+__all__ = [
+    "GLMRecord",
+    "SecantRecord",
+    "balanced_share",
+    "checked_slope",
+    "link_objective",
+    "pair_scales",
+    "typical_deviation",
+]
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
