@@ -77,6 +77,23 @@ def test_what_was_interrupted_stays_spent_and_says_so(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
+def test_nothing_is_drawn_before_it_is_charged_wherever_it_is_interrupted(name):
+    outcomes = set()
+    for line in range(1, 100_000, 401 if name.startswith("shuffle") else 61):
+        ledger, rng = Ledger(BUDGET), np.random.default_rng(0)
+        untouched = rng.bit_generator.state
+        try:
+            with Interrupter(line, "dpkit"):
+                CALLS[name](rng=rng, ledger=ledger)
+        except KeyboardInterrupt:
+            outcomes |= {row.outcome for row in ledger.rows()} or {"nothing"}
+            assert ledger.rows() or rng.bit_generator.state == untouched
+        else:
+            break
+    assert {"nothing", "reserved"} <= outcomes
+
+
+@pytest.mark.parametrize("name", CALLS)
 def test_what_came_to_its_end_is_settled(name):
     ledger = Ledger(BUDGET)
     CALLS[name](rng=np.random.default_rng(0), ledger=ledger)

@@ -539,7 +539,11 @@ def test_what_has_answered_is_settled_and_what_has_not_is_reserved(ask, adjacenc
 def test_as_many_answers_fit_as_a_budget_has_parts():
     """Each of ε/6 by pure noise, with the ledger's δ, as ``dpkit query`` asks for where none is said."""
     ledger = Ledger(Budget(3.0, 1e-6, adjacency="add_remove", unit="person"))
-    each = {"budget": Budget(0.5, 1e-6, adjacency="add_remove", unit="person"), "ledger": ledger, "person": np.arange(9)}
+    each = {
+        "budget": Budget(0.5, 1e-6, adjacency="add_remove", unit="person"),
+        "ledger": ledger,
+        "person": np.arange(9),
+    }
     ones = np.ones(9)
     for _ in range(2):
         queries.count(ones, max_contributions=1, **each)
