@@ -95,7 +95,7 @@ def list_command(
         ],
     )
     if any(r.outcome == "reserved" for r in shown):
-        say("reserved: recorded, and nobody noted what became of it, as of a run that goes on; it counts all the same.")
+        say("reserved: recorded, and nobody noted what became of it; it counts all the same.")
     if len(shown) < len(rows):
         say(f"{len(rows) - len(shown):,} earlier rows are not shown; --last 0 shows all.")
 
