@@ -3,8 +3,8 @@
 >>> print(as_text([["policy", "reward"], ["uniform", "0.5"]]))
 policy   reward
 uniform  0.5
->>> as_html("a < b", [["policy"], ["uniform"]])
-'<table><caption>a &lt; b</caption><tr><th>policy</th></tr><tr><td>uniform</td></tr></table>'
+>>> as_html("a < b", [["policy"], ["uniform"]]).partition("<tr>")[2]
+'<th>policy</th></tr><tr><td>uniform</td></tr></table></div>'
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 __all__ = ["as_html", "as_text", "parameter_cells"]
+
+# characters of a cell that stay on one line
+_WIDEST = 80
 
 Cells = Sequence[Sequence[str]]
 
@@ -25,14 +28,26 @@ def as_text(cells: Cells) -> str:
 
 
 def as_html(caption: str, cells: Cells) -> str:
-    """A table without styles, which takes on those of its page; everything is escaped."""
+    """A line of text and a table, in the styles of their page; everything is escaped.
+
+    Columns are as wide as their words, up to a limit, and scroll within a box of their own where the page is narrower.
+    The line is no caption, which would be as narrow as its table.
+    """
     from html import escape
 
     def row(values: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{escape(value)}</{tag}>" for value in values) + "</tr>"
+        return "<tr>" + "".join(cell(value, tag) for value in values) + "</tr>"
+
+    def cell(value: str, tag: str) -> str:
+        style = f' style="max-width: {_WIDEST}ch; overflow-wrap: anywhere"' if len(value) > _WIDEST else ""
+        return f"<{tag}{style}>{escape(value)}</{tag}>"
 
     body = "".join(row(values, "td") for values in cells[1:])
-    return f"<table><caption>{escape(caption)}</caption>{row(cells[0], 'th')}{body}</table>"
+    return (
+        '<div style="max-width: 100%; overflow-x: auto">'
+        f'<p style="overflow-wrap: anywhere">{escape(caption)}</p>'
+        f'<table style="width: max-content; max-width: none; margin-left: 0">{row(cells[0], "th")}{body}</table></div>'
+    )
 
 
 def parameter_cells(values: Mapping[str, object]) -> list[list[str]]:

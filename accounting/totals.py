@@ -21,6 +21,7 @@ from accounting.accountants.failures import rest_delta, split_failures
 from accounting.accountants.lower import lower_epsilon
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
+from accounting.printed import as_html
 from accounting.releases import Release
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon"]
@@ -172,6 +173,10 @@ class Comparison(dict[str, float]):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()} (at least {self.at_least!r})"
+
+    def _repr_html_(self) -> str:
+        cells = [[name, f"{value:.10g}"] for name, value in [*self.items(), ("proved lower bound", self.at_least)]]
+        return as_html(repr(self._release), [["accountant", f"ε at δ = {self._delta:g}"], *cells])
 
 
 def compare(release: Release, delta: float) -> Comparison:

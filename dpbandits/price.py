@@ -117,7 +117,7 @@ def price_of_privacy(
         Number of processes.
     resume : path, optional
         A ``.jsonl`` file that keeps every run as it ends, so that the same call goes on after an interrupt; see
-        :func:`dpbandits.simulate`. Without it an interrupted call has nothing to show.
+        :func:`dpbandits.simulate`. Without it nothing is left of an interrupted call; ``KeyboardInterrupt`` says so.
     progress : bool
         Show a progress bar on a terminal, if ``rich`` is installed.
 
@@ -162,7 +162,8 @@ def price_of_privacy(
         made, environment, rounds=count, seeds=seeds, jobs=jobs, resume=resume, points=1, progress=progress
     )
     if not results.complete:
-        raise KeyboardInterrupt
+        kept = f"kept in {resume}, from which the same call goes on" if resume else "lost: resume=FILE.jsonl keeps them"
+        raise KeyboardInterrupt(f"{len(results.runs)} of {results.planned_runs} runs are done, and {kept}")
     free, uniform = _last(results, _FREE), _last(results, _UNIFORM)
     found = {row["policy"]: row for row in results.table()}
     rows = []

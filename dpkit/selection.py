@@ -25,6 +25,7 @@ import numpy as np
 
 from accounting import BestOfPoissonRuns, BestOfRuns, Ledger
 from dpkit import randomness
+from dpkit.mechanisms._checked import charged
 
 __all__ = ["Best", "best_of", "number_of_runs"]
 
@@ -94,15 +95,14 @@ def best_of(
         raise TypeError(f"cost must be a BestOfRuns or a BestOfPoissonRuns, got cost={cost!r}")
     source = randomness.resolve(rng)
     _check_law(cost)
-    if ledger is not None:
-        ledger.spend(cost, label="best of a random number of runs", simulation=randomness.is_simulation(source))
     best: Best[Output] | None = None
-    for _ in range(number_of_runs(cost, source)):
-        score, output = run(source)
-        if math.isnan(score):
-            raise ValueError("run must return a score that is a number, got NaN")
-        if best is None or score > best.score:
-            best = Best(float(score), output)
+    with charged(ledger, cost, "best of a random number of runs", source):
+        for _ in range(number_of_runs(cost, source)):
+            score, output = run(source)
+            if math.isnan(score):
+                raise ValueError("run must return a score that is a number, got NaN")
+            if best is None or score > best.score:
+                best = Best(float(score), output)
     return best
 
 

@@ -140,5 +140,8 @@ def test_the_reference_has_every_public_name(name):
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_are_scripts(notebook):
-    compile(notebook.read_text(encoding="utf-8"), str(notebook), "exec")
+def test_notebooks_are_scripts_with_a_title(notebook):
+    source = notebook.read_text(encoding="utf-8")
+    assert re.match(r"# %% \[markdown\]\n# # \w", source)
+    assert any(line and not line.startswith("#") for line in source.splitlines())
+    compile(source, str(notebook), "exec")

@@ -14,7 +14,7 @@ from html import escape
 import numpy as np
 import pytest
 
-from accounting import ApproxDP, Bracket, Budget, Gaussian
+from accounting import ApproxDP, Bracket, Budget, Gaussian, compare
 from accounting.audit import recompute
 from accounting.ledger import Ledger
 from accounting.printed import as_html
@@ -135,7 +135,7 @@ def test_a_result_prints_what_is_private_and_nothing_else():
     for shown in (repr(fit), str(fit), fit._repr_html_()):
         assert "clipped" not in shown
         assert repr(fit.cost) in shown.replace("&#x27;", "'")
-    assert fit._repr_html_().startswith("<table>")
+    assert fit._repr_html_().startswith('<div style="max-width: 100%; overflow-x: auto">')
 
 
 def test_names_that_others_gave_are_escaped():
@@ -144,10 +144,22 @@ def test_names_that_others_gave_are_escaped():
     assert repr(Gaussian(1.0)) == "Gaussian(noise_multiplier=1.0)"
 
 
+def test_tables_of_notebooks_scroll_within_a_box_of_their_own():
+    shown = as_html("a " * 99, [["parameter", "value"], ["groups", "x" * 99], ["dim", "3"]])
+    assert shown.startswith('<div style="max-width: 100%; overflow-x: auto"><p style="overflow-wrap: anywhere">a a')
+    assert shown.endswith("</table></div>")
+    # what is short stays on its line, and what is long does not make the table as wide
+    assert '<table style="width: max-content' in shown
+    assert shown.count("ch; overflow-wrap: anywhere") == 1
+    prices = compare(12 * Gaussian(20.0), 1e-6)._repr_html_()
+    assert "ε at δ = 1e-06" in prices
+    assert "proved lower bound" in prices
+
+
 def test_notebooks_show_a_budget_as_it_is_written_and_an_audit_as_a_table():
     budget = Budget(1.0, 1e-6)
     policy = OnePassPrivateGLM(dim=2, budget=budget, horizon=100)
     assert f"<td>budget</td><td>{escape(repr(budget))}</td>" in policy._repr_html_()
     shown = recompute(policy.ledger)._repr_html_()
-    assert "<caption>Recomputed: 1 rows, within its budget" in shown
+    assert ">Recomputed: 1 rows, within its budget" in shown
     assert "<td>gdp</td><td>1</td>" in shown

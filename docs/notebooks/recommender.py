@@ -26,7 +26,7 @@ policies = {
         rng=rng,
     ),
 }
-results = simulate(policies, films, rounds=T, seeds=2)
+results = simulate(policies, films, rounds=T, seeds=5)
 print(results)
 
 # %%

@@ -9,6 +9,8 @@ from dpbandits.cli.options import Jobs, Out, Seeds
 __all__ = ["quickstart"]
 
 _UNIT = (
+    "GLB-OMD learns without privacy, and 'uniform' chooses by chance: a private policy lies between them, and what it "
+    "lacks of the first is what privacy costs.\n\n"
     "The unit of privacy is one round (one user's choice among ten films), not one person: what is shown in all other "
     "rounds hardly depends on any one of them. A user of these data takes part in up to 159 rounds, and "
     "all of them together are protected less. In the rows that say 'person' the unit is one person, in all rounds "

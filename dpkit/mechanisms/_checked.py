@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
     from accounting.ledger import Row
 
-__all__ = ["charge", "settle", "smallest_multiplier"]
+__all__ = ["charge", "charged", "settle", "smallest_multiplier", "still_spent"]
 
 
 def smallest_multiplier(make_release: Callable[[float, Adjacency], Release], budget: Budget, releases: int) -> float:
@@ -41,3 +42,24 @@ def settle(ledger: Ledger | None, row: Row | None) -> None:
     """
     if ledger is not None and row is not None:
         ledger.commit(row)
+
+
+@contextmanager
+def charged(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> Iterator[None]:
+    """A block that draws the noise of one release: :func:`charge` before it, and :func:`settle` after it.
+
+    Whatever ends the block before its end leaves a row that is only reserved; Ctrl-C says so in a line of its own.
+    """
+    row = charge(ledger, cost, label, rng)
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        if row is not None:
+            interrupt.add_note(still_spent(label, row))
+        raise
+    settle(ledger, row)
+
+
+def still_spent(label: str, row: Row) -> str:
+    """What an interrupt leaves of a release that was charged."""
+    return f"{label}: nothing of it is kept, and row {row.index} of the ledger, {row.release!r}, stays spent"

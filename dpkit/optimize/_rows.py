@@ -7,9 +7,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Ledger, Release
+from accounting import Adjacency, Budget
 from accounting.checks import integer
-from dpkit import randomness
 from dpkit.clipping import clipped_slope, grown, lengths, real_array
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
@@ -18,7 +17,6 @@ from dpkit.whole_rows import UnitRows
 
 __all__ = [
     "GradientSums",
-    "charge",
     "checked_budget",
     "checked_data",
     "checked_row",
@@ -157,9 +155,3 @@ class GradientSums:
         self.clipped += count
         self.nfev += len(slopes)
         return total
-
-
-def charge(ledger: Ledger | None, cost: Release, label: str, rng: np.random.Generator) -> None:
-    """Record the whole run before any noise is drawn; raises where the ledger refuses."""
-    if ledger is not None:
-        ledger.spend(cost, label=label, simulation=randomness.is_simulation(rng))

@@ -22,6 +22,7 @@ from dpkit import randomness
 from dpkit.clipping import lengths
 from dpkit.continual import ContinualSum
 from dpkit.geometry import ConvexSet
+from dpkit.mechanisms._checked import settle, still_spent
 from dpkit.optimize._rows import checked_data, checked_row, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -293,10 +294,17 @@ def one_pass(
     learner = make(max(1, n), ledger if n else None)
     if n == 0:
         return outcome(learner.theta, NOTHING, nit=0, nfev=0, message="no rows: the start is returned", clipped=0)
-    for x, label, length in zip(rows, labels.tolist(), lengths(rows, learner.norm).tolist(), strict=True):
-        theta = learner._take(x, label, length)
-        if callback is not None:
-            callback(theta)
+    row = learner._run.charged
+    try:
+        for x, label, length in zip(rows, labels.tolist(), lengths(rows, learner.norm).tolist(), strict=True):
+            theta = learner._take(x, label, length)
+            if callback is not None:
+                callback(theta)
+    except KeyboardInterrupt as interrupt:
+        if row is not None:
+            interrupt.add_note(still_spent(learner._LABEL, row))
+        raise
+    settle(ledger, row)
     return outcome(
         learner.theta,
         learner.cost,

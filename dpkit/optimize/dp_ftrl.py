@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from accounting import Budget
+from dpkit.mechanisms._checked import settle
 from dpkit.optimize._ftrl_run import DPFTRL
 from dpkit.optimize.objectives import GLM
 
@@ -94,11 +95,16 @@ def dp_ftrl(
     (250, True)
     """
     run = DPFTRL(model, X, y, budget=budget, **parameters)
+    message = ""
     try:
         while run.steps < run.horizon:
             run.advance()
             if callback is not None:
                 callback(run.result())
     except KeyboardInterrupt:
-        return run.result(f"interrupted after {run.steps} of {run.horizon} steps")
-    return run.result()
+        message = f"interrupted: what {run.steps} of {run.horizon} steps released is kept"
+        if run._run.checkpoint is not None:
+            message += f", and DPFTRL.load goes on with {run._run.checkpoint}"
+    if run.steps:
+        settle(run._run.ledger, run._run.charged)
+    return run.result(message)

@@ -256,7 +256,7 @@ def dp_sgd(
                 x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
                 callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
     except KeyboardInterrupt:
-        success, message = False, f"interrupted in or after epoch {begun} of {last}"
+        success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
     cost = epochs_of(begun)
     taken = sum(count for _, _, count in history)
     result = outcome(

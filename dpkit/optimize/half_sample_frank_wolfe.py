@@ -40,7 +40,8 @@ from accounting import ZCDP, Budget, Ledger
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.mechanisms._checked import charged
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start, row_sensitivity
 from dpkit.optimize._vertex_choices import BoundedMeans, check_vertices, choose, largest_rho
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -145,25 +146,25 @@ def half_sample_frank_wolfe(
         row_sensitivity(means.clip, budget.adjacency) * constraint.radius_in(1.0), first, b, K, eta, small, d, rho
     )
 
-    charge(ledger, cost, "half-sample Frank-Wolfe", source)
-    estimate, before = means.at(theta, slice(0, first)), theta
-    for t in range(K + 1):
-        if t:
-            rows = slice(first + (t - 1) * b, first + t * b)
-            change = means.difference(theta, before, 1.0 - eta, rows, small * means.clip)
-            estimate = (1.0 - eta) * estimate + change
-        vertex = choose(constraint, estimate, tau, source)
-        before, theta = theta, theta + eta * (vertex - theta)
-        if callback is not None:
-            callback(theta.copy())
-    return outcome(
-        theta,
-        cost,
-        nit=K + 1,
-        nfev=means.nfev,
-        message=f"{first} rows for the first gradient, then {K} batches of {b}, among {vertices} vertices",
-        clipped=means.clipped,
-    )
+    with charged(ledger, cost, "half-sample Frank-Wolfe", source):
+        estimate, before = means.at(theta, slice(0, first)), theta
+        for t in range(K + 1):
+            if t:
+                rows = slice(first + (t - 1) * b, first + t * b)
+                change = means.difference(theta, before, 1.0 - eta, rows, small * means.clip)
+                estimate = (1.0 - eta) * estimate + change
+            vertex = choose(constraint, estimate, tau, source)
+            before, theta = theta, theta + eta * (vertex - theta)
+            if callback is not None:
+                callback(theta.copy())
+        return outcome(
+            theta,
+            cost,
+            nit=K + 1,
+            nfev=means.nfev,
+            message=f"{first} rows for the first gradient, then {K} batches of {b}, among {vertices} vertices",
+            clipped=means.clipped,
+        )
 
 
 def _scale(change: float, first: int, b: int, K: int, eta: float, drift: float, d: int, rho: float) -> float:

@@ -30,8 +30,9 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._people import checked_people, gradient_sums
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -133,28 +134,28 @@ def localized_mirror_descent(
     whole = z / math.sqrt(T)
     eta = scale * constraint.diameter(p) / sums.clip * min(1.0 / math.sqrt(n), 0.5 / (whole * math.sqrt(d)))
 
-    charge(ledger, cost, "localized mirror descent", source)
-    phases = max(1, n.bit_length() - 1)
-    begin = 0
-    for k in range(phases):
-        size = max(1, n >> (k + 1))
-        rows = slice(begin, begin + size)
-        begin += size
-        strength = 16.0**k / (eta * size)  # λ_k
-        anchor = _mirror(theta, p)
-        mean = np.zeros(d)
-        for t in range(1, T + 1):
-            gradient = noisy.release(sums.at(theta, rows)) / size
-            gamma = 2.0 / (strength * (t + 1))
-            dual = (_mirror(theta, p) - gamma * gradient + gamma * strength * anchor) / (1.0 + gamma * strength)
-            theta = _into(_primal(dual, p), constraint)
-            mean += (2.0 * t / (T * (T + 1))) * theta
-            if callback is not None:
-                callback(theta.copy())
-        theta = mean
-    return outcome(
-        theta, cost, nit=phases * T, nfev=sums.nfev, message=f"{phases} phases of {T} steps", clipped=sums.clipped
-    )
+    with charged(ledger, cost, "localized mirror descent", source):
+        phases = max(1, n.bit_length() - 1)
+        begin = 0
+        for k in range(phases):
+            size = max(1, n >> (k + 1))
+            rows = slice(begin, begin + size)
+            begin += size
+            strength = 16.0**k / (eta * size)  # λ_k
+            anchor = _mirror(theta, p)
+            mean = np.zeros(d)
+            for t in range(1, T + 1):
+                gradient = noisy.release(sums.at(theta, rows)) / size
+                gamma = 2.0 / (strength * (t + 1))
+                dual = (_mirror(theta, p) - gamma * gradient + gamma * strength * anchor) / (1.0 + gamma * strength)
+                theta = _into(_primal(dual, p), constraint)
+                mean += (2.0 * t / (T * (T + 1))) * theta
+                if callback is not None:
+                    callback(theta.copy())
+            theta = mean
+        return outcome(
+            theta, cost, nit=phases * T, nfev=sums.nfev, message=f"{phases} phases of {T} steps", clipped=sums.clipped
+        )
 
 
 def _mirror(theta: Vector, p: float) -> Vector:

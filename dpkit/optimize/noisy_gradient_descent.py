@@ -31,9 +31,9 @@ from accounting.checks import fraction, integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._people import checked_people, gradient_sums
 from dpkit.optimize._rows import (
-    charge,
     checked_budget,
     checked_data,
     checked_start,
@@ -162,19 +162,19 @@ def noisy_gradient_descent(
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
     kept: deque[NDArray[np.float64]] = deque(maxlen={"average": T, "tail": (T + 1) // 2, "last": 1}[iterate])
 
-    charge(ledger, cost, "noisy gradient descent", source)
-    direction = np.zeros(d)
-    for _ in range(T):
-        direction = beta * direction + noisy.release(sums.at(theta)) / n
-        theta = constraint.project(theta - eta * direction)
-        kept.append(theta)
-        if callback is not None:
-            callback(theta.copy())
-    return outcome(
-        np.mean(kept, axis=0),
-        cost,
-        nit=T,
-        nfev=T * n,
-        message=f"{T} full-batch steps, the {iterate} iterate",
-        clipped=sums.clipped,
-    )
+    with charged(ledger, cost, "noisy gradient descent", source):
+        direction = np.zeros(d)
+        for _ in range(T):
+            direction = beta * direction + noisy.release(sums.at(theta)) / n
+            theta = constraint.project(theta - eta * direction)
+            kept.append(theta)
+            if callback is not None:
+                callback(theta.copy())
+        return outcome(
+            np.mean(kept, axis=0),
+            cost,
+            nit=T,
+            nfev=T * n,
+            message=f"{T} full-batch steps, the {iterate} iterate",
+            clipped=sums.clipped,
+        )

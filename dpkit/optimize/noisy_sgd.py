@@ -38,9 +38,9 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._people import checked_people, gradient_sums
 from dpkit.optimize._rows import (
-    charge,
     checked_budget,
     checked_data,
     checked_start,
@@ -156,23 +156,23 @@ def noisy_sgd(
     sigma = z * sums.clip / expected
     eta = scale * constraint.diameter() / math.sqrt(T * (sums.clip**2 + d * sigma**2))
 
-    charge(ledger, cost, "noisy SGD", source)
-    mean = np.zeros(d)
-    for _ in range(T):
-        mean += theta / T
-        chosen = poisson_sample(source, sums.units, rate)
-        theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
-        if callback is not None:
-            callback(theta.copy())
-    return outcome(
-        mean,
-        cost,
-        nit=T,
-        # the expected number: the realised one would tell what the samples were, which the cost counts as hidden
-        nfev=T * expected,
-        message=f"{T} steps on Poisson samples of {expected} rows in the mean",
-        clipped=sums.clipped,
-    )
+    with charged(ledger, cost, "noisy SGD", source):
+        mean = np.zeros(d)
+        for _ in range(T):
+            mean += theta / T
+            chosen = poisson_sample(source, sums.units, rate)
+            theta = constraint.project(theta - eta * noisy.release(sums.at(theta, chosen)) / expected)
+            if callback is not None:
+                callback(theta.copy())
+        return outcome(
+            mean,
+            cost,
+            nit=T,
+            # the expected number: the realised one would tell what the samples were, which the cost counts as hidden
+            nfev=T * expected,
+            message=f"{T} steps on Poisson samples of {expected} rows in the mean",
+            clipped=sums.clipped,
+        )
 
 
 def _schedule(n: int, d: int, budget: Budget) -> tuple[int, int]:

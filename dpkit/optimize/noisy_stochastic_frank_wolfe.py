@@ -30,8 +30,9 @@ from accounting.checks import positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._people import checked_people, gradient_sums
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 
@@ -132,22 +133,22 @@ def noisy_stochastic_frank_wolfe(
         for bound in (sums.clip, small)
     )
 
-    charge(ledger, cost, "noisy stochastic Frank-Wolfe", source)
-    first, batch = (n + 1) // 2, max(1, math.isqrt(n) // 2)
-    estimate = noisy.release(sums.at(theta, slice(0, first))) / first
-    before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
-    starts = range(first, n - batch + 1, batch)
-    for begin in starts:
-        change = sums.difference(theta, before, 1.0 - rate, slice(begin, begin + batch), small)
-        estimate = (1.0 - rate) * estimate + noisy_small.release(change) / batch
+    with charged(ledger, cost, "noisy stochastic Frank-Wolfe", source):
+        first, batch = (n + 1) // 2, max(1, math.isqrt(n) // 2)
+        estimate = noisy.release(sums.at(theta, slice(0, first))) / first
         before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
-        if callback is not None:
-            callback(theta.copy())
-    return outcome(
-        theta,
-        cost,
-        nit=1 + len(starts),
-        nfev=sums.nfev,
-        message=f"{first} rows for the first gradient, then {len(starts)} batches of {batch}",
-        clipped=sums.clipped,
-    )
+        starts = range(first, n - batch + 1, batch)
+        for begin in starts:
+            change = sums.difference(theta, before, 1.0 - rate, slice(begin, begin + batch), small)
+            estimate = (1.0 - rate) * estimate + noisy_small.release(change) / batch
+            before, theta = theta, theta + eta * (constraint.linear_minimizer(estimate) - theta)
+            if callback is not None:
+                callback(theta.copy())
+        return outcome(
+            theta,
+            cost,
+            nit=1 + len(starts),
+            nfev=sums.nfev,
+            message=f"{first} rows for the first gradient, then {len(starts)} batches of {batch}",
+            clipped=sums.clipped,
+        )

@@ -75,9 +75,9 @@ from dpkit import randomness
 from dpkit.clipping import clipped, grown, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import (
-    charge,
     checked_budget,
     checked_data,
     checked_start,
@@ -209,24 +209,24 @@ def objective_perturbation(
     )
     cost = _cost(beta / ridge, sigma / row_sensitivity(L, budget.adjacency), z, budget, one_row=people is None)
 
-    charge(ledger, cost, "objective perturbation", source)
-    if randomness.is_simulation(source):
-        b = sigma * source.standard_normal(d)
-    else:
-        b = h * rounded_gaussian(sigma / h, d, rng=source).astype(np.float64)
-    units, weights = (len(X), None) if people is None else (len(people.sizes), people.shares())
-    problem = _Problem(objective, short, labels, row_lengths, R, ridge, b, units, weights)
-    theta, steps = _minimizer(problem, beta * units + ridge, gamma)
-    return outcome(
-        constraint.project(mechanism.release(theta)),
-        cost,
-        nit=steps,
-        nfev=problem.passes * len(X),
-        message=f"ridge {ridge:.3g}, linear term of standard deviation {sigma:.3g}",
-        clipped=problem.clipped,
-        ridge=ridge,
-        noise_std=sigma,
-    )
+    with charged(ledger, cost, "objective perturbation", source):
+        if randomness.is_simulation(source):
+            b = sigma * source.standard_normal(d)
+        else:
+            b = h * rounded_gaussian(sigma / h, d, rng=source).astype(np.float64)
+        units, weights = (len(X), None) if people is None else (len(people.sizes), people.shares())
+        problem = _Problem(objective, short, labels, row_lengths, R, ridge, b, units, weights)
+        theta, steps = _minimizer(problem, beta * units + ridge, gamma)
+        return outcome(
+            constraint.project(mechanism.release(theta)),
+            cost,
+            nit=steps,
+            nfev=problem.passes * len(X),
+            message=f"ridge {ridge:.3g}, linear term of standard deviation {sigma:.3g}",
+            clipped=problem.clipped,
+            ridge=ridge,
+            noise_std=sigma,
+        )
 
 
 def _levels(

@@ -42,8 +42,8 @@ from dpkit import randomness
 from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._rows import (
-    charge,
     checked_budget,
     checked_data,
     checked_start,
@@ -146,35 +146,35 @@ def phased_sgd(
     X, row_lengths = shortened(X, R)
     y = convex_labels(objective, y)
 
-    charge(ledger, cost, "phased SGD", source)
-    phases = nfev = cut = begin = 0
-    while begin < n:
-        size = max(1, n >> (phases + 1))
-        step = eta * 4.0**-phases
-        mean = np.zeros(d)
-        iterate = theta
-        for i in range(begin, begin + size):
-            mean += (iterate - mean) / (i - begin + 1)
-            with np.errstate(all="ignore"):  # what overflows is clipped
-                slope = objective.slope(np.array([X[i] @ iterate]), y[i : i + 1])
-            psi, was_cut = clipped_slope(float(slope[0]), float(row_lengths[i]), L)
-            cut += was_cut
-            iterate = constraint.project(iterate - step * psi * X[i])
-        # the mean of the iterates before each step and of the last one
-        mean += (iterate - mean) / (size + 1)
-        # ω
-        rounding = 2.0**-52 * (
-            step * R * (objective.curvature_bound * (d + 1) * R * reach + objective.slope_rounding(R * reach))
-            + 10.0 * (reach + L * step)
-        ) + constraint.projection_error(reach + L * step)
-        sensitivity = row_sensitivity(L * step, budget.adjacency) + 2.0 * (size + 1) * rounding
-        noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
-        theta = constraint.project(noise.release(mean))
-        phases, nfev, begin = phases + 1, nfev + size, begin + size
-        if callback is not None:
-            callback(theta.copy())
-        if n >> (phases + 1) == 0:
-            break
-    return outcome(
-        theta, cost, nit=phases, nfev=nfev, message=f"one pass in {phases} phases, η = {eta:.3g}", clipped=cut
-    )
+    with charged(ledger, cost, "phased SGD", source):
+        phases = nfev = cut = begin = 0
+        while begin < n:
+            size = max(1, n >> (phases + 1))
+            step = eta * 4.0**-phases
+            mean = np.zeros(d)
+            iterate = theta
+            for i in range(begin, begin + size):
+                mean += (iterate - mean) / (i - begin + 1)
+                with np.errstate(all="ignore"):  # what overflows is clipped
+                    slope = objective.slope(np.array([X[i] @ iterate]), y[i : i + 1])
+                psi, was_cut = clipped_slope(float(slope[0]), float(row_lengths[i]), L)
+                cut += was_cut
+                iterate = constraint.project(iterate - step * psi * X[i])
+            # the mean of the iterates before each step and of the last one
+            mean += (iterate - mean) / (size + 1)
+            # ω
+            rounding = 2.0**-52 * (
+                step * R * (objective.curvature_bound * (d + 1) * R * reach + objective.slope_rounding(R * reach))
+                + 10.0 * (reach + L * step)
+            ) + constraint.projection_error(reach + L * step)
+            sensitivity = row_sensitivity(L * step, budget.adjacency) + 2.0 * (size + 1) * rounding
+            noise = GaussianMechanism(noise_multiplier=z, sensitivity=sensitivity, rng=source)
+            theta = constraint.project(noise.release(mean))
+            phases, nfev, begin = phases + 1, nfev + size, begin + size
+            if callback is not None:
+                callback(theta.copy())
+            if n >> (phases + 1) == 0:
+                break
+        return outcome(
+            theta, cost, nit=phases, nfev=nfev, message=f"one pass in {phases} phases, η = {eta:.3g}", clipped=cut
+        )

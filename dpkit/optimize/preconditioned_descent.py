@@ -42,9 +42,10 @@ from dpkit import randomness
 from dpkit.clipping import lengths, shortened
 from dpkit.geometry import smat
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._moments import LAST_DIGIT, half_vector, rounded_once
 from dpkit.optimize._people import PersonSums, checked_people, gradient_sums
-from dpkit.optimize._rows import GradientSums, charge, checked_budget, checked_data, public_count
+from dpkit.optimize._rows import GradientSums, checked_budget, checked_data, public_count
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.optimize.softmax import Softmax, SoftmaxSums
@@ -178,39 +179,39 @@ def preconditioned_descent(
         noise_multiplier=z * math.sqrt(T / (1.0 - s)), sensitivity=sums.sensitivity(budget.adjacency), **known
     )
 
-    charge(ledger, cost, "preconditioned gradient descent", source)
-    count = (np.array([shortened_units]), math.floor(_COUNT * 2.0**40))
-    released = moment.release(rounded_once([*half_vector(sums.second_moment(R)), count]))
-    values, basis = np.linalg.eigh(smat(released[:-1]))
-    noise = moment.noise_multiplier * moment.sensitivity
-    floor = noise * math.sqrt(2.0 * d)
-    curvature = objective.curvature_bound * R**2 / n * (np.maximum(values, 0.0) + floor)
-    damping = noisy.noise_multiplier * noisy.sensitivity / n * math.sqrt(T * d) / guess
-    metric = (curvature + damping / (1.0 - beta)) / scale
-    if theta.ndim == 2:
-        # momentum allows steps of up to 2(1 + β), and Böhning's bound is met only where two classes share all there is
-        metric /= 2.0
+    with charged(ledger, cost, "preconditioned gradient descent", source):
+        count = (np.array([shortened_units]), math.floor(_COUNT * 2.0**40))
+        released = moment.release(rounded_once([*half_vector(sums.second_moment(R)), count]))
+        values, basis = np.linalg.eigh(smat(released[:-1]))
+        noise = moment.noise_multiplier * moment.sensitivity
+        floor = noise * math.sqrt(2.0 * d)
+        curvature = objective.curvature_bound * R**2 / n * (np.maximum(values, 0.0) + floor)
+        damping = noisy.noise_multiplier * noisy.sensitivity / n * math.sqrt(T * d) / guess
+        metric = (curvature + damping / (1.0 - beta)) / scale
+        if theta.ndim == 2:
+            # momentum allows steps of up to 2(1 + β), and Böhning's bound is met only where two classes share all
+            metric /= 2.0
 
-    direction, mean = np.zeros_like(theta), np.zeros_like(theta)
-    first = T // 2
-    for t in range(T):
-        gradient = noisy.release(sums.at(theta)) / n
-        if theta.ndim == 2:  # softmax does not see what all classes have in common, and noise has it
-            gradient = gradient - gradient.mean(axis=0)
-        direction = beta * direction + gradient @ basis
-        theta = _within(theta @ basis - direction / metric, metric, ball) @ basis.T
-        if t >= first:
-            mean = mean + (theta - mean) / (t - first + 1)
-    return outcome(
-        mean,
-        cost,
-        nit=T,
-        nfev=(T + 1) * n,
-        message=f"{T} full-batch steps in the metric of a noisy second moment, the mean of the last half",
-        clipped=sums.clipped,
-        shortened=float(released[-1]) / (_COUNT * n),
-        shortened_std=noise / (_COUNT * n),
-    )
+        direction, mean = np.zeros_like(theta), np.zeros_like(theta)
+        first = T // 2
+        for t in range(T):
+            gradient = noisy.release(sums.at(theta)) / n
+            if theta.ndim == 2:  # softmax does not see what all classes have in common, and noise has it
+                gradient = gradient - gradient.mean(axis=0)
+            direction = beta * direction + gradient @ basis
+            theta = _within(theta @ basis - direction / metric, metric, ball) @ basis.T
+            if t >= first:
+                mean = mean + (theta - mean) / (t - first + 1)
+        return outcome(
+            mean,
+            cost,
+            nit=T,
+            nfev=(T + 1) * n,
+            message=f"{T} full-batch steps in the metric of a noisy second moment, the mean of the last half",
+            clipped=sums.clipped,
+            shortened=float(released[-1]) / (_COUNT * n),
+            shortened_std=noise / (_COUNT * n),
+        )
 
 
 def _sums(

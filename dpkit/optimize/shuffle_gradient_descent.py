@@ -42,7 +42,8 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.clipping import clipped, lengths
 from dpkit.geometry import ConvexSet
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, clip_of
+from dpkit.mechanisms._checked import charged
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start, clip_of
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
@@ -163,28 +164,28 @@ def shuffle_gradient_descent(
     first = T // 2 if schedule == "numeric" else 0
     mean, cut = np.zeros(d), 0
 
-    charge(ledger, cost, "shuffle gradient descent", source)
-    for t in range(T):
-        if t >= first:
-            mean += theta / (T - first)
-        with np.errstate(all="ignore"):  # what overflows is clipped
-            slopes, count = clipped(objective.slope(X @ theta, y), row_lengths, L)
-        cut += count
-        shuffled = shuffler.shuffle_tallies(users.tally(slopes[:, None] * X))
-        theta = constraint.project(theta - eta * server.decode(shuffled, n) / n)
-        if callback is not None:
-            callback(theta.copy())
-    return outcome(
-        constraint.project(mean),
-        cost,
-        nit=T,
-        nfev=T * n,
-        message=f"{T} rounds of the {schedule} schedule",
-        clipped=cut,
-        noise_std=protocol.noise_std(n) / n,
-        step_size=eta,
-        messages_per_user=T * protocol.messages_per_user,
-    )
+    with charged(ledger, cost, "shuffle gradient descent", source):
+        for t in range(T):
+            if t >= first:
+                mean += theta / (T - first)
+            with np.errstate(all="ignore"):  # what overflows is clipped
+                slopes, count = clipped(objective.slope(X @ theta, y), row_lengths, L)
+            cut += count
+            shuffled = shuffler.shuffle_tallies(users.tally(slopes[:, None] * X))
+            theta = constraint.project(theta - eta * server.decode(shuffled, n) / n)
+            if callback is not None:
+                callback(theta.copy())
+        return outcome(
+            constraint.project(mean),
+            cost,
+            nit=T,
+            nfev=T * n,
+            message=f"{T} rounds of the {schedule} schedule",
+            clipped=cut,
+            noise_std=protocol.noise_std(n) / n,
+            step_size=eta,
+            messages_per_user=T * protocol.messages_per_user,
+        )
 
 
 def _numeric(

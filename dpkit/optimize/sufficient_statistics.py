@@ -35,9 +35,10 @@ from dpkit import randomness
 from dpkit.clipping import shortened
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
+from dpkit.mechanisms._checked import charged
 from dpkit.optimize._moments import LAST_DIGIT, half_vector, rounded_once
 from dpkit.optimize._people import checked_people
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start
 from dpkit.optimize.result import NOTHING, outcome
 from dpkit.whole_rows import BITS, check_rows, whole_product
 
@@ -135,12 +136,14 @@ def sufficient_statistics(
     U = np.trunc(short * (share * (2.0**BITS / R))[:, None])
     pair = _exact_pair(U, np.trunc(labels * (share * (2.0**BITS / B))))
 
-    charge(ledger, cost, "sufficient statistics of least squares", source)
-    released = noise.release(pair)
-    A = nearest_psd(smat(released[:split])) * R**2 + weight * np.eye(d)
-    b = released[split:] * (R * B / _BALANCE)
-    theta, steps = _quadratic_minimum(A, b, constraint, start)
-    return outcome(theta, cost, nit=steps, nfev=len(X), message="noisy second moments, then projection", clipped=cut)
+    with charged(ledger, cost, "sufficient statistics of least squares", source):
+        released = noise.release(pair)
+        A = nearest_psd(smat(released[:split])) * R**2 + weight * np.eye(d)
+        b = released[split:] * (R * B / _BALANCE)
+        theta, steps = _quadratic_minimum(A, b, constraint, start)
+        return outcome(
+            theta, cost, nit=steps, nfev=len(X), message="noisy second moments, then projection", clipped=cut
+        )
 
 
 def _exact_pair(U: NDArray[np.float64], c: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -41,7 +41,8 @@ from accounting import ZCDP, Budget, Ledger
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
-from dpkit.optimize._rows import charge, checked_budget, checked_data, checked_start, row_sensitivity
+from dpkit.mechanisms._checked import charged
+from dpkit.optimize._rows import checked_budget, checked_data, checked_start, row_sensitivity
 from dpkit.optimize._vertex_choices import BoundedMeans, check_vertices, choose, largest_rho
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.result import NOTHING, outcome
@@ -154,40 +155,40 @@ def variance_reduced_frank_wolfe(
     trees = range(min(1, T), T + 1)
     scales = {t: _scale(change, t, b, turn, d, rho) for t in trees}
 
-    charge(ledger, cost, "variance-reduced Frank-Wolfe", source)
-    begin = steps = 0
+    with charged(ledger, cost, "variance-reduced Frank-Wolfe", source):
+        begin = steps = 0
 
-    def fresh(count: int) -> slice:
-        nonlocal begin
-        begin += count
-        return slice(begin - count, begin)
+        def fresh(count: int) -> slice:
+            nonlocal begin
+            begin += count
+            return slice(begin - count, begin)
 
-    def visit(t: int, depth: int, estimate: Vector, at: Vector) -> None:
-        """The leaves below a node of tree t, whose estimate was made at the iterate ``at``."""
-        nonlocal theta, steps
-        if depth == t:
-            vertex = choose(constraint, estimate, scales[t], source)
-            leaf = steps - (2**t - 2)  # i: the trees before had 2^t − 2 leaves
-            theta = theta + min(1.0, 2.0 * c / (2.0 ** (t - 1) + leaf + 1)) * (vertex - theta)
-            steps += 1
-            if callback is not None:
-                callback(theta.copy())
-            return
-        visit(t, depth + 1, estimate, at)
-        here, bound = theta, means.clip * _share(turn, depth + 1)
-        moved = means.difference(here, at, 1.0, fresh(_node_rows(b, depth + 1)), bound)
-        visit(t, depth + 1, estimate + moved, here)
+        def visit(t: int, depth: int, estimate: Vector, at: Vector) -> None:
+            """The leaves below a node of tree t, whose estimate was made at the iterate ``at``."""
+            nonlocal theta, steps
+            if depth == t:
+                vertex = choose(constraint, estimate, scales[t], source)
+                leaf = steps - (2**t - 2)  # i: the trees before had 2^t − 2 leaves
+                theta = theta + min(1.0, 2.0 * c / (2.0 ** (t - 1) + leaf + 1)) * (vertex - theta)
+                steps += 1
+                if callback is not None:
+                    callback(theta.copy())
+                return
+            visit(t, depth + 1, estimate, at)
+            here, bound = theta, means.clip * _share(turn, depth + 1)
+            moved = means.difference(here, at, 1.0, fresh(_node_rows(b, depth + 1)), bound)
+            visit(t, depth + 1, estimate + moved, here)
 
-    for t in trees:
-        visit(t, 0, means.at(theta, fresh(b)), theta)
-    return outcome(
-        theta,
-        cost,
-        nit=steps,
-        nfev=means.nfev,
-        message=f"{T} trees with {b} rows at the root, among {vertices} vertices",
-        clipped=means.clipped,
-    )
+        for t in trees:
+            visit(t, 0, means.at(theta, fresh(b)), theta)
+        return outcome(
+            theta,
+            cost,
+            nit=steps,
+            nfev=means.nfev,
+            message=f"{T} trees with {b} rows at the root, among {vertices} vertices",
+            clipped=means.clipped,
+        )
 
 
 def _node_rows(b: int, depth: int) -> int:

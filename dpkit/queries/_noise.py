@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -130,7 +130,8 @@ def choose_noise(
     found: list[Noise] = []
     adjacency = budget.adjacency
     if name != "gaussian":
-        z = calibrate(lambda z: Laplace(z, adjacency=adjacency), budget, accountant="pure")
+        # as if δ were 0: it would save a millionth of the noise, and n answers at ε/n would just not fit into ε
+        z = calibrate(lambda z: Laplace(z, adjacency=adjacency), replace(budget, delta=0.0), accountant="pure")
         shift = int(l1) if one_cell else None
         cost: Release = DiscreteLaplace(z, shift, adjacency=adjacency) if whole else Laplace(z, adjacency=adjacency)
         found.append(Noise("laplace", z, z * l1 * _UP * step, step, whole, cost))
@@ -164,11 +165,14 @@ def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator)
 def range_per_round(rounds: int, budget: Budget) -> float:
     """The largest ε such that so many mechanisms of bounded range ε meet the budget (the calibration is kept)."""
 
+    if rounds == 1:  # as for Laplace noise in ``choose_noise``
+        budget = replace(budget, delta=0.0)
+
     def multiplier(accountant: Accountant | None) -> float:
         return calibrate(
             lambda z: rounds * NoisyMax(1 / z, "gumbel", adjacency=budget.adjacency), budget, accountant=accountant
         )
 
-    if budget.delta == 0 or rounds == 1:
+    if budget.delta == 0:
         return 1 / multiplier("pure")
     return 1 / (multiplier(None) if rounds <= _MOST_ROUNDS else min(multiplier("pure"), multiplier("rdp")))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Gaussian, PoissonSubsampled, calibrate
-from dpkit.optimize import dp_ftrl, dp_sgd, glm
+from dpkit.optimize import DPFTRL, dp_sgd, glm
 
 __all__ = ["Trained", "train"]
 
@@ -54,11 +54,15 @@ def train(
         return _opacus(model, rows, targets, budget, rate, epochs, batch, cooldown, seed)
     if algorithm == "DP-SGD":
         fit = dp_sgd(model, rows, targets, public_rows=len(X), optimizer=_cooling(rate, steps, cooldown), **known)
+        if not fit.success:  # Ctrl-C must end the table, and leave no line of half a run
+            raise KeyboardInterrupt(fit.message)
     else:
         factors: Any = "banded" if algorithm == "DP-FTRL" else "independent"
-        fit = dp_ftrl(
+        run = DPFTRL(
             model, rows, targets, factorization=factors, order_seed=seed, learning_rate=rate, cooldown=cooldown, **known
         )
+        run.advance(run.horizon)
+        fit = run.result()
     if network:
         return Trained(_outputs(fit.module), float(fit.noise_multiplier))
     return Trained(lambda Z: np.asarray(Z @ fit.x), float(fit.noise_multiplier))

@@ -91,8 +91,8 @@ def _with_scale(name: str, **fixed: Any) -> Runner:
 def _ftrl(
     objective: GLM, X: Vector, y: Vector, cell: Cell, budget: Budget, scale: float, rng: np.random.Generator
 ) -> OptimizeResult:
-    # as many steps as NoisyGD's, of a quarter of the rows
-    return optimize.dp_ftrl(
+    # as many steps as NoisyGD's, of a quarter of the rows; all of them, for Ctrl-C must end the table and not a run
+    learner = optimize.DPFTRL(
         objective,
         X,
         y,
@@ -104,6 +104,8 @@ def _ftrl(
         step_scale=scale,
         rng=rng,
     )
+    learner.advance(learner.horizon)
+    return learner.result()
 
 
 def _without_noise(

@@ -15,7 +15,7 @@ from accounting import Budget, Ledger
 from accounting.checks import choice
 from dpkit.optimize import glm, softmax
 from dpkit.optimize.softmax import softmax_probabilities
-from dpkit.sklearn._estimator import PrivateGLM
+from dpkit.sklearn._estimator import PrivateGLM, as_a_whole
 
 __all__ = ["PrivateGLMClassifier"]
 
@@ -122,6 +122,7 @@ class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
+    @as_a_whole
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a fit.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,12 +18,12 @@ from accounting import Budget, Ledger
 from accounting.checks import integer, positive
 from dpkit.clipping import shortened
 from dpkit.geometry import LpBall
-from dpkit.optimize import dp_ftrl, noisy_gradient_descent, preconditioned_descent
+from dpkit.optimize import DPFTRL, noisy_gradient_descent, preconditioned_descent
 from dpkit.optimize.objectives import GLM
 from dpkit.optimize.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
 
-__all__ = ["KeepsLedger", "PrivateGLM", "checked_ledger", "generator_of"]
+__all__ = ["KeepsLedger", "PrivateGLM", "as_a_whole", "checked_ledger", "generator_of"]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +31,23 @@ Array = NDArray[np.float64]
 _STEPS = 24
 # stands for a ledger that stayed behind; fit refuses it, as it refuses everything that is no ledger
 _LEFT_BEHIND = "left behind when this copy was made: set_params(ledger=...) first"
+
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def as_a_whole(fit: Fit) -> Fit:
+    """A ``fit`` that is made apart and put in place at once: whatever ends it leaves the estimator as it was."""
+
+    @wraps(fit)
+    def whole(self: Any, *args: Any, **more: Any) -> Any:
+        made: Any = object.__new__(type(self))
+        vars(made).update(vars(self))
+        fit(made, *args, **more)
+        self.__dict__ = vars(made)
+        return self
+
+    return cast("Fit", whole)
 
 
 class KeepsLedger(BaseEstimator):  # type: ignore[misc]
@@ -127,7 +146,10 @@ class PrivateGLM(KeepsLedger):
                     f"got public_rows={self.public_rows!r}"
                 )
             else:
-                fit = dp_ftrl(clipped, rows, y, epochs=self.epochs, iterate="tail", **known)
+                # not by the function, which returns what Ctrl-C left of a run: a fit is whole, or none
+                run = DPFTRL(clipped, rows, y, epochs=self.epochs, iterate="tail", **known)
+                run.advance(run.horizon)
+                fit = run.result()
         self.cost_, self.n_iter_ = fit.cost, fit.nit
         self.__dict__.setdefault("_fits", Fits()).note(self.budget, self.ledger, clone="_cloned" in self.__dict__)
         theta = np.atleast_2d(fit.x)

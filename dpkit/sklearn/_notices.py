@@ -37,7 +37,7 @@ class Fits:
                 "Give the estimator a ledger with a budget for all of them, ledger=Ledger(budget), of which "
                 "split_budget(budget, fits) is one fit's part; or choose hyperparameters by PrivateSearch",
                 EveryFitSpendsWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def __reduce__(self) -> tuple[type[Fits], tuple[()]]:
@@ -51,5 +51,5 @@ def warn_of_shortened(share: float, deviation: float, row_norm: float) -> None:
             f"about {min(share, 1.0):.0%} of the rows were longer than row_norm={row_norm!r} and were shortened to it: "
             "scale features by public constants, so that an average row has length row_norm or less",
             ShortenedRowsWarning,
-            stacklevel=4,
+            stacklevel=5,
         )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from accounting import Budget, Ledger
 from accounting.checks import positive
 from dpkit.optimize import glm
-from dpkit.sklearn._estimator import PrivateGLM
+from dpkit.sklearn._estimator import PrivateGLM, as_a_whole
 
 __all__ = ["PrivateGLMRegressor"]
 
@@ -94,6 +94,7 @@ class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
+    @as_a_whole
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a fit.
 

@@ -36,7 +36,7 @@ from dpkit.optimize._people import checked_people
 from dpkit.optimize._rows import checked_budget
 from dpkit.selection import best_of
 from dpkit.sklearn._classifier import PrivateGLMClassifier
-from dpkit.sklearn._estimator import KeepsLedger, checked_ledger, generator_of
+from dpkit.sklearn._estimator import KeepsLedger, as_a_whole, checked_ledger, generator_of
 from dpkit.sklearn._regressor import PrivateGLMRegressor
 
 __all__ = ["PrivateSearch"]
@@ -113,6 +113,7 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
         self.ledger = ledger
         self.random_state = random_state
 
+    @as_a_whole
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Spend the budget on a search.
 

@@ -23,7 +23,7 @@ import math
 import os
 import secrets
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -197,16 +197,23 @@ def beside(path: Path, kind: str) -> list[Path]:
 
 
 class Hold:
-    """The right to write one checkpoint: a lock of the operating system, which ends with the process."""
+    """The right to write one checkpoint: a lock of the operating system, which ends with the process.
+
+    ``given_up`` says whether the object that has it will write no more.
+    """
 
     def __init__(self, path: Path) -> None:
+        self.path = path
+        self.given_up: Callable[[], bool] = lambda: False
         self._file: BinaryIO | None = None
         self._file = open(path.with_name(f".{path.name}.lock"), "ab")  # noqa: SIM115
         try:
             _lock(self._file)
         except OSError as error:
             self.close()
-            raise BlockingIOError(f"{path} must be used by one object at a time, got a second one") from error
+            raise BlockingIOError(
+                f"{path} must be used by one object at a time, got a second one: go on with the first, or delete it"
+            ) from error
         _holds.add(self)
 
     def close(self) -> None:
@@ -222,6 +229,9 @@ class Hold:
 def hold(path: Path) -> Hold:
     """The right to write the checkpoint ``path``.
 
+    An object of this process that was interrupted lets go of it: it is still there, in a notebook for as long as its
+    traceback, and what its refusal says is to load the checkpoint.
+
     Raises
     ------
     BlockingIOError
@@ -229,7 +239,15 @@ def hold(path: Path) -> Hold:
     FileNotFoundError
         If the folder does not exist.
     """
+    for other in list(_holds):
+        if other.given_up() and same(other.path, path):
+            other.close()
     return Hold(path)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two paths are of one file, which need not be there."""
+    return one.resolve() == other.resolve()
 
 
 def _lock(file: BinaryIO) -> None:

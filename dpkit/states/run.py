@@ -38,13 +38,17 @@ from __future__ import annotations
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from accounting import Ledger, Release
 from dpkit.states import files
 from dpkit.states.entries import scalar
+
+if TYPE_CHECKING:
+    from accounting.ledger import Row
 
 __all__ = ["Here", "Run", "RunStopped", "Unrepeatable", "newest"]
 
@@ -103,6 +107,8 @@ class Run:
         The one that made the object, or loaded it.
     stopped : str or None
         Why the object is closed, if it is; empty if it is in the middle of a release, or was stopped there.
+    charged : Row or None
+        The ledger's newest row for it, where this object was charged; what goes on with a state has none.
     checkpoint : Path or None
         The file that holds the state after every release.
     also : callable or None
@@ -120,6 +126,7 @@ class Run:
         self.id = secrets.token_hex(16)
         self.label = label
         self.ledger = ledger
+        self.charged: Row | None = None
         self.simulation = simulation
         self.step = 0
         self.lock = threading.RLock()
@@ -145,7 +152,17 @@ class Run:
             If another one does.
         """
         self._hold = files.hold(checkpoint) if hold is None else hold
+        this = weakref.ref(self)  # which goes when nobody has it any more, and its hold with it
+        self._hold.given_up = lambda: (run := this()) is not None and run._given_up()
         self.checkpoint = checkpoint
+
+    def _given_up(self) -> bool:
+        """Whether it is stopped for good: not in a release that is under way in another thread or below this call."""
+        owned: bool = self.lock._is_owned()  # type: ignore[attr-defined]  # as threading.Condition asks it
+        if self.stopped is None or owned or not self.lock.acquire(blocking=False):
+            return False
+        self.lock.release()
+        return self.stopped is not None
 
     def release_hold(self) -> None:
         """Let another object hold the checkpoint: this one does not go on."""
@@ -180,7 +197,7 @@ class Run:
     def charge(self, cost: Release) -> None:
         """Record what the whole run may cost, before any noise is drawn."""
         if self.ledger is not None:
-            self.ledger.spend(cost, label=self.label, simulation=self.simulation)
+            self.charged = self.ledger.spend(cost, label=self.label, simulation=self.simulation)
 
     # ----------------------------------------------------------------------------------------- one release
 

@@ -326,5 +326,15 @@ def test_an_interrupted_price_goes_on_with_what_was_kept(call, tmp_path, monkeyp
         assert call(*asked).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("resume", "said"), [("runs.jsonl", "kept in runs.jsonl, from which"), (None, "lost: resume=FILE.jsonl keeps them")]
+)
+def test_an_interrupted_price_says_what_is_kept(resume, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("dpbandits.policies.OnePassPrivateGLM.select", interrupt)
+    with pytest.raises(KeyboardInterrupt, match=f"^2 of 3 runs are done, and {said}"):
+        price_of_privacy(GLM(2), [1.0], rounds=50, seeds=1, resume=resume, progress=False)
+
+
 def interrupt(*_, **__):
     raise KeyboardInterrupt

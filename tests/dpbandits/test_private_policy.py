@@ -363,6 +363,27 @@ def test_a_checkpoint_is_held_by_one_object(name, tmp_path):
         small(name, checkpoint=tmp_path / "c")
 
 
+def test_a_stopped_policy_that_is_still_there_lets_go_of_its_checkpoint(name, tmp_path, monkeypatch):
+    with Ledger.open(tmp_path / "ledger", budget_of(name)) as ledger:
+        policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")
+        play(policy, 4)
+        with monkeypatch.context() as patch:
+            patch.setattr(files, "draft", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                policy.select(offered(policy))
+        again = Policy.load(tmp_path / "c", ledger=ledger)  # which is what the refusal says
+        with pytest.raises(RunStopped, match="load the newest checkpoint"):
+            policy.select(offered(policy))
+        play(again, 4)
+        assert again.releases >= 1
+        with pytest.raises(BlockingIOError, match="go on with the first, or delete it"):
+            Policy.load(tmp_path / "c", ledger=ledger)
+
+
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
 def test_the_journal_brings_everything_back(name, tmp_path):
     """Rewards since the last release, late ones, open and forgotten decisions; twice over, to the same sums."""
     policy = small(name, checkpoint=tmp_path / "c")

@@ -5,11 +5,13 @@ import doctest
 import importlib
 import math
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from chi_square import fits
+from interrupts import Interrupter
 from scipy import stats
 
 from accounting import (
@@ -227,6 +229,29 @@ def test_an_interrupt_within_an_epoch_charges_the_epoch():
     assert [row.outcome for row in ledger.rows()] == ["released"] * len(ledger.rows())
     assert fit.nit <= sum(count for _, count in fit.cost.parts) == 2 * len(ledger.rows())
     assert ledger.total == fit.cost
+
+
+def test_an_interrupt_at_any_line_of_the_run_loses_no_spend():
+    ended = set()
+    for line in range(1, 500, 3):
+        ledger, seen = Ledger(BUDGET), []
+        call = partial(train, glm("logistic", clip=1.0), ledger=ledger, batch=20, epochs=2, callback=seen.append)
+        try:
+            with Interrupter(line, "dpkit/optimize/dp_sgd.py"):
+                fit = call()
+        except KeyboardInterrupt:
+            ended.add("before" if not ledger.rows() else "after")
+        else:
+            ended.add(fit.success)
+            epochs = len(ledger.rows())
+            # what was begun is charged, and as much is stated: at most an epoch more, which was refused its row
+            assert fit.nit <= 2 * epochs
+            assert sum(count for _, count in fit.cost.parts) in (2 * epochs, 2 * epochs + 2)
+            assert fit.success or fit.message.endswith("what was trained is kept")
+            if fit.success:
+                break
+        assert len(seen) <= len(ledger.rows())
+    assert ended == {"before", False, "after", True}
 
 
 def test_a_crash_leaves_the_epoch_spent_and_noted_as_failed():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, epsilon
+from accounting import Budget, BudgetExceeded, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, epsilon
 from dpkit import queries
 from dpkit.queries import _moment, moments, totals
 from dpkit.queries._noise import Noise, range_per_round
@@ -534,3 +534,21 @@ def test_what_has_answered_is_settled_and_what_has_not_is_reserved(ask, adjacenc
     with pytest.raises(KeyboardInterrupt):
         ask(table, budget=budget, ledger=ledger)
     assert [row.outcome for row in ledger.rows()] == ["released", "reserved"]
+
+
+def test_as_many_answers_fit_as_a_budget_has_parts():
+    """Each of ε/6 by pure noise, with the ledger's δ, as ``dpkit query`` asks for where none is said."""
+    ledger = Ledger(Budget(3.0, 1e-6, adjacency="add_remove", unit="person"))
+    each = {
+        "budget": Budget(0.5, 1e-6, adjacency="add_remove", unit="person"),
+        "ledger": ledger,
+        "person": np.arange(9),
+    }
+    ones = np.ones(9)
+    for _ in range(2):
+        queries.count(ones, max_contributions=1, **each)
+        queries.quantile(ones, q=0.5, bounds=(0, 2), max_contributions=1, **each)
+        queries.mean(ones, bounds=(0, 2), max_contributions=1, **each)
+    assert len(ledger.rows()) == 6
+    with pytest.raises(BudgetExceeded):
+        queries.count(ones, max_contributions=1, **each)
