@@ -1,17 +1,18 @@
 """What noisy sums of rewards say of arms that stand, where it is known exactly how often each was played.
 
-Batch j has n_jk plays of arm k, whose records g have the mean m_k and the variance v_k; s_jk is their sum. Running sums
-leave as A·C⁻¹(C·s + σζ), A the running sum and C the lower triangle of :class:`dpkit.continual.Weighted`, which is
-public. So all that is known of arm k is y_k = C·s_k + σζ_k, with independent noise in every entry, and
+Batch j has n_jk plays of arm k, whose records g have the mean m_k = μ(x_kᵀθ) − c₀ and the variance v_k. Sums over
+batches leave with noise, and what they grow by from release to release is the sum of a batch, with noise whose
+covariance between batches is Σ = σ²(CᵀC)⁻¹, C the factor of :class:`dpkit.continual.Weighted`. Generalized least
+squares says what *all* releases tell of m. For an arm that was played in a single batch it has the noise of a single
+release, where the newest running sum has one and a half to two times as much. Records are summed
 
-    E y_k = m_k·Cn_k,    cov y_k = V_k = σ²I + v_k·C diag(n_k) Cᵀ.
+* by arms: a sum of g for each of them (:func:`weighed`);
+* by directions: a sum of g·x (:func:`weighed_together`). K arms of dimension d < K that are all played alike are known
+  better that way, by the factor K/d in the precision, and worse where few are played of many.
 
-* :func:`weighed` is generalized least squares: what all releases together say of m_k. For an arm that was played in a
-  single batch it has the noise of a single release, where the newest running sum has one and a half to two times as
-  much.
-* :func:`fitted` joins the arms: m_k = μ(x_kᵀθ) − c₀ for one parameter θ, with a normal prior, by Gauss and Newton.
+:func:`fitted` joins the arms: one parameter θ, with a normal prior, by Gauss and Newton.
 
-Both are post-processing of what was released, and cost O(Kk³) after k releases, and O(Kd² + d³).
+All are post-processing of what was released, and cost O(Kk³), O(J³d³) for J batches by directions, and O(K²d + d³).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.prior import Posterior, Prior
 
-__all__ = ["fitted", "weighed"]
+__all__ = ["fitted", "weighed", "weighed_together"]
 
 Array = NDArray[np.float64]
 
@@ -32,19 +33,17 @@ Array = NDArray[np.float64]
 _STEPS, _STILL = 8, 1e-5
 
 
-def weighed(factor: Array, plays: Array, outputs: Array, noise: float, variances: Array) -> tuple[Array, Array]:
-    """What is known of each m_k: the precision p_k, and p_k times the estimate.
+def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:
+    """What sums by arms say of each m_k: the precision p_k, and p_k times the estimate.
+
+    s_k = m_k·n_k + noise and chance, whose covariance is Σ + v_k·diag(n_k).
 
     Parameters
     ----------
-    factor : ndarray of shape (k, k)
-        C.
-    plays : ndarray of shape (k, K)
-        n, at least 0.
-    outputs : ndarray of shape (k, K)
-        y.
-    noise : float
-        σ > 0.
+    noise : ndarray of shape (k, k)
+        Σ, positive definite.
+    plays, sums : ndarray of shape (k, K)
+        n, at least 0, and s.
     variances : ndarray of shape (K,)
         v, at least 0.
 
@@ -53,14 +52,49 @@ def weighed(factor: Array, plays: Array, outputs: Array, noise: float, variances
     One batch with 9 plays, whose records have the sum 3 and the variance 1 each:
 
     >>> import numpy as np
-    >>> p, score = weighed(np.eye(1), np.array([[9.0]]), np.array([[3.0]]), noise=2.0, variances=np.ones(1))
+    >>> p, score = weighed(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), variances=np.ones(1))
     >>> (score / p).round(3).item(), (1.0 / p).round(3).item()    # (4 + 9·1)/9²
     (0.333, 0.16)
     """
-    D = factor @ plays
-    chance = (factor * (variances[:, None] * plays.T)[:, None, :]) @ factor.T
-    weights = np.linalg.solve(noise**2 * np.eye(len(factor)) + chance, D.T[:, :, None])[:, :, 0]
-    return np.einsum("kj,jk->k", weights, D), np.einsum("kj,jk->k", weights, outputs)
+    chance = (variances[:, None] * plays.T)[:, :, None] * np.eye(len(noise))
+    weights = np.linalg.solve(noise + chance, plays.T[:, :, None])[:, :, 0]
+    return np.einsum("kj,jk->k", weights, plays), np.einsum("kj,jk->k", weights, sums)
+
+
+def weighed_together(noise: Array, plays: Array, sums: Array, variances: Array, arms: Array) -> tuple[Array, Array]:
+    """What sums by directions say of m: its precision, of shape (K, K), and that times the estimate.
+
+    s_j = Σ_k n_jk·m_k·x_k + noise and chance: Σ_ij·I for two batches, and Σ_k v_k·n_jk·x_kx_kᵀ for one. Batches after
+    the J first ones have no records; what they show is the noise of the others.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ.
+    plays : ndarray of shape (J, K)
+        n of the first batches, J ≤ k.
+    sums : ndarray of shape (k, d)
+        s.
+    variances : ndarray of shape (K,)
+    arms : ndarray of shape (K, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = weighed_together(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), np.ones(1), np.eye(1))
+    >>> [one.round(3).item() for one in known]    # as above
+    [6.231, 2.077]
+    """
+    J, d = len(plays), arms.shape[1]
+    sure = np.linalg.inv(noise)
+    left = np.linalg.inv(sure[:J, :J])
+    s = sums[:J] + left @ sure[:J, J:] @ sums[J:]
+    covariance = np.kron(left, np.eye(d)).reshape(J, d, J, d)
+    each = np.arange(J)
+    covariance[each, :, each] += np.einsum("jk,ka,kb->jab", plays * variances, arms, arms)
+    design = (plays[:, None, :] * arms.T).reshape(J * d, -1)
+    weights = np.linalg.solve(covariance.reshape(J * d, J * d), design)
+    return weights.T @ design, weights.T @ s.ravel()
 
 
 def fitted(
@@ -71,15 +105,16 @@ def fitted(
     start: Array,
     radius: float,
 ) -> Posterior:
-    """θ given what is known of every m_k, to first order around its mean.
+    """θ given what is known of m, to first order around its mean.
 
     Parameters
     ----------
     arms : ndarray of shape (K, d)
     moments : callable
-        From e = (x_kᵀθ)_k to (m_k) and their slopes in e, positive.
+        From e = (x_kᵀθ)_k to m and its slopes in e, positive.
     evidence : callable
-        From these slopes, to which variances are in proportion, to what :func:`weighed` returns.
+        From these slopes, to which variances are in proportion, to the precision of m, of shape (K, K), and that times
+        its estimate.
     prior : Prior
     start : ndarray of shape (d,)
         Where to begin.
@@ -91,7 +126,7 @@ def fitted(
     Two arms of a linear model of which the first is known well; the prior has mean 0 and variance 1:
 
     >>> import numpy as np
-    >>> known = lambda slopes: (np.array([99.0, 0.0]), np.array([99.0, 0.0]))
+    >>> known = lambda slopes: (np.diag([99.0, 0.0]), np.array([99.0, 0.0]))
     >>> linear = lambda e: (e, np.ones(2))
     >>> found = fitted(np.eye(2), linear, known, Prior(np.zeros(2), np.eye(2)), np.zeros(2), radius=3.0)
     >>> found.mean.round(6).tolist(), found.covariance.diagonal().round(6).tolist()
@@ -101,10 +136,11 @@ def fitted(
     for _ in range(_STEPS):
         e = arms @ theta
         mean, slopes = moments(e)
-        precisions, scores = evidence(slopes)
-        eigenvalues, U = np.linalg.eigh((arms.T * (precisions * slopes**2)) @ arms + prior.precision)
-        # the mean is taken to be m + slope·(xᵀθ' − e)
-        pull = arms.T @ (slopes * (scores - precisions * (mean - slopes * e))) + prior.precision @ prior.mean
+        precision, scores = evidence(slopes)
+        steep = arms * slopes[:, None]
+        eigenvalues, U = np.linalg.eigh(steep.T @ precision @ steep + prior.precision)
+        # m is taken to be mean + slope·(xᵀθ' − e)
+        pull = steep.T @ (scores - precision @ (mean - slopes * e)) + prior.precision @ prior.mean
         before, theta = theta, ball_constrained_minimizer(eigenvalues, U, pull, radius)
         if np.abs(theta - before).max() <= _STILL:
             break

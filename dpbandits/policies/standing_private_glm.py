@@ -7,11 +7,12 @@ comes, take :class:`~dpbandits.policies.OnePassPrivateGLM`, or
 :class:`~dpbandits.policies.DisjointPrivateGLM`.
 
 Which arm a round plays follows from what was released before and from the policy's own draws. So how often each arm was
-played costs nothing to know, and is known exactly: the whole budget goes to the sums of rewards, one for each arm, of
-g = clip(r − c₀, ±B), c₀ the base rate. They leave after batches of growing, public length, by one continual mechanism.
-All releases together, weighed by the covariance of their noise, say what each arm pays, and how precisely; from that
-follows the normal posterior of θ, N(θ̂, Σ), to first order (``mathematics.arm_sums``). Until the next release every
-round plays
+played costs nothing to know, and is known exactly: the whole budget goes to sums of rewards, g = clip(r − c₀, ±B), c₀
+the base rate. At first, if K > d, they are summed by directions, g·x; and from the batch on in which plays are spread
+over three arms at most, (Σn)²/Σn² ≤ 3, for each arm by itself. They leave after batches of growing, public length, by
+one continual mechanism. All releases together, weighed by the covariance of their noise, say what each arm pays, and
+how precisely; from that follows the normal posterior of θ, N(θ̂, Σ), to first order (``mathematics.arm_sums``). Until
+the next release every round plays
 
     argmax_k x_kᵀ(θ̂ + β·f·Σ^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
 
@@ -21,14 +22,14 @@ Guarantee
 ---------
 * Unit: one round, that is its reward, whether that comes, and when; or one person, of whom the first reward that comes
   is learned. Neighbours: two runs in which one round differs ("replace"), or its reward never comes ("zero_out").
-* Plays are no secret. Let y_j be the j-th release and ω all draws of the policy. Who plays what in batch j + 1 is a
-  function of (y_1, …, y_j, ω), *the same one* in both runs, as no reward enters it otherwise. So (y, ω) is the output of
-  a continual Gaussian sum under adaptive inputs, in which two runs differ by one record; plays, choices and estimates
-  are computed from it. ``learn_log`` is refused: arms that others chose may tell of those who came.
-* A record enters the batch in which its reward comes: g in the sum of the arm that was played, and one in the number of
-  rewards that have come. It moves all sums by at most ``policies._arm_sums.reward_sensitivity``, also where it comes
-  into another batch, or not at all. Where c₀ is the middle of the range that is the length of the range alone: a share
-  of the budget is spent on neither second moments nor that number.
+* Plays are no secret. Let y_j be the j-th release and ω all draws of the policy. What is played in batch j + 1 is a
+  function of (y_1, …, y_j, ω), *the same one* in both runs, as no reward enters it otherwise. So (y, ω) is the output
+  of a continual Gaussian sum under adaptive inputs, in which two runs differ by one record; plays, choices and
+  estimates are computed from it. ``learn_log`` is refused: arms that others chose may tell of those who came.
+* A record enters the batch in which its reward comes: g·x or g in the sum of the arm that was played, and one in the
+  number of rewards that have come. It moves all sums by at most ``policies._arm_sums.reward_sensitivity``, also where
+  it comes into another batch, or not at all. Where c₀ is the middle of the range that is the length of the range
+  alone: no share of the budget is spent on second moments, or on that number.
 * The whole run costs one ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
 * Joint privacy: what round s sees of any other round t is post-processing of these releases (the billboard lemma of
   Hsu, Huang, Roth, Roughgarden & Wu 2014).
@@ -36,12 +37,12 @@ Guarantee
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Rewards that never come, or come late: plays are scaled by the share of rewards that has come so far, by the released
-number (``arrived``). So where they are missing by chance, alike for all arms, nothing is biased. If they are missing
-more often for one arm than for others, that arm is taken for one nearer to the base rate than it is. The same holds, for
-a while, of late rewards, since the plays of arms that were tried of late have fewer of theirs.
+number (``arrived``). So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more
+are missing than for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried
+of late where rewards come late.
 
-Cost per round: O(Kd + d²) to select, O(1) to update; O(Kk³ + Kd²) at the k-th of about ln(T)/ln(growth) releases.
-Memory O(Kk + d²).
+Cost per round: O(Kd + d²) to select, O(d) to update; O(Kk³ + J³d³ + K²d) at the k-th of about ln(T)/ln(growth)
+releases, J of them by directions, ten or so. Memory O((K + d)k + K² + d²).
 
 This policy belongs to this package. Its ingredients: Thompson (1933) and Agrawal & Goyal (2013) for the draws;
 Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
@@ -60,7 +61,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Budget
 from accounting.checks import positive
 from dpbandits.checks import unit_rows
-from dpbandits.mathematics.arm_sums import fitted, weighed
+from dpbandits.mathematics.arm_sums import fitted, weighed, weighed_together
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
@@ -77,6 +78,8 @@ __all__ = ["StandingPrivateGLM"]
 
 # the factor of more takes seconds to find, and a release as long
 _MOST_RELEASES = 128
+# records are summed by directions until plays are spread over no more than so many arms
+_SPREAD = 3.0
 # arms are the same if no entry differs by more
 _SAME = 1e-9
 
@@ -86,7 +89,8 @@ class Estimate:
     """The public half.
 
     θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm and what the
-    released sums grew by, shape (releases, K), zero where there was none yet; and the share of rewards that has come.
+    released sums grew by, zero where there was none yet; the share of rewards that has come; and how many batches, up
+    to the open one at most, are summed by directions.
     """
 
     theta: Array
@@ -95,6 +99,7 @@ class Estimate:
     plays: Array
     growth: Array
     arrived: float
+    together: int
 
 
 class StandingPrivateGLM(EstimatingPolicy[Estimate]):
@@ -194,10 +199,13 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, (low, high), clip)
         self.clip = self._record.B
         g = max(-self.clip, low - self._record.centre), min(self.clip, high - self._record.centre)
-        self._sums = ArmSums(len(self.arms), *g, budget=budget, releases=m, horizon=T, rng=self.rng, weigh=self._weigh)
-        none = np.zeros((m, len(self.arms)))
+        K = len(self.arms)
+        self._sums = ArmSums(self.arms, *g, budget=budget, releases=m, horizon=T, rng=self.rng, weigh=self._weigh)
         root = self._width * self._prior.root
-        self.public = Estimate(self._prior.mean, root, self._prior.covariance, none, none, 1.0)
+        known = self._prior.mean, root, self._prior.covariance
+        # where there are no more arms than dimensions, their own sums are never worse
+        together = int(max(_SPREAD, self.dim) < K)
+        self.public = Estimate(*known, np.zeros((m, K)), np.zeros((m, self.dim + K)), 1.0, together)
         if self.prior is None:
             clear = clarity(self.dim, T, self._record.W, S, self._sums.noise_of_sums(max(1, m)))
             warn_of_cold_start(clear, self.dim, T, budget)
@@ -295,7 +303,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         self._sums.decided(pending.round, pending.note[0])
 
     def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(pending.note[0], min(max(-self.clip, reward - self._record.centre), self.clip))
+        g = min(max(-self.clip, reward - self._record.centre), self.clip)
+        self._sums.add(pending.note[0], g, together=self.public.together > self.releases)
 
     # --------------------------------------------------------------------------------------------- release
 
@@ -308,8 +317,9 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         k, rounds, unsure = j + 1, self.schedule.ends[j], sums.noise_of_count(j + 1)
         arrived = 1.0 if came + 2.0 * unsure >= rounds else max(came, unsure) / rounds
 
-        C, record = sums.factor[:k, :k], self._record
-        outputs = C @ growth[:k]
+        d, J, noise, record = self.dim, min(k, last.together), sums.noise_of_batches(k), self._record
+        apart = arrived * plays[:k]
+        joint, apart[:J] = apart[:J].copy(), 0.0
 
         def moments(e: Array) -> tuple[Array, Array]:
             # within their levels whatever a caller's link says
@@ -317,8 +327,15 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
             return mean, np.fmin(np.fmax(self.link.derivative(e), record.s_min), record.W)
 
         def evidence(slopes: Array) -> tuple[Array, Array]:
-            return weighed(C, arrived * plays[:k], outputs, sums.noise, record.chance * slopes)
+            variances = record.chance * slopes
+            precisions, scores = weighed(noise, apart, growth[:k, d:], variances)
+            if not J:
+                return np.diag(precisions), scores
+            more, score = weighed_together(noise, joint, growth[:k, :d], variances, self.arms)
+            return np.diag(precisions) + more, scores + score
 
         known = fitted(self.arms, moments, evidence, self._prior, last.theta, self.theta_bound)
         late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - rounds / self._rounds)))
-        return Estimate(known.mean, self._width * late * known.root, known.covariance, plays, growth, arrived)
+        spread = float(played.sum() ** 2 / max(1.0, played @ played))
+        together = last.together + int(last.together > j and spread > _SPREAD)
+        return Estimate(known.mean, self._width * late * known.root, known.covariance, plays, growth, arrived, together)
