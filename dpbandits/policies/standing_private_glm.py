@@ -161,6 +161,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     # which arm it was
     _notes = 1
     _choices_read = ("theta", "root")
+    # a simulation tells it the arms when it is made (``dpbandits.simulation.play.made``)
+    public_arms: ClassVar[bool] = True
 
     def __init__(
         self,

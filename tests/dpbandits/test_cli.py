@@ -228,6 +228,10 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--link", "cauchit"), "link must be one of"),
         (("run", "--policy", "best"), "policy must be one of uniform, "),
         (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
+        (
+            ("run", "--policy", "standing-private", "--rounds", 9),
+            "arms must be among the 20 that the policy was made with",
+        ),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),
         (("run", "--theta-norm", -1), "--theta-norm must be positive"),

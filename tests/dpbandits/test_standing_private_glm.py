@@ -10,7 +10,8 @@ import pytest
 from tabled import tabled
 
 from accounting import Budget, Gaussian, calibrate
-from dpbandits import Policy, Released
+from dpbandits import Policy, Released, price_of_privacy, simulate
+from dpbandits.environments import GLM
 from dpbandits.evaluate import LoggedRound
 from dpbandits.mathematics.links import Link
 from dpbandits.policies import Restarting, StandingPrivateGLM
@@ -245,6 +246,33 @@ def test_it_runs_in_epochs():
     for _ in range(100):
         one.update(one.select(CIRCLE), 1.0)
     assert one.epoch == 1
+
+
+def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):
+    """On the same arms as the other policies; and runs that were kept are known again."""
+    world, seen = GLM(3, arms=4, arm_law="fixed_sphere"), []
+
+    class Make:
+        public_arms = True
+
+        def __call__(self, rng, arms):
+            seen.append(arms)
+            return StandingPrivateGLM(3, arms, budget=BUDGET, horizon=60, rng=rng)
+
+    for seeds in (2, 3):
+        simulate({"standing": Make()}, world, rounds=60, seeds=seeds, resume=tmp_path / "r.jsonl", progress=False)
+    assert len(seen) == 4  # three runs, and one that asks whether the parameters are the same
+    assert not np.array_equal(seen[0], seen[1])
+
+
+def test_its_price_is_found_where_arms_stand():
+    world = GLM(3, arms=4, arm_law="fixed_sphere")
+    priced = price_of_privacy(
+        world, [4.0], rounds=100, seeds=2, policies={"round": "StandingPrivateGLM"}, progress=False
+    )
+    (row,) = priced.rows
+    assert (row.unit, row.policy) == ("round", "StandingPrivateGLM")
+    assert row.reward > 0.3
 
 
 def test_a_link_that_says_nothing_is_survived():
