@@ -9,12 +9,12 @@ comes, take :class:`~dpbandits.policies.OnePassPrivateGLM`, or
 Which arm a round plays follows from what was released before and from the policy's own draws. So how often each arm was
 played costs nothing to know, and is known exactly: the whole budget goes to sums of rewards, g = clip(r − c₀, ±B), c₀
 the base rate. At first, if K > d, they are summed by directions, g·x; and from the batch on in which plays are spread
-over three arms at most, (Σn)²/Σn² ≤ 3, for each arm by itself. They leave after batches of growing, public length, by
-one continual mechanism. All releases together, weighed by the covariance of their noise, say what each arm pays, and
-how precisely; from that follows the normal posterior of θ, N(θ̂, Σ), to first order (``mathematics.arm_sums``). Until
-the next release every round plays
+over three arms at most (the sum of n, squared, over that of n²), for each arm by itself. They leave after batches of
+growing, public length, by one continual mechanism. All releases together, weighed by the covariance of their noise, say
+what each arm pays, and how precisely; from that follows the normal posterior of θ, N(θ̂, V), to first order
+(``mathematics.arm_sums``). Until the next release every round plays
 
-    argmax_k x_kᵀ(θ̂ + β·f·Σ^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
+    argmax_k x_kᵀ(θ̂ + β·f·V^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
 
 Thompson's draws from a posterior that knows of the noise; f, since an arm that is found late is worth little.
 
@@ -22,10 +22,11 @@ Guarantee
 ---------
 * Unit: one round, that is its reward, whether that comes, and when; or one person, of whom the first reward that comes
   is learned. Neighbours: two runs in which one round differs ("replace"), or its reward never comes ("zero_out").
-* Plays are no secret. Let y_j be the j-th release and ω all draws of the policy. What is played in batch j + 1 is a
-  function of (y_1, …, y_j, ω), *the same one* in both runs, as no reward enters it otherwise. So (y, ω) is the output
-  of a continual Gaussian sum under adaptive inputs, in which two runs differ by one record; plays, choices and
-  estimates are computed from it. ``learn_log`` is refused: arms that others chose may tell of those who came.
+* Plays are no secret. Let y_j be the j-th release, and ω the draws by which arms are chosen, not the noise. What is
+  played in batch j + 1 is a function of (y_1, …, y_j, ω), *the same one* in both runs: no reward enters it otherwise.
+  For every ω, y is the output of a continual Gaussian sum under adaptive inputs, in which two runs differ by one
+  record; plays, choices and estimates are computed from (y, ω). ``learn_log`` is refused: arms that others chose may
+  tell of those who came.
 * A record enters the batch in which its reward comes: g·x or g in the sum of the arm that was played, and one in the
   number of rewards that have come. It moves all sums by at most ``policies._arm_sums.reward_sensitivity``, also where
   it comes into another batch, or not at all. Where c₀ is the middle of the range that is the length of the range
