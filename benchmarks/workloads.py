@@ -78,6 +78,8 @@ SUITED: dict[str, tuple[str, Arguments]] = {
     "advertising": ("OnePassPrivateGLM", base(0.04)),
     # so long is θ if the base rate is off by a factor of 5 at most
     "advertising-centred": ("OnePassPrivateGLM", base(0.04, theta_bound=6.0)),
+    "one-hot": ("StandingPrivateGLM", model),
+    "sphere": ("StandingPrivateGLM", model),
     "digits": ("DisjointPrivateGLM", private_per_arm),
     "diamonds": ("DisjointPrivateGLM", private_per_arm),
     "disjoint": ("DisjointPrivateGLM", private_per_arm),
@@ -112,8 +114,14 @@ class Make:
     def __init__(self, kind: str, arguments: dict[str, Any]) -> None:
         self.kind, self.arguments = kind, arguments
 
-    def __call__(self, rng: np.random.Generator) -> Policy:
-        policy: Policy = getattr(policies, self.kind)(**self.arguments, rng=rng)
+    @property
+    def public_arms(self) -> bool:
+        """Whether it is told the arms, which stand."""
+        return bool(getattr(getattr(policies, self.kind), "public_arms", False))
+
+    def __call__(self, rng: np.random.Generator, arms: Any = None) -> Policy:
+        told = self.arguments if arms is None else self.arguments | {"arms": arms}
+        policy: Policy = getattr(policies, self.kind)(**told, rng=rng)
         return policy
 
 

@@ -61,15 +61,21 @@ class _Made:
     shape: tuple[int, ...]
     parameters: Mapping[str, Any]
 
-    def __call__(self, rng: np.random.Generator) -> Policy:
+    @property
+    def public_arms(self) -> bool:
+        """Whether it is told the arms, which stand."""
+        return bool(getattr(self.algorithm, "public_arms", False))
+
+    def __call__(self, rng: np.random.Generator, *arms: Array) -> Policy:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the noise for ε")  # the table says so
-            return self.algorithm(*self.shape, **self.parameters, rng=rng)
+            return self.algorithm(*self.shape, *arms, **self.parameters, rng=rng)
 
-    def hopeless(self) -> bool:
+    def hopeless(self, environment: Environment) -> bool:
+        arms = [next(iter(environment.episode(np.random.default_rng(0)))).arms] if self.public_arms else []
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            self.algorithm(*self.shape, **self.parameters, rng=np.random.default_rng(0))
+            self.algorithm(*self.shape, *arms, **self.parameters, rng=np.random.default_rng(0))
         return any(str(one.message).startswith("the noise for ε") for one in said)
 
 
@@ -157,7 +163,7 @@ def price_of_privacy(
             priced[name] = own
             shape = _shape(kinds[unit], environment)
             made[name] = _Made(kinds[unit], shape, _accepted(kinds[unit], private) | {"budget": own})
-    hopeless = {name: made[name].hopeless() for name in priced}
+    hopeless = {name: made[name].hopeless(environment) for name in priced}
     results = simulate(
         made, environment, rounds=count, seeds=seeds, jobs=jobs, resume=resume, points=1, progress=progress
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from accounting import Budget
     from dpbandits.mathematics.links import Link
-    from dpbandits.policy import Policy
+    from dpbandits.policy import Array, Policy
 
 __all__ = ["POLICIES", "Job", "factories"]
 
@@ -149,6 +149,7 @@ POLICIES = {
     "shuffle-person": _Entry("shuffle by person", True, "ShufflePersonGLM", _private, units=("person",)),
     "shuffle-glm": _Entry("shuffle GLM", True, "ShuffleGLM", _private),
     "shuffle-lin-ucb": _Entry("shuffle LinUCB", True, "ShuffleLinUCB", lambda job: _without_link(_private(job))),
+    "standing-private": _Entry("standing private", True, "StandingPrivateGLM", _private),
     "disjoint-private": _Entry("disjoint private", True, "DisjointPrivateGLM", _standing_private, contexts=True),
     "disjoint-shuffle": _Entry("disjoint shuffle", True, "DisjointShuffleGLM", _standing_private, contexts=True),
 }
@@ -161,11 +162,20 @@ class _Factory:
     name: str
     job: Job
 
-    def __call__(self, rng: np.random.Generator) -> Policy:
+    @property
+    def public_arms(self) -> bool:
+        """Whether it is told the arms, which stand."""
+        from dpbandits import policies
+
+        return bool(getattr(getattr(policies, POLICIES[self.name].algorithm), "public_arms", False))
+
+    def __call__(self, rng: np.random.Generator, arms: Array | None = None) -> Policy:
         from dpbandits import policies
 
         entry = POLICIES[self.name]
         dim, arguments = self.job.dim, entry.arguments(self.job)
+        if arms is not None:
+            arguments["arms"] = arms
         if entry.contexts and self.job.contexts is not None:
             dim, arguments["arms"] = self.job.contexts
         policy: Policy = getattr(policies, entry.algorithm)(dim, **arguments, rng=rng)

@@ -38,6 +38,7 @@ from dpbandits.policies.shuffle_glm import ShuffleGLM
 from dpbandits.policies.shuffle_lin_ucb import ShuffleLinUCB
 from dpbandits.policies.shuffle_one_pass_glm import ShuffleOnePassGLM
 from dpbandits.policies.shuffle_person_glm import ShufflePersonGLM
+from dpbandits.policies.standing_private_glm import StandingPrivateGLM
 from dpbandits.policies.tofu import TOFU
 from dpbandits.policies.uniform import Uniform
 
@@ -81,5 +82,6 @@ __all__ = [
     "ShuffleLinUCB",
     "ShuffleOnePassGLM",
     "ShufflePersonGLM",
+    "StandingPrivateGLM",
     "Uniform",
 ]

@@ -16,9 +16,10 @@ from dpbandits.environments.base import Environment
 from dpbandits.policy import Array, Decision, Policy
 from dpbandits.simulation.results import Run
 
-__all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "parameters", "play"]
+__all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "made", "parameters", "play"]
 
-PolicyFactory = Callable[[np.random.Generator], Policy]
+# of a generator; and, where it has the attribute ``public_arms``, of the arms of the first round
+PolicyFactory = Callable[..., Policy]
 # a policy's name and a seed
 Task = tuple[str, int]
 # told how many more rounds are done
@@ -32,8 +33,8 @@ def play(
 ) -> Played:
     """Play ``grid[-1]`` rounds and note the sums after those of ``grid``."""
     try:
-        policy = make(generator(seed, name))
-        made = parameters(policy)
+        policy = made(make, environment, seed, name)
+        known = parameters(policy)
         episode = environment.episode(generator(seed))
         reward = regret = seconds = 0.0
         played = missing = 0
@@ -69,10 +70,17 @@ def play(
             tick(end - (int(grid[i - 1]) if i else 0))
         untold = missing + sum(map(len, waiting.values()))
         curves = noted[0], noted[1], noted[2]
-        return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), made
+        return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), known
     except Exception as error:
         error.add_note(f"in the run of policy {name!r} on seed {seed}")
         raise
+
+
+def made(make: PolicyFactory, environment: Environment, seed: int, name: str) -> Policy:
+    """The policy of a run."""
+    if not getattr(make, "public_arms", False):
+        return make(generator(seed, name))
+    return make(generator(seed, name), next(iter(environment.episode(generator(seed)))).arms)
 
 
 def _offered(policy: Policy, context: Array | None) -> Array:

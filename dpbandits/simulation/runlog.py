@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpbandits.environments.base import Environment, Wrapper
 from dpbandits.simulation.files import entry, from_entry
-from dpbandits.simulation.play import Played, PolicyFactory, Task, generator, parameters
+from dpbandits.simulation.play import Played, PolicyFactory, Task, generator, made, parameters
 from dpbandits.simulation.results import Results, Run
 
 __all__ = ["RunLog", "read"]
@@ -58,6 +58,7 @@ class RunLog:
         self.path = path
         head = {"format": _FORMAT, "environment": environment.name, "rounds": int(grid[-1]), "points": len(grid)}
         head |= _world(environment)
+        self._environment = environment
         self.runs: dict[Task, Run] = {}
         self._made: dict[Task, dict[str, str]] = {}
         if not path.exists() or not path.stat().st_size:
@@ -91,7 +92,7 @@ class RunLog:
             seed = next((seed for seed in seeds if (name, seed) in self.runs), None)
             if seed is None:
                 continue
-            before, now = self._made[name, seed], parameters(make(generator(seed, name)))
+            before, now = self._made[name, seed], parameters(made(make, self._environment, seed, name))
             if which := _difference(before, now):
                 raise ValueError(
                     f"policy {name!r} must have the {which} that it has in {self.path}, {before.get(which)}, "

@@ -56,7 +56,9 @@ def simulate(
     policies : mapping from str to callable
         Under each name a function that makes the policy from a seeded generator, such as
         ``lambda rng: OnePassPrivateGLM(5, budget=budget, horizon=1000, rng=rng)``. Passing ``rng`` on makes the run
-        reproducible, and a simulation: it is not a private release.
+        reproducible, and a simulation: it is not a private release. A function with the attribute
+        ``public_arms = True`` is called with the arms of the first round as well, for policies whose arms are public
+        and stand: ``lambda rng, arms: StandingPrivateGLM(5, arms, budget=budget, horizon=1000, rng=rng)``.
     environment : Environment
         What they play against; see :mod:`dpbandits.environments`.
     rounds : int, optional

@@ -31,6 +31,8 @@ def made(name: str, **options) -> Policy:
     private = {"budget": replace(BUDGET, unit=unit)} if issubclass(kind, PrivatePolicy) else {}
     arms = "arms" if name.startswith("Disjoint") else "n_arms"
     small = {arms: 3} if kind.takes == "context" else {"every": 20} if name == "Restarting" else {}
+    if name == "StandingPrivateGLM":
+        small = {"arms": np.eye(3)}
     return kind(3, horizon=60, **private, **small, **options)
 
 

@@ -180,19 +180,28 @@ def test_inverse_gaps_are_the_papers(scores, rate):
 # -------------------------------------------------------------------------------------------------- policies
 
 
+# eight arms, of which some are offered
+ROUND = np.column_stack([np.cos(np.arange(8)), np.sin(np.arange(8))])
+
+
 def learned(name: str):
     """A policy that has learned a few rounds, and what it is offered."""
     if name in SMALL:
-        policy = small(name, rng=seeded(3))
+        policy = small(name, rng=seeded(3), **({"arms": ROUND} if name == "StandingPrivateGLM" else {}))
     else:
         kind = getattr(policies, name)
         arguments = {"arms": 4} if name.startswith("Disjoint") else {}
         policy = kind(2, reward_range=(0.0, 1.0), rng=seeded(3), horizon=100, **arguments)
     rng = seeded(4)
+
+    def some():
+        if name == "StandingPrivateGLM":
+            return ROUND[rng.permutation(8)[:5]]
+        return rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2)
+
     for t in range(12):
-        offered = rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2)
-        policy.update(policy.select(offered), float(t % 3 == 0))
-    return policy, (rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2))
+        policy.update(policy.select(some()), float(t % 3 == 0))
+    return policy, some()
 
 
 @pytest.mark.parametrize("name", policies.__all__)

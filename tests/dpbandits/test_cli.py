@@ -35,7 +35,10 @@ def call(tmp_path, monkeypatch):
 
 
 # the others are shown contexts, or protect persons only
-CHANGING = [name for name, entry in POLICIES.items() if not entry.contexts and "round" in entry.units]
+SAME = ["standing-private"]  # whose arms are the same in every round
+CHANGING = [
+    name for name, entry in POLICIES.items() if not entry.contexts and "round" in entry.units and name not in SAME
+]
 STANDING = [name for name, entry in POLICIES.items() if entry.contexts]
 QUICK = ("--rounds", 200, "--seeds", 2, "--jobs", 1, "--dim", 2, "--arms", 3)
 
@@ -112,6 +115,14 @@ def test_every_policy_plays_every_link(call, tmp_path, link):
     results = Results.load(tmp_path / "run.json")
     assert results.complete
     assert len(results.policies) == len(CHANGING)
+
+
+@pytest.mark.parametrize("link", ["logistic", "poisson"])
+def test_policies_for_arms_that_stand_are_told_these(call, tmp_path, link):
+    options = ("--rounds", 50, "--seeds", 2, "--link", link, "--arm-law", "fixed_sphere", "-e", 1, "--theta-norm", 1)
+    result = call("run", *QUICK, *options, "-p", *SAME)
+    assert result.exit_code == 0, result.output
+    assert Results.load(tmp_path / "run.json").policies == ["standing private, ε = 1"]
 
 
 def test_policies_with_a_parameter_per_arm_play_contexts(call, tmp_path):
@@ -228,6 +239,10 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--link", "cauchit"), "link must be one of"),
         (("run", "--policy", "best"), "policy must be one of uniform, "),
         (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
+        (
+            ("run", "--policy", "standing-private", "--rounds", 9),
+            "arms must be among the 20 that the policy was made with",
+        ),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),
         (("run", "--theta-norm", -1), "--theta-norm must be positive"),

@@ -35,11 +35,11 @@ def maker(name: str):
     return make
 
 
-# those that take a context have tests of their own (test_per_arm and theirs)
+# those that take a context, or are made for the same arms in all rounds, have tests of their own (test_per_arm, theirs)
 MAKERS = {
     name: partial(maker(name), **({} if getattr(policies, name).trust == "none" else {"budget": BUDGET}))
     for name in policies.__all__
-    if getattr(policies, name).takes == "arms"
+    if getattr(policies, name).takes == "arms" and name != "StandingPrivateGLM"
 } | {
     "Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8),
     **{name: partial(maker(name), budget=replace(BUDGET, unit="person")) for name in OF_PERSONS},

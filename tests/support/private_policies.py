@@ -43,6 +43,7 @@ SMALL = {
     "DisjointPrivateGLM": {"arms": 2, "first_batch": 4},
     "DisjointShuffleGLM": {"arms": ["a", "b"], "first_batch": 4},
     "LDPGLM": {"first_batch": 4},
+    "StandingPrivateGLM": {"arms": np.eye(2), "first_batch": 4},
     "ShuffleOnePassGLM": {"first_batch": 4},
     "ShuffleLinUCB": {"first_batch": 4},
     "ShufflePersonGLM": {"first_batch": 4, "budget": Budget(4.0, 1e-5, unit="person")},

@@ -16,6 +16,7 @@ ARGUMENTS = {
     "DisjointPrivateGLM": f"{_PLAIN}\narms = 3",
     "DisjointShuffleGLM": f"{_PLAIN}\narms = 3",
     "Doubling": _INNER,
+    "StandingPrivateGLM": f"{_PLAIN}\narms = [[1.0, 0.0], [0.0, 1.0]]",
     "Restarting": f"{_INNER}\nhorizon = 60\nevery = 20",
 }
 PRIVATE = [name for name in policies.__all__ if issubclass(getattr(policies, name), PrivatePolicy)]

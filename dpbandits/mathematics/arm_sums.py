@@ -1,0 +1,147 @@
+"""What noisy sums of rewards say of arms that stand, where it is known exactly how often each was played.
+
+Batch j has n_jk plays of arm k, whose records g have the mean m_k = μ(x_kᵀθ) − c₀ and the variance v_k. Sums over
+batches leave with noise, and what they grow by from release to release is the sum of a batch, with noise whose
+covariance between batches is Σ = σ²(CᵀC)⁻¹, C the factor of :class:`dpkit.continual.Weighted`. Generalized least
+squares says what *all* releases tell of m. For an arm that was played in a single batch it has the noise of a single
+release, where the newest running sum has one and a half to two times as much. Records are summed
+
+* by arms: a sum of g for each of them (:func:`weighed`);
+* by directions: a sum of g·x (:func:`weighed_together`). K arms of dimension d < K that are all played alike are known
+  better that way, by the factor K/d in the precision, and worse where few are played of many.
+
+:func:`fitted` joins the arms: one parameter θ, with a normal prior, by Gauss and Newton.
+
+All are post-processing of what was released, and cost O(Kk³), O(J³d³) for J batches by directions, and O(K²d + d³).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
+from dpbandits.mathematics.prior import Posterior, Prior
+
+__all__ = ["fitted", "weighed", "weighed_together"]
+
+Array = NDArray[np.float64]
+
+# of Gauss and Newton: at most so many, and until nothing moves by more than that
+_STEPS, _STILL = 8, 1e-5
+
+
+def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:
+    """What sums by arms say of each m_k: the precision p_k, and p_k times the estimate.
+
+    s_k = m_k·n_k + noise and chance, whose covariance is Σ + v_k·diag(n_k).
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ, positive definite.
+    plays, sums : ndarray of shape (k, K)
+        n, at least 0, and s.
+    variances : ndarray of shape (K,)
+        v, at least 0.
+
+    Examples
+    --------
+    One batch with 9 plays, whose records have the sum 3 and the variance 1 each:
+
+    >>> import numpy as np
+    >>> p, score = weighed(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), variances=np.ones(1))
+    >>> (score / p).round(3).item(), (1.0 / p).round(3).item()    # (4 + 9·1)/9²
+    (0.333, 0.16)
+    """
+    chance = (variances[:, None] * plays.T)[:, :, None] * np.eye(len(noise))
+    weights = np.linalg.solve(noise + chance, plays.T[:, :, None])[:, :, 0]
+    return np.einsum("kj,jk->k", weights, plays), np.einsum("kj,jk->k", weights, sums)
+
+
+def weighed_together(noise: Array, plays: Array, sums: Array, variances: Array, arms: Array) -> tuple[Array, Array]:
+    """What sums by directions say of m: its precision, of shape (K, K), and that times the estimate.
+
+    s_j = Σ_k n_jk·m_k·x_k + noise and chance: Σ_ij·I for two batches, and Σ_k v_k·n_jk·x_kx_kᵀ for one. Batches after
+    the J first ones have no records; what they show is the noise of the others.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ.
+    plays : ndarray of shape (J, K)
+        n of the first batches, J ≤ k.
+    sums : ndarray of shape (k, d)
+        s.
+    variances : ndarray of shape (K,)
+    arms : ndarray of shape (K, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = weighed_together(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), np.ones(1), np.eye(1))
+    >>> [one.round(3).item() for one in known]    # as above
+    [6.231, 2.077]
+    """
+    J, d = len(plays), arms.shape[1]
+    sure = np.linalg.inv(noise)
+    left = np.linalg.inv(sure[:J, :J])
+    s = sums[:J] + left @ sure[:J, J:] @ sums[J:]
+    covariance = np.kron(left, np.eye(d)).reshape(J, d, J, d)
+    each = np.arange(J)
+    covariance[each, :, each] += np.einsum("jk,ka,kb->jab", plays * variances, arms, arms)
+    design = (plays[:, None, :] * arms.T).reshape(J * d, -1)
+    weights = np.linalg.solve(covariance.reshape(J * d, J * d), design)
+    return weights.T @ design, weights.T @ s.ravel()
+
+
+def fitted(
+    arms: Array,
+    moments: Callable[[Array], tuple[Array, Array]],
+    evidence: Callable[[Array], tuple[Array, Array]],
+    prior: Prior,
+    start: Array,
+    radius: float,
+) -> Posterior:
+    """θ given what is known of m, to first order around its mean.
+
+    Parameters
+    ----------
+    arms : ndarray of shape (K, d)
+    moments : callable
+        From e = (x_kᵀθ)_k to m and its slopes in e, positive.
+    evidence : callable
+        From these slopes, to which variances are in proportion, to the precision of m, of shape (K, K), and that times
+        its estimate.
+    prior : Prior
+    start : ndarray of shape (d,)
+        Where to begin.
+    radius : float
+        S ≥ ‖θ‖.
+
+    Examples
+    --------
+    Two arms of a linear model of which the first is known well; the prior has mean 0 and variance 1:
+
+    >>> import numpy as np
+    >>> known = lambda slopes: (np.diag([99.0, 0.0]), np.array([99.0, 0.0]))
+    >>> linear = lambda e: (e, np.ones(2))
+    >>> found = fitted(np.eye(2), linear, known, Prior(np.zeros(2), np.eye(2)), np.zeros(2), radius=3.0)
+    >>> found.mean.round(6).tolist(), found.covariance.diagonal().round(6).tolist()
+    ([0.99, 0.0], [0.01, 1.0])
+    """
+    theta = start
+    for _ in range(_STEPS):
+        e = arms @ theta
+        mean, slopes = moments(e)
+        precision, scores = evidence(slopes)
+        steep = arms * slopes[:, None]
+        eigenvalues, U = np.linalg.eigh(steep.T @ precision @ steep + prior.precision)
+        # m is taken to be mean + slope·(xᵀθ' − e)
+        pull = steep.T @ (scores - precision @ (mean - slopes * e)) + prior.precision @ prior.mean
+        before, theta = theta, ball_constrained_minimizer(eigenvalues, U, pull, radius)
+        if np.abs(theta - before).max() <= _STILL:
+            break
+    return Posterior(theta, (U / eigenvalues) @ U.T, (U / np.sqrt(eigenvalues)) @ U.T)
