@@ -91,9 +91,9 @@ def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, flo
 
 
 def _log_pmf(trials: int, start: int) -> Iterator[tuple[int, Array]]:
-    """ln of the pmf over its value at ``start``, from its exact ratios, up to the middle: blocks with their first count.
+    """ln of the pmf over its value at ``start``, from its exact ratios, up to the middle.
 
-    There may be millions of counts, and a file from elsewhere may have asked for them.
+    In blocks, each with its first count: there may be millions of counts, and a file from elsewhere may ask for them.
     """
     end, log_p = trials // 2 + 1, np.zeros(1)
     yield start, log_p
