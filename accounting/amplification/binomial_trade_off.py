@@ -46,7 +46,7 @@ from accounting.amplification.shuffled_binomial import integer_shift, window
 
 Array = NDArray[np.float64]
 
-__all__ = ["MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
+__all__ = ["LEFT_OUT", "MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-30
@@ -56,6 +56,9 @@ _SAFETY = 1 + 1e-8
 _BLOCK, _FEW = 2**14, 2**16
 # More trials than this are priced as this many: the rest only adds noise.
 MOST_TRIALS = 2**36
+# Of one rounded count of ten thousand trials or more, this is the most that lies outside its window (a test sums it),
+# and a third of it does whatever the noise: about so much δ for every count is the least that can be had.
+LEFT_OUT = 2e-32
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from accounting.budget import Budget
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.entries import Row
@@ -99,8 +101,9 @@ def refusal(
 
 
 def _as_a_list(recorded: Release, delta: float) -> Bound | None:
-    """What the best accountant says of it; None if none knows it."""
+    """What the best accountant says of it; None if none knows it, or it is no number of this machine."""
     try:
-        return epsilon(recorded, delta)
-    except UnsupportedRelease:
+        with np.errstate(over="ignore", invalid="ignore"):
+            return epsilon(recorded, delta)
+    except (UnsupportedRelease, ArithmeticError):
         return None

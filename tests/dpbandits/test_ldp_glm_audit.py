@@ -1,4 +1,4 @@
-"""End to end: what one message shows, and what later users' choices show, of the user who sent it.
+"""End to end: what one message shows of the user who sent it.
 
 The score is the exact log-likelihood ratio of the message: linear for the Gaussian; for the sphere one of a few values.
 Every user sends one message, made of public parameters and of that user's round alone, so one message is the whole
