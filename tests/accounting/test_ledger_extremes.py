@@ -105,3 +105,41 @@ def test_a_file_that_holds_such_a_release_is_read_and_is_full(release):
     assert ledger.remaining() == 0.0
     with pytest.raises((BudgetExceeded, UnsupportedRelease)):
         ledger.spend(Gaussian(1e9))
+
+
+def test_scopes_that_only_look_alike_are_no_two_parts_of_the_data():
+    ledger = Ledger(Budget(1.0, 1e-6))
+    ledger.spend(Gaussian(20.0), scope="caf\u00e9")
+    for ask in (
+        lambda name: ledger.spend(Gaussian(20.0), scope=name),
+        lambda name: ledger.set_quota(name, ledger.budget),
+    ):
+        with pytest.raises(ValueError, match="scopes that only look alike count as disjoint"):
+            ask("cafe\u0301")
+    # a file from before is read
+    entries = written(Gaussian(50.0), budget=Budget(1.0, 1e-6))
+    assert Ledger.from_json(forged([entries[0], {**entries[1], "scope": "cafe\u0301"}])).scopes() == ["cafe\u0301"]
+
+
+@tabled("time", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_a_time_that_no_clock_shows_is_refused(time):
+    with pytest.raises(LedgerCorrupted, match="entry 2 cannot be read"):
+        Ledger.from_json(forged([*HONEST[:2], {**HONEST[2], "time": time}]))
+
+
+def test_a_whole_number_that_is_no_float_is_refused():
+    wrong = {"type": "Gaussian", "noise_multiplier": 10**400}
+    with pytest.raises(LedgerCorrupted, match="entry 2 cannot be read"):
+        Ledger.from_json(forged([*HONEST[:2], {**HONEST[2], "release": wrong}]))
+
+
+def test_a_clock_that_went_back_changes_nothing():
+    ledger = Ledger.from_json(forged([*HONEST[:2], {**HONEST[2], "time": "1970-01-01T00:00:00+00:00"}]))
+    assert ledger.epsilon() == Ledger.from_json(forged(HONEST)).epsilon()
+    assert ledger.verify() == ledger.head
+
+
+def test_what_editors_do_to_a_text_changes_no_hash():
+    text = forged(HONEST)
+    for changed in ("\ufeff" + text, text.replace(", ", ",\r\n"), json.dumps(json.loads(text), indent=3)):
+        assert Ledger.from_json(changed).head == Ledger.from_json(text).head
