@@ -110,12 +110,10 @@ def test_a_file_that_holds_such_a_release_is_read_and_is_full(release):
 def test_scopes_that_only_look_alike_are_no_two_parts_of_the_data():
     ledger = Ledger(Budget(1.0, 1e-6))
     ledger.spend(Gaussian(20.0), scope="caf\u00e9")
-    for ask in (
-        lambda name: ledger.spend(Gaussian(20.0), scope=name),
-        lambda name: ledger.set_quota(name, ledger.budget),
-    ):
-        with pytest.raises(ValueError, match="scopes that only look alike count as disjoint"):
-            ask("cafe\u0301")
+    with pytest.raises(ValueError, match="scopes that only look alike count as disjoint"):
+        ledger.spend(Gaussian(20.0), scope="cafe\u0301")
+    with pytest.raises(ValueError, match="scopes that only look alike count as disjoint"):
+        ledger.set_quota("cafe\u0301", ledger.budget)
     # a file from before is read
     entries = written(Gaussian(50.0), budget=Budget(1.0, 1e-6))
     assert Ledger.from_json(forged([entries[0], {**entries[1], "scope": "cafe\u0301"}])).scopes() == ["cafe\u0301"]
