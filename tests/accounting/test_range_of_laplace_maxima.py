@@ -30,10 +30,10 @@ def margin(distance, cell=CELL, limit=LARGEST_RANGE):
     integral over a step, that over a ramp has K′ = K − step, and (ln step)′ and λ are at most 4 and 1. Below −5 and
     beyond d + 12 they are constant and a multiple of e^(−t), to 1e-4.
 
-    Floats, of unit u = 1.2e-16. The three terms of ``second`` are at most 1 and each right to 5u, and their difference
-    is at least 5e-8, so right to 4e-8 of itself. All else adds, multiplies and divides nonnegative numbers, in ``ramps``
-    fewer than 2,600 of them (3e-13); but for differences that leave at least half of their first term (in the F and
-    ``first``), and 1 − e^(2t) in ``inside``, where d/4 is added, which loses 1e-13 at most. So each array is right to
+    Floats, of unit u = 1.2e-16. The three terms of ``second`` are at most 1 and each right to 5u, and their
+    difference is at least 5e-8, so right to 4e-8 of itself. All else adds, multiplies and divides nonnegative numbers
+    (in ``ramps`` fewer than 2,600 of them: 3e-13), but for differences that leave at least half of their first term,
+    in the F and ``first``, and 1 − e^(2t) in ``inside``, where d/4 is added: 1e-13 at most. So each array is right to
     5e-8 of itself, and ``left`` is made of terms that are no more than 14 ``size`` together: it is right to 1e-6 of
     ``size``. More than 0 is needed, and 0.005 is asked for.
     """
