@@ -18,6 +18,8 @@ def _number(name: str, value: SupportsFloat) -> float:
         number = float(value)
     except TypeError:
         raise TypeError(f"{name} must be a number, got {name}={value!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name} must be a number that a float holds, got one above 1e308") from None
     if math.isnan(number):
         raise ValueError(f"{name} must be a number, got {name}=nan")
     return number

@@ -36,20 +36,29 @@ also inside adaptive compositions, where μ² and ln s add.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.amplification.shuffled_binomial import integer_shift, window
 
-__all__ = ["MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
+Array = NDArray[np.float64]
+
+__all__ = ["LEFT_OUT", "MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-30
 # Relative error granted to increments, which are small differences, and to tails.
 _SAFETY = 1 + 1e-8
+# So many counts are summed over at once, and so many are held.
+_BLOCK, _FEW = 2**14, 2**16
 # More trials than this are priced as this many: the rest only adds noise.
 MOST_TRIALS = 2**36
+# Of one rounded count of ten thousand trials or more, this is the most that lies outside its window (a test sums it),
+# and a third of it does whatever the noise: about so much δ for every count is the least that can be had.
+LEFT_OUT = 2e-32
 
 
 @lru_cache(maxsize=256)
@@ -60,17 +69,41 @@ def _increments(trials: int, first: int, *tails: int) -> tuple[float, float, flo
     """
     from scipy.special import ndtri_exp
 
-    # The pmf from its exact ratios. What is left out below (a part of e^−80) makes F too small and the increments of y
-    # too large, which is the safe side.
+    # What is left out below (a part of e^−80) makes F too small and the increments of y too large, which is the safe
+    # side.
     start = max(0, first - 1 - math.ceil(40 * trials / (trials - 2 * first)))
-    k = np.arange(start + 1, trials // 2 + 1, dtype=np.float64)
-    log_p = np.concatenate([[0.0], np.cumsum(np.log((trials - k + 1) / k))])
-    log_p -= log_p[-1]
-    whole = 2.0 * float(np.exp(log_p).sum()) - (trials % 2 == 0)
-    log_f = np.logaddexp.accumulate(log_p) - math.log(whole)
-    y = ndtri_exp(log_f[first - start :])
-    mass = sum(math.exp(log_f[k - start]) for k in tails)
-    return float(np.diff(y).max()) * _SAFETY, -float(y[0]), mass * _SAFETY
+    held = list(_log_pmf(trials, start)) if trials // 2 - start <= _FEW else None
+    highest, half = 0.0, 0.0
+    for _, log_p in held or _log_pmf(trials, start):
+        # the last is the largest
+        half = half * math.exp(highest - log_p[-1]) + float(np.exp(log_p - log_p[-1]).sum())
+        highest = float(log_p[-1])
+    whole = 2.0 * half - (trials % 2 == 0)
+    largest, lowest, mass = -math.inf, math.nan, 0.0
+    log_sum, y = np.empty(0), np.empty(0)
+    for count, log_p in held or _log_pmf(trials, start):
+        log_sum = np.logaddexp.accumulate(np.append(log_sum[-1:], log_p - highest))[-log_p.size :]
+        log_f = log_sum - math.log(whole)
+        mass += sum(math.exp(log_f[k - count]) for k in tails if 0 <= k - count < log_f.size)
+        y = np.append(y[-1:], ndtri_exp(log_f[max(0, first - count) :]))
+        if y.size and math.isnan(lowest):
+            lowest = float(y[0])
+        if y.size > 1:
+            largest = max(largest, float(np.diff(y).max()))
+    return largest * _SAFETY, -lowest, mass * _SAFETY
+
+
+def _log_pmf(trials: int, start: int) -> Iterator[tuple[int, Array]]:
+    """ln of the pmf over its value at ``start``, from its exact ratios, up to the middle.
+
+    In blocks, each with its first count: there may be millions of counts, and a file from elsewhere may ask for them.
+    """
+    end, log_p = trials // 2 + 1, np.zeros(1)
+    yield start, log_p
+    for count in range(start + 1, end, _BLOCK):
+        k = np.arange(count, min(count + _BLOCK, end), dtype=np.float64)
+        log_p = np.cumsum(np.append(log_p[-1:], np.log((trials - k + 1) / k)))[1:]
+        yield count, log_p
 
 
 def _rounded_window(trials: int, shift_norm: float) -> tuple[float, float, float]:

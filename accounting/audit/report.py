@@ -106,6 +106,9 @@ class Report:
         Every named scope, by its name.
     at_least : float
         A proved lower bound on any ε of the total at ``delta``; 0 where none is known.
+    booked : float or None
+        What the ledger's filter counts as spent, at the budget's δ: more than the smallest total, as it must hold
+        whatever was seen before each choice. None where there is no filter.
     """
 
     budget: Budget | None
@@ -118,6 +121,7 @@ class Report:
     problems: list[str]
     scopes: list[ScopeReport] = field(default_factory=list)
     at_least: float = 0.0
+    booked: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON values; what is infinite is None."""
@@ -129,6 +133,7 @@ class Report:
         cells = [["accountant", f"ε at δ = {self.delta:g}"]]
         cells += [[name, f"{value:.6g}"] for name, value in self.epsilons.items()]
         cells += [["proved lower bound", f"{self.at_least:.6g}"]] if self.at_least > 0 else []
+        cells += [["booked by the ledger's filter", f"{self.booked:.6g}"]] if self.booked is not None else []
         cells += [["problem", problem] for problem in self.problems]
         return as_html(f"Recomputed: {self.rows:,} rows{note}, {verdict}, {self.budget!r}", cells)
 
@@ -234,6 +239,7 @@ def recompute(ledger: _Ledger, *, delta: float | None = None) -> Report:
         problems=problems,
         scopes=scopes,
         at_least=at_least,
+        booked=budget.epsilon - ledger.remaining() if budget is not None and isinstance(ledger, Ledger) else None,
     )
 
 

@@ -60,8 +60,9 @@ class AdditiveFilter:
             numbers = [-log_survival]
             for measure, part in zip(self._measures, self._slices, strict=True):
                 try:
-                    numbers += measure.cost(rest)
-                except UnsupportedRelease:
+                    with np.errstate(over="raise", invalid="raise"):
+                        numbers += measure.cost(rest)
+                except (UnsupportedRelease, ArithmeticError):
                     numbers += [math.inf] * (part.stop - part.start - (measure.booking is not None))
                 if measure.booking is not None:
                     numbers.append(0.0 if measure.booking.covers(rest) else math.inf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from accounting.budget import Budget
+from accounting.errors import UnsupportedRelease
 from accounting.ledger import export
 from accounting.ledger.entries import Mark, Row, check_scope
 from accounting.ledger.journal import MemoryJournal, Rows
@@ -26,18 +27,32 @@ class Asking(Keeper):
 
     def __repr__(self) -> str:
         where = "in memory" if isinstance(self._journal, MemoryJournal) else f"in {self._journal.name!r}"
-        return f"<Ledger {where}, {'closed' if self.closed else self.budget or 'no budget'}>"
+        if self.closed:
+            return f"<Ledger {where}, closed>"
+        if self.budget is None:
+            return f"<Ledger {where}, no budget>"
+        return f"<Ledger {where}, {self.budget}: {self._spent_and_booked()}>"
+
+    def _spent_and_booked(self) -> str:
+        """What everything costs as a list, and what the filter counts, which cannot be spent again."""
+        if (budget := self.budget) is None:
+            return "no budget"
+        try:
+            spent = self.epsilon()
+            listed = f"ε {spent:.6g} spent by the best accountant ({spent.accountant!r}), "
+        except UnsupportedRelease:
+            listed = ""
+        return f"{listed}{budget.epsilon - self.remaining():.6g} of {budget.epsilon:g} booked by the filter"
 
     def _repr_html_(self) -> str:
         """The newest rows, and what all of them cost."""
-        rows, budget = self.rows(), self.budget
+        rows = self.rows()
         cells = [["", "label", "scope", "release", "outcome"]]
         for row in rows[-_SHOWN:]:
             cells.append([str(row.index), row.label, row.scope or "", repr(row.release), row.outcome])
         told = f"{len(rows):,} rows" + (f", the newest {_SHOWN} shown" if len(rows) > _SHOWN else "")
-        if budget is not None:
-            told += f"; ε {self.epsilon():.6g} of {budget.epsilon:g} at δ = {budget.delta:g}"
-        return as_html(f"{self!r}: {told}", cells)
+        told += f"; {self._spent_and_booked()}" if self.closed else ""
+        return as_html(f"{self!r}; {told}", cells)
 
     @property
     def budget(self) -> Budget | None:

@@ -94,8 +94,9 @@ class Book:
             if not verdict and each is self.filter and self._may_plan(budget, row):
                 rule = Rule("plan", plan=row.release)
             elif not verdict:
-                spent = self.quotas.spent(of) if of else self.spent(row.scope)
-                raise refusal(budget, each, row, quota=of, spent=spent)
+                booked = self.quotas.spent(of) if of else self.spent(row.scope)
+                recorded = self.totals.total(of or row.scope, within=bool(of))
+                raise refusal(budget, each, row, quota=of, booked=booked, recorded=recorded)
         return rule
 
     def _may_plan(self, budget: Budget, row: Row) -> bool:

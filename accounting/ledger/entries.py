@@ -5,6 +5,7 @@ Their JSON form is in :mod:`accounting.ledger.written`.
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -25,6 +26,7 @@ __all__ = [
     "Settlement",
     "Spend",
     "Summary",
+    "check_new_scope",
     "check_scope",
 ]
 
@@ -172,6 +174,20 @@ def check_scope(name: str, value: object) -> str:
     scope = check_text(name, value, empty=False)
     if not all(scope.split("/")):
         raise ValueError(f"{name} must have no empty part between its slashes, got {name}={scope!r}")
+    return scope
+
+
+def check_new_scope(name: str, value: object) -> str:
+    """As :func:`check_scope`, and in the one form of Unicode (NFC) in which names that look alike are the same.
+
+    Two scopes are taken for disjoint parts of the data, so an é that is an e with an accent would be another part.
+    """
+    scope = check_scope(name, value)
+    if not unicodedata.is_normalized("NFC", scope):
+        raise ValueError(
+            f"{name} must be normalized, as scopes that only look alike count as disjoint: "
+            f"unicodedata.normalize('NFC', …) gives {unicodedata.normalize('NFC', scope)!a}, got {name}={scope!a}"
+        )
     return scope
 
 

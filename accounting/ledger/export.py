@@ -46,7 +46,8 @@ def loads(text: str, expected_head: str | None = None) -> list[Entry]:
     entries: list[Entry] = []
     heads = [START]
     try:
-        document = json.loads(text)
+        # an editor may have put a mark before it
+        document = json.loads(text.removeprefix("\ufeff") if isinstance(text, str) else text)
         if (document["format"], document["version"]) != (FORMAT, VERSION):
             raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
         for item in document["entries"]:
@@ -54,7 +55,7 @@ def loads(text: str, expected_head: str | None = None) -> list[Entry]:
             entries.append(from_dict(stored))
             heads.append(item["hash"])
         stated = document["head"]
-    except (KeyError, RecursionError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         raise LedgerCorrupted(f"entry {len(entries)} cannot be read: {error!r}") from None
     if stated != heads[-1]:
         raise LedgerCorrupted(f"{len(entries)} entries are there and the head is not the last one's")

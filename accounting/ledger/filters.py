@@ -244,11 +244,11 @@ def _natural(budget: Budget, rest: Release) -> Measure | None:
 def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
     """The measure of which (ε, δ) holds a whole number of releases like ``rest``, to nine digits."""
     measure = _natural(budget, rest)
-    if measure == "zcdp" and _is_whole(gdp_mu(budget.epsilon, delta) ** 2, price(gdp, rest) ** 2):
+    if measure == "zcdp" and _is_whole(gdp_mu(budget.epsilon, delta) ** 2, price(_square, rest)):
         return "gdp"  # discrete Gaussian noise is the nearer to Gaussian noise the more of it there is
     match measure:
         case "gdp":
-            cost, limit = price(gdp, rest) ** 2, gdp_mu(budget.epsilon, delta) ** 2
+            cost, limit = price(_square, rest), gdp_mu(budget.epsilon, delta) ** 2
         case "zcdp":
             cost, limit = price(zcdp, rest), zcdp_rho(budget.epsilon, delta)
         case "rdp":
@@ -301,3 +301,7 @@ def _rdp_limit(epsilon: float, delta: float, order: float) -> float:
 
 def _rdp_at(order: float) -> Callable[[Release], float]:
     return lambda release: float(rdp(release, np.array([order]))[0])
+
+
+def _square(release: Release) -> float:
+    return gdp(release) ** 2

@@ -47,10 +47,11 @@ class Summed:
 
 
 def price(cost: Callable[[Release], float], release: Release) -> float:
-    """A cost, infinite where the accountant has no bound."""
+    """A cost, infinite where the accountant has no bound, or none that is a number of this machine."""
     try:
-        return cost(release)
-    except UnsupportedRelease:
+        with np.errstate(over="raise", invalid="raise"):
+            return cost(release)
+    except (UnsupportedRelease, ArithmeticError):
         return math.inf
 
 
@@ -120,8 +121,9 @@ def _smoothed(
 
     def costs_at(release: Release, reserve: float, *, plain: bool) -> Array:
         try:
-            return smoothed_costs(release, reserve, potential, plain=plain)
-        except UnsupportedRelease:
+            with np.errstate(over="raise", invalid="raise"):
+                return smoothed_costs(release, reserve, potential, plain=plain)
+        except (UnsupportedRelease, ArithmeticError):
             return np.full(2, math.inf)
 
     def cost(release: Release) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from accounting.budget import Budget
 from accounting.ledger.book import Book
-from accounting.ledger.entries import Mark, Outcome, Quota, Row, Settlement, Spend, check_scope
+from accounting.ledger.entries import Mark, Outcome, Quota, Row, Settlement, Spend, check_new_scope
 from accounting.ledger.filters import Measure, Rule, check_rule, mixed_rule
 from accounting.ledger.keeper import Keeper
 from accounting.ledger.written import checked
@@ -76,7 +76,7 @@ class Recording(Keeper):
         if plan is not None and not isinstance(plan, Release):
             raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
         if scope is not None:
-            check_scope("scope", scope)
+            check_new_scope("scope", scope)
         if unit is not None:
             check_text("unit", unit, empty=False)
         # what would not be read back is refused before it is priced
@@ -236,6 +236,7 @@ class Recording(Keeper):
             raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
         rule = None
         if budget is not None:
+            check_new_scope("scope", scope)
             check_rule(budget, accountant, None, None)
             if accountant == "rdp":
                 raise ValueError("a quota is fixed before its first release, which accountant='rdp' asks for its order")

@@ -88,6 +88,8 @@ Array = NDArray[np.float64]
 
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
+# Of an exponent: what a float holds next to any term.
+_MOST_GROWTH = 300.0
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,9 @@ class _Side:
         near = self.points <= FAR * math.sqrt(self.reserve)
         found = self.left - np.where(near, divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
         if self.term is not None:
-            found -= self.term * math.exp(self.moment) * math.expm1(max(0.0, self.growth * cost - self.moment))
+            # no more than a float holds: less on the right side only makes a release dearer
+            grown = math.expm1(min(max(0.0, self.growth * cost - self.moment), _MOST_GROWTH))
+            found -= self.term * math.exp(self.moment) * grown
         return np.asarray(found)
 
     def slope(self, cost: float) -> Array:

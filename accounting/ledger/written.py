@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from accounting.budget import Budget
@@ -91,6 +91,8 @@ def to_dict(entry: Entry) -> dict[str, Any]:
 def from_dict(stored: dict[str, Any]) -> Entry:
     """The entry of a dictionary that :func:`to_dict` made; a ``ValueError``, ``TypeError`` or ``KeyError`` if none."""
     time = datetime.fromisoformat(stored["time"])
+    if time.tzinfo is not None:
+        time.astimezone(UTC)  # an OverflowError where no reader could
     match stored["entry"]:
         case "opening":
             if (stored["format"], stored["version"]) != (FORMAT, VERSION):

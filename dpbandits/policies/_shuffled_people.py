@@ -64,14 +64,22 @@ class ShuffledPersonSums(PersonTotals):
         self.cost = run(self._z)
         self._adjacency = adjacency
         self._releases = max(1, releases)
+        wanted = self._trials_wanted()
+        if wanted > MOST_TRIALS / 4:
+            raise ValueError(
+                f"the users' noise bits for one coordinate must be at most 2**34 together, got {wanted:.3g} for "
+                f"{self._size} coordinates, {self._releases} releases and {budget!r}: take fewer, or a larger budget"
+            )
         # the slope k is 2/√N, but for half a percent where few bits suffice
         self.noise = self._z / (1.0 - _SLACK) * 1.005 * math.sqrt(1.0 + 1.0 / _FEWEST_BITS)
 
+    def _trials_wanted(self) -> float:
+        """N, as o is about 25√D/N."""
+        return 25.0 * self._z * math.sqrt(self._releases * self._size) / _SLACK
+
     def protocol(self, users: int, longest: float) -> SumProtocol:
         """The public constants of a release among so many devices, none of whose contributions is longer."""
-        # o is about 25√D/N
-        wanted = 25.0 * self._z * math.sqrt(self._releases * self._size) / _SLACK
-        bits = max(_FEWEST_BITS, math.ceil(wanted / users))
+        bits = max(_FEWEST_BITS, math.ceil(self._trials_wanted() / users))
         while True:
             N = users * bits
             # α ≤ 1, and k is at least 2/√N

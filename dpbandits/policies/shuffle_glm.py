@@ -63,6 +63,7 @@ from dpbandits.policy import Array, Pending
 from dpbandits.private_policy import PrivateOptions, Schedule, finite_rewards
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
+from dpkit.shuffle.vector_sum import check_delta
 
 __all__ = ["ShuffleGLM"]
 
@@ -336,6 +337,7 @@ def _numeric_plan(
     d: int, users: int, weight: float, L: float, budget: Budget, matrix_share: float, batches: int
 ) -> _Plan:
     """Matrix and descent, composed, at a cost of which so many are just within the budget."""
+    check_delta(batches * (d * (d + 1) // 2 + _ITERATIONS * d), budget)
     mu = 1.0 / calibrate(lambda z: batches * Gaussian(z), budget)
     while True:
         for_matrix, for_fit = (

@@ -77,7 +77,7 @@ def print_report(ledger: Ledger, report: Report) -> None:
         ("budget", "none" if budget is None else f"ε = {budget.epsilon:g} at δ = {budget.delta:g}"),
         ("counts", "" if budget is None else f"one {budget.unit}, {budget.adjacency}"),
         ("filter", accountant_name(ledger.accountant)),
-        ("left", "" if budget is None else f"ε = {left(ledger)}, as the filter counts it"),
+        ("left", "" if budget is None else f"ε = {left(ledger)}, as the filter counts it{_booked(report)}"),
         ("releases", f"{report.rows:,}"),
         ("head", ledger.head),
     ]
@@ -122,3 +122,7 @@ def print_report(ledger: Ledger, report: Report) -> None:
     for problem in report.problems:
         say(f"problem: {problem}", style="red")
     say(sentence, style={"good": "bold green", "bad": "bold red", "open": "bold yellow"}[style])
+
+
+def _booked(report: Report) -> str:
+    return "" if report.booked is None else f": it has booked ε = {report.booked:.6g}"

@@ -207,12 +207,23 @@ def _show(ledger: Ledger, scope: str | None = None) -> None:
     if budget is not None:
         facts["budget"] = f"ε = {budget.epsilon:g} at δ = {budget.delta:g}, one {budget.unit}, {budget.adjacency}"
         facts["filter"] = accountant_name(ledger.accountant)
-        facts["left"] = f"ε = {left(ledger, scope)}{'' if scope is None else f' in {scope}'}, as the filter counts it"
+        there = "" if scope is None else f" in {scope}"
+        facts["spent"] = f"{_spent(ledger, scope)}{there}, by the best accountant"
+        facts["left"] = f"ε = {left(ledger, scope)}{there}, as the filter counts it"
     facts["head"] = ledger.head
     for name, value in facts.items():
         say(f"{name:<7} {value}")
     if ledger.quotas():
         _show_quotas(ledger)
+
+
+def _spent(ledger: Ledger, scope: str | None) -> str:
+    from accounting import UnsupportedRelease
+
+    try:
+        return f"ε = {ledger.epsilon(scope=scope):.6g}"
+    except UnsupportedRelease:
+        return "no finite ε"
 
 
 def _show_quotas(ledger: Ledger) -> None:

@@ -99,7 +99,8 @@ def _facts(ledger: Ledger, report: Report, best: str | None) -> str:
     if budget is not None:
         left, counted = ledger.remaining(), ledger.accountant
         by = "" if counted is None else f", by {accountant_name(counted)}"
-        facts.insert(2, ("Left", f"ε = {_number(left)}", f"as the filter counts it{by}"))
+        booked = "" if report.booked is None else f": it has booked ε = {_number(report.booked)}"
+        facts.insert(2, ("Left", f"ε = {_number(left)}", f"as the filter counts it{by}{booked}"))
     cards = "".join(
         f"<div><dt>{_text(title)}</dt><dd>{_text(value)}<small>{_text(note)}</small></dd></div>"
         for title, value, note in facts

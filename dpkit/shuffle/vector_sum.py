@@ -29,7 +29,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, ShuffledBinomial, calibrate
+from accounting import ApproxDP, Budget, BudgetExceeded, Gaussian, Ledger, Release, ShuffledBinomial, calibrate
+from accounting.amplification.binomial_trade_off import LEFT_OUT
 from accounting.checks import fraction, integer
 from accounting.checks import positive as positive_number
 from dpkit.shuffle.analyzer import Analyzer
@@ -39,7 +40,7 @@ from dpkit.shuffle.rounds import drawn_session
 from dpkit.shuffle.shuffler import Shuffler
 from dpkit.states import Unrepeatable
 
-__all__ = ["VectorSum"]
+__all__ = ["VectorSum", "check_delta"]
 
 # Of the noise's standard deviation: what random rounding may add, with what it costs in privacy.
 _OVERHEAD = 0.01
@@ -246,6 +247,7 @@ def _distance(bound: float, D: int, budget: Budget, positive: bool, distance: fl
 def _numeric(D: int, n: int, share: float, honest: float, budget: Budget, rounds: int) -> tuple[int, int, Release]:
     """g and the smallest b for it; an input moves by at most ``share``·g counts."""
     counted = max(1, math.floor(honest * n))
+    check_delta(rounds * D, budget)
     # what exact Gaussian noise would need; the rest of the noise, relative to it, falls like 1/b
     z = calibrate(lambda z: rounds * Gaussian(z), budget)
     wanted = math.ceil((0.5 + 24.0 * z * math.sqrt(D) / counted) / _OVERHEAD)
@@ -267,6 +269,15 @@ def _numeric(D: int, n: int, share: float, honest: float, budget: Budget, rounds
 
     z = calibrate(lambda z: rounds * release(z), budget, bracket=(0.99 * z, 1.1 * z))
     return g, bits(z), release(z)
+
+
+def check_delta(counts: int, budget: Budget) -> None:
+    """Refuse a δ that so many rounded counts under binomial noise never meet, before any noise is tried."""
+    if budget.delta <= counts * LEFT_OUT:
+        raise BudgetExceeded(
+            f"budget must have a delta above {counts * LEFT_OUT:.3g}, with which one of {counts} sums leaves the part "
+            f"of the binomial law that is priced, got {budget!r}"
+        )
 
 
 def _paper(D: int, n: int, budget: Budget, rounds: int) -> tuple[int, int, Release]:

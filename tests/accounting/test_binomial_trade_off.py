@@ -1,6 +1,7 @@
 """μ of shuffled binomial counts against exact privacy curves of small cases, and against the Gaussian."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy.special import gammaln
 from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
 from accounting.accountants.failures import split_failures
 from accounting.amplification import binomial_trade_off
-from accounting.amplification.binomial_trade_off import central_mu, rounded_log_survival, rounded_mu
+from accounting.amplification.binomial_trade_off import LEFT_OUT, central_mu, rounded_log_survival, rounded_mu
 from accounting.conversions import gdp_delta
 
 
@@ -123,3 +124,21 @@ def test_more_trials_than_can_be_summed_are_priced_as_fewer(monkeypatch):
     monkeypatch.setattr(binomial_trade_off, "MOST_TRIALS", 10**6)
     assert rounded_mu(2**60, 300.0, 1) == rounded_mu(10**6, 300.0, 1)
     assert rounded_log_survival(2**60, 300.0, 1) == rounded_log_survival(10**6, 300.0, 1)
+
+
+@pytest.mark.parametrize("trials", [10**4, 10**5, 2**24])
+def test_what_lies_outside_of_any_window(trials):
+    for shift in (0.5, 3.0, 40.0):
+        assert LEFT_OUT / 3 < -rounded_log_survival(trials, shift, 1) <= LEFT_OUT
+
+
+def test_the_most_trials_are_summed_in_little_memory():
+    binomial_trade_off._increments.cache_clear()
+    tracemalloc.start()
+    try:
+        found = rounded_mu(binomial_trade_off.MOST_TRIALS, 17.5, 25)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == pytest.approx(17.5 * 2**-17, rel=1e-4)
+    assert peak < 4 * 2**20

@@ -53,7 +53,7 @@ def test_what_was_calibrated_can_be_spent_and_not_one_more(make):
     assert ledger.epsilon() <= 1.0
     assert ledger.epsilon() == pytest.approx(1.0, rel=1e-12)
     before = ledger.rows()
-    with pytest.raises(BudgetExceeded, match=r"'one more' asks for .* spent 1 of 1, left"):
+    with pytest.raises(BudgetExceeded, match=r"'one more' asks for .* has booked 1 of 1, left 0$"):
         ledger.spend(Gaussian(100 * z), label="one more")
     assert ledger.rows() == before
 

@@ -29,6 +29,13 @@ def margin(distance, cell=CELL, limit=LARGEST_RANGE):
     Functions of t are linear between the points, and the trapezoids exact, to 1.5e-4 of ``rounded``: with K(t) the
     integral over a step, that over a ramp has K′ = K − step, and (ln step)′ and λ are at most 4 and 1. Below −5 and
     beyond d + 12 they are constant and a multiple of e^(−t), to 1e-4.
+
+    Floats, of unit u = 1.2e-16. The three terms of ``second`` are at most 1 and each right to 5u, and their
+    difference is at least 5e-8, so right to 4e-8 of itself. All else adds, multiplies and divides nonnegative numbers
+    (in ``ramps`` fewer than 2,600 of them: 3e-13), but for differences that leave at least half of their first term,
+    in the F and ``first``, and 1 − e^(2t) in ``inside``, where d/4 is added: 1e-13 at most. So each array is right to
+    5e-8 of itself, and ``left`` is made of terms that are no more than 14 ``size`` together: it is right to 1e-6 of
+    ``size``. More than 0 is needed, and 0.005 is asked for.
     """
     t = np.arange(-5.0, distance + 16, STEP)
     f0, fd = 0.5 * np.exp(-np.abs(t)), 0.5 * np.exp(-np.abs(t - distance))
@@ -39,6 +46,8 @@ def margin(distance, cell=CELL, limit=LARGEST_RANGE):
     ahead, both = np.exp(np.minimum(distance - t, 0)), far * np.exp(np.minimum(2 * (distance - t), 0)) / 8
     joint, first = inside + both, far * ahead / 2 - both + inside
     second = 1 - F0 * Fd - first
+    assert second.min() > 5e-8
+    assert t.size < 2600
     joints, firsts, seconds = ramps(t, joint), ramps(t, first), ramps(t, second)
     half, rest = 1.01 * cell / 2, []
     for share in np.linspace(np.exp(-distance - cell), 2 - np.exp(-distance - cell), 17):
@@ -49,6 +58,7 @@ def margin(distance, cell=CELL, limit=LARGEST_RANGE):
         slack = half * (needed + (ratio + 1) * joints + limit * seconds) + 2.5e-4 * rounded
         turn = half * size + 2.5e-4 * (size + second + ratio * first)
         left = limit * seconds - needed - slack + THETAS * (seconds - ratio * firsts) - np.abs(THETAS) * turn
+        assert np.all((rounded + 5 * size + second + ratio * first <= 14 * size)[t < distance + 12])
         rest.append((left / size)[:, t < distance + 12].min(axis=1))
     # one θ for both ends of a cell of ratios
     return float(np.minimum(rest[1:], rest[:-1]).max(axis=1).min())

@@ -97,8 +97,10 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, changed):
     bound.check(claim)
 
 
-def test_a_quarter_of_the_noise_is_caught(monkeypatch):
-    claim, bound = lower_bound(monkeypatch, 800, 0, 4.0)
+@pytest.mark.parametrize("distort", [4.0, 1e4], ids=["a quarter of the noise", "no noise"])
+def test_too_little_noise_is_caught(monkeypatch, distort):
+    """Half of it shows in more runs than are worth it: below its δ is summed exactly."""
+    claim, bound = lower_bound(monkeypatch, 800, 0, distort)
     with pytest.raises(audit.PrivacyViolation):
         bound.check(claim)
 
@@ -141,21 +143,3 @@ def test_both_touched_arms_are_within_the_budget_and_would_not_be_if_one_were_co
     assert exact_delta((e, 0.0), (0.0, -e), steps, budget.epsilon) > budget.delta
     # and with half the noise a replaced row shows more than the budget
     assert exact_delta((e, 0.0), (-e, 0.0), steps, budget.epsilon) > budget.delta
-
-
-def test_later_choices_show_no_more_than_the_budget():
-    """Black box: which arms the later rounds play, in contexts of both signs, seen by a trained classifier."""
-    policy = made()
-    start_again = rewinder(policy)
-
-    def choices(context: float, trials: int) -> np.ndarray:
-        chosen = np.zeros((trials, ROUNDS - 1))
-        for i in range(trials):
-            start_again()
-            policy.update(policy.select([context]), 10.0)
-            for t in range(1, ROUNDS):
-                chosen[i, t - 1] = policy.select([(-1.0) ** t]).index
-        return chosen
-
-    bound = audit.lower_bound(choices, 1.0, -1.0, trials=1000, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True)
-    bound.check(float(policy.privacy().epsilon))

@@ -268,28 +268,6 @@ def test_when_an_estimate_changes_shows_nothing(kind, sound):
             bound.check(BUDGET.epsilon)
 
 
-@pytest.mark.slow  # in fewer runs no bound passes the budget, whatever they show
-def test_later_choices_show_no_more_than_the_budget():
-    """Black box: what later rounds choose, among arms in many directions, seen by a trained classifier."""
-    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
-    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
-    policy = JointDPGLM(2, budget=BUDGET, horizon=4, first_batch=1, growth=1.0, ridge=0.1, rng=np.random.default_rng(3))
-    start_again = rewinder(policy)
-
-    def choices(arm, trials: int) -> np.ndarray:
-        chosen = np.zeros((trials, 3, 12))
-        for i in range(trials):
-            start_again()
-            policy.update(policy.select([arm]), 1.0)
-            for t in range(3):
-                chosen[i, t, policy.select(fan).index] = 1.0
-        return chosen.reshape(trials, -1)
-
-    known = {"delta": BUDGET.delta, "confidence": CONFIDENCE, "batched": True, "gaussian": True}
-    bound = audit.lower_bound(choices, [1.0, 0.0], [0.0, 1.0], trials=440, **known)
-    bound.check(BUDGET.epsilon)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 def test_many_runs_show_no_more_than_the_budget(monkeypatch, pair):

@@ -150,32 +150,3 @@ def test_one_round_in_full(monkeypatch, policy, mutation):
     else:
         with pytest.raises(audit.PrivacyViolation):
             bound.check(claim)
-
-
-@pytest.mark.parametrize("trials", [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_later_choices_show_no_more_than_the_budget(monkeypatch, policy, trials):
-    """Black box: which arm a later round plays, of arms in many directions, seen by a trained classifier."""
-    protocol = descent_protocol(policy, None)
-    module = sys.modules["dpkit.optimize.shuffle_gradient_descent"]
-    monkeypatch.setattr(module, "VectorSum", lambda *a, **k: SimpleNamespace(protocol=protocol))
-    monkeypatch.setattr(module, "calibrate", lru_cache(module.calibrate))
-    policy.exploration = 1e-3  # what is released then shows in what is played
-    angles = np.linspace(0, 2 * math.pi, 12, endpoint=False)
-    fan = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.999
-    start_again = rewinder(policy)
-
-    def choices(arm: list[float], trials: int) -> np.ndarray:
-        chosen = np.zeros((trials, 12))
-        for i in range(trials):
-            start_again()
-            policy.update(policy.select([arm]), 1.0)
-            for _ in range(USERS - 1):
-                policy.select([[0.0, 1.0]])
-            chosen[i, policy.select(fan).index] = 1.0
-        return chosen
-
-    bound = audit.lower_bound(
-        choices, [1.0, 0.0], [-1.0, 0.0], trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, batched=True
-    )
-    bound.check(float(policy.privacy().epsilon))
-    assert bound.epsilon > 0.1  # the choices do show something

@@ -228,6 +228,13 @@ def test_five_thousand_mutated_files(tmp_path):
     assert mutations(tmp_path, {"others": 230, **SLOW_ONES}, 10**6) >= 5000
 
 
+WITH_SHUFFLER = ["DisjointShuffleGLM", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM"]
+
+
+def _budget(**changed: float) -> dict[str, Any]:
+    return {"epsilon": 4.0, "delta": 1e-5, "adjacency": "replace", "unit": "row"} | changed
+
+
 @pytest.mark.parametrize(
     ("name", "asked"),
     [
@@ -243,6 +250,7 @@ def test_five_thousand_mutated_files(tmp_path):
         ("ShuffleGLM", {"batches": [10**12] * 3}),
         ("ShuffleOnePassGLM", {"budget": {"epsilon": 1e15, "delta": 1e-5, "adjacency": "replace", "unit": "round"}}),
         ("Doubling", {"first_epoch": 10**15}),
+        *((name, {"budget": _budget(delta=delta)}) for name in WITH_SHUFFLER for delta in (5e-324, 1e-300, 1e-31)),
         ("Uniform", {"dim": 10**9}),
         ("GLMUCB", {"dim": 10**6}),
     ],
@@ -261,7 +269,7 @@ def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
     tree, _ = files.read(tmp_path / "state")
     tree["config"]["budget"]["delta"] = 5e-324
     (tmp_path / "state").write_bytes(files.encode(tree))
-    with pytest.raises(ValueError, match=r"a state that fits together.*no noise multiplier"):
+    with pytest.raises(ValueError, match=r"a state that fits together.*a delta above 5e-31"):
         Policy.load(tmp_path / "state", unattended=True)
 
 
