@@ -15,6 +15,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ApproxDP,
     Composed,
+    FixedSizeSubsampled,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -95,11 +96,9 @@ class PlayedChoices(Release):
 
 @dataclass(frozen=True, repr=False)
 class PlayedBatches(Release):
-    """``count`` batches of a fixed size after all else, of ε-DP releases, or of responses of so many ``categories``."""
+    """``count`` such batches after all else, each of which may follow what was seen."""
 
-    epsilon: float
-    categories: int | None
-    rate: float
+    batch: FixedSizeSubsampled
     count: int
     tail: float
 

@@ -102,10 +102,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.curves import GamePair
 
             return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
-        case PlayedBatches(epsilon=eps, categories=categories, rate=rate, count=n, tail=tail):
-            from accounting.accountants.replaced_coins import ReplacedCoins
+        case PlayedBatches(batch=batch, count=n, tail=tail):
+            from accounting.accountants.replaced_games import game_at_least
 
-            return [Counter({ReplacedCoins(eps, categories, rate, n, tail, from_below=True): 1})]
+            return [Counter({game_at_least(batch, n, tail): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case Triangle(noise_multiplier=z, rate=rate):

@@ -67,7 +67,7 @@ def test_the_losses_of_a_triangle_are_those_of_its_laws(mu, rate, share):
         found, less = (
             a[k + 1 :].sum() - math.exp(edges[k]) * b[k + 1 :].sum() for a, b in ((in_p, in_q), (less_p, less_q))
         )
-        assert found == pytest.approx(divergence(p, q, edges[k]), abs=5e-4 * rate)
+        assert found == pytest.approx(divergence(p, q, edges[k]), abs=7e-4 * rate)
         assert less <= found * (1 + 1e-12) <= less + 1e-3 * rate
 
 
@@ -162,7 +162,7 @@ def test_a_game_is_cheaper_than_steps_that_are_worst_one_by_one_and_known_closel
         lower, upper = bound(count * step, 1e-6)
         assert 0 < upper - lower < width * upper
     # 2.8838 where both directions of every step are the worst at once
-    assert epsilon(100 * step, 1e-6) == pytest.approx(2.718, abs=2e-3)
+    assert epsilon(100 * step, 1e-6) == pytest.approx(2.689, abs=2e-3)
 
 
 @pytest.mark.filterwarnings("ignore:ε is only known")
