@@ -78,8 +78,9 @@ def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Arr
         ``most``, whose losses lie on the same grid as ``losses``.
 
     Between two neighbours y_j and y_(j+1), y = e^ε, what the player of y_j reaches is convex, hence at least the line
-    that comes from ``most`` at y_(j−1) through ``values`` at y_j; and so it is from the other side. Points
-    below both lines, about where they meet, are joined: as at every y_j the line to its left is the steeper one, nothing lies above them.
+    that comes from ``most`` at y_(j−1) through ``values`` at y_j; and so it is from the other side. Points below both
+    lines, about where they meet, are joined: as at every y_j the line to its left is the steeper one, nothing of that
+    lies above them.
     """
     y = np.expm1(losses)
     mirrored = -math.expm1(-losses[1]) + math.exp(-losses[1]) * most[1]

@@ -210,7 +210,7 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
     if not pairs:
         return pairs
-    own = isinstance(release.release, (Gaussian, RandomizedResponse))
+    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse))
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")

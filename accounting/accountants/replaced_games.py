@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants import replaced_coins, replaced_steps
+from accounting.accountants import replaced_coins, replaced_laplace, replaced_steps
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
 from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair
 from accounting.accountants.replaced_coins import ReplacedCoins
+from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.releases import FixedSizeSubsampled, Gaussian, PureDP, RandomizedResponse, Release
 
 __all__ = ["batches_at_least", "game_at_least", "played", "weight"]
-
-# Laplace noise shifted by no more is hardly better than all that is as private; by more, better than a game of that.
-_LARGEST_SHIFT = 1.2
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -48,8 +46,8 @@ def _most_steps(pair: ReplacedPair, tail: float) -> int:
             return replaced_steps.most_steps(mu, pair.rate, tail)
         case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
-        case LaplacePair(theta=eps) if eps <= _LARGEST_SHIFT and replaced_coins.is_playable(eps, pair.rate):
-            return replaced_coins.MOST_STEPS
+        case LaplacePair(theta=theta) if pair.own:
+            return replaced_laplace.most_steps(theta, pair.rate)
     return 0
 
 
@@ -58,8 +56,8 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
         case Coins(epsilon=eps, categories=k):
             # what is as private as responses is as private as the ε-DP ones
             return ReplacedCoins(eps, int(k) if pair.own else None, pair.rate, count, tail)
-        case LaplacePair(theta=eps):
-            return ReplacedCoins(eps, None, pair.rate, count, tail)
+        case LaplacePair(theta=theta):
+            return ReplacedLaplace(theta, pair.rate, count, tail)
         case GaussianPair(mu=mu):
             return ReplacedSteps(mu, pair.rate, count, max(tail, replaced_steps.LEAST_TAIL))
     raise TypeError(f"there is no game of {pair!r}")

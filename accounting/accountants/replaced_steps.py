@@ -86,7 +86,7 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     step, nodes = _grid(mu, rate, tail)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 2048 if nodes <= 600 else 1024 if nodes <= 2000 else 128
+    return 1024 if nodes <= 2000 else 128
 
 
 def _grid(mu: float, rate: float, tail: float, many: int = _MANY_NODES) -> tuple[float, int]:

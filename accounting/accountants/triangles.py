@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 1 << 18
 # The distance of places beside the axis, and how far they go: what R and S have beyond is below 1e-25.
-_BESIDE, _FAR = 0.2, 10.6
+_BESIDE, _BESIDE_BELOW, _FAR = 0.15, 0.1, 10.6
 #: How far from an edge the loss may be at its place: what is left of Newton's gap, and rounding errors of logarithms.
 MISSED = 1e-13
 
@@ -61,7 +61,7 @@ def triangle_masses(mu: float, share: float, rate: float, edges: Array, *, below
 
 def _beside(b: float, *, below: bool) -> tuple[Array, Array, Array, tuple[float, float]]:
     """ln Y, and the masses of R and of S there; and what they have above all."""
-    step = _BESIDE / max(1.0, b)
+    step = (_BESIDE_BELOW if below else _BESIDE) / max(1.0, b)
     y = np.arange(-_FAR, b + _FAR + step, step)
     absent, present = normal_masses(y), normal_masses(y - b)
     log_y = b * y - b * b / 2
