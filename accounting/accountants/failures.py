@@ -16,6 +16,8 @@ from accounting.releases import (
     ApproxDP,
     Composed,
     FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -81,9 +83,9 @@ class OneCount(Release):
 @dataclass(frozen=True, repr=False)
 class Triangle(Release):
     """A batch with probability ``rate`` with one record or with another, both and the batch without at equal distances;
-    with Gaussian noise."""
+    with the noise of ``release``."""
 
-    noise_multiplier: float
+    release: Gaussian | Laplace
     rate: float
 
 

@@ -217,7 +217,7 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
 
     In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal`` and Gaussian
-    noise, something that is as far from both as they are from each other. In many small steps that is worse.
+    or Laplace noise, something that is as far from both as they are from each other. In many small steps that is worse.
     """
     adjacency = release.adjacency
     match release:
@@ -246,8 +246,8 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
                 return PoissonSubsampled(found, rate, adjacency=adjacency)
             return None if found is None else PoissonSubsampled(found, rate)
-        case FixedSizeSubsampled(release=Gaussian(noise_multiplier=z), rate=rate) if equal and rate < 1:
-            return Triangle(z, rate)
+        case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
+            return Triangle(inner, rate)
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)

@@ -108,10 +108,11 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({game_at_least(batch, n, tail): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
-        case Triangle(noise_multiplier=z, rate=rate):
-            from accounting.accountants.triangles import TrianglePair
+        case Triangle(release=inner, rate=rate):
+            from accounting.accountants.triangles import LaplaceTrianglePair, TrianglePair
 
-            return [Counter({TrianglePair(1.0 / z, rate): 1})]
+            triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
+            return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):

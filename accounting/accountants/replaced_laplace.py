@@ -39,21 +39,32 @@ is for R′ of sections, and a times that at most the mean of (λ − bσ)₊·m
 * With S's arm θ − t it falls with t for c ≥ 1: there aρ + bσ ≥ q·e^(−t) ≥ q·e^(−(θ−t)), which is up′ above ½, so x ≤ ½;
   and as R′(A) and S″(A) fall by at most themselves, F by at most F(x) ≤ λx, which is w·∂up/∂s.
 
-So, as with normal laws, there is one parameter t from 0 to θ/2, S or S′ has the longest arm, and all t are finitely
-many cells [t, t′], with the curve of t above ε = 0 and that of t′ below it.
+So with R's arm θ − t nothing is worse than the bound at t = θ/2; and with S's arm (or that of S′, the mirror image)
+θ − t the bound on t in [t₀, t₁] is that of t₀ for c ≥ 1 and that of t₁ for c ≤ 1. At t = 0 it is exact.
+
+*Closer.* Here S need not move against R and against S′ with all of its arm at once. With densities τ, ρ and σ over M,
+
+    max over A of w·x_S − a·x_R − b·x_S′  ≤  max over α of E_M[(w·τ₁τ₂ − aρ₂ − bσ₁)₊],
+
+where along a first coordinate S moves by α and S′, to the other side, by s′; and along a second one S by s − α and R,
+to the other side, by r. *Proof.* As above, coordinates that move R and S′ may be taken for two: of what is drawn there
+a convex function of aρ + bσ counts. Given all else, sections of A along the coordinates that move S′ ask for the same,
+with weights of any size on S, M and S′. On the way from S to M to S′ the bounds of ``up`` hold; half-lines of a single
+coordinate reach them. The same holds of R. ∎ Triples with longer arms are no better, so finitely many α and t do.
 
 With up(x, s) = e^s·x up to ½, then 1 − e^(−s)/(4x), and 1 − e^(−s)(1 − x) above x = ½, u(λ) is w − √(wλe^(−s)) where
-λ/w lies between e^(−s) and e^s. At t = 0 the bounds are exact. They are the tighter the smaller θ is: about 1 % too
-dear for θ ≤ ½ in most totals, 5 % for 10,000 batches of 1 %, and 13 % for 1000 batches of 1 % at θ = 1.
+λ/w lies between e^(−s) and e^s.
 
-*Numbers.* ρ and σ are moved to the ends of pieces, which is more in convex order, and the curves put on a grid, on
-which the game is played (:mod:`accounting.accountants.loss_games`).
+*Numbers.* Densities are moved to the ends of pieces, which is more in convex order, and the least of all bounds is put
+on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few groups of t with their mirror
+images, in which the worst t counts for every ε.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,12 +79,23 @@ from accounting.accountants.sampled_losses import ReplacedPair
 __all__ = ["ReplacedLaplace", "most_steps"]
 
 Array = NDArray[np.float64]
+#: A bound on what an event gains, by the weights of S, R and S′ and their arms.
+Event = Callable[[Array, float, Array, float, Array, float], Array]
 
-# t at the ends of the cells, as shares of θ; and of their mirror images.
-_CELLS = (0.0, 0.005, 0.015, 0.03, 0.05, 0.075, 0.1, 0.13, 0.17, 0.21, 0.26, 0.31, 0.37, 0.43, 0.5)
-_MIRRORED = (0.0, 0.13, 0.31, 0.43, 0.5)
-# Pieces of ρ between its largest and its smallest value.
-_PIECES = 16
+# t as shares of θ: groups of cells, narrow where the worst ones are.
+_GROUPS = tuple(
+    np.linspace(start, end, cells + 1)
+    for start, end, cells in (
+        (0.0, 0.0025, 1), (0.0025, 0.005, 1), (0.005, 0.01, 2), (0.01, 0.02, 4), (0.02, 0.04, 4), (0.04, 0.07, 3),
+        (0.07, 0.12, 5), (0.12, 0.2, 7), (0.2, 0.3, 9), (0.3, 0.4, 9), (0.4, 0.46, 6), (0.46, 0.49, 6), (0.49, 0.5, 5),
+    )
+)  # fmt: skip
+# The same where R is the farthest, which hardly matters.
+_R_FARTHEST = np.concatenate([np.linspace(0.0, 0.4, 9), np.linspace(0.4, 0.49, 10)[1:], [0.4925, 0.495, 0.4975, 0.5]])
+# What S moves against R, as a share of its arm.
+_SHARES = (0.0, 0.004, 0.012, 0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.988, 0.996, 1.0)
+# Pieces of a density between its largest and its smallest value.
+_PIECES = 10
 # The grid's step as a share of qθ.
 _FINE = 0.1
 _SEARCHES = 36
@@ -124,38 +146,85 @@ def _best_event(w: Array, far: float, a: Array, near: float, b: Array, other: fl
     return np.asarray(np.maximum(best, 0.0) * (1 + 1e-12) + 1e-15 * w)
 
 
-def _curve_of_arm(rate: float, theta: float, t: float, losses: Array) -> Array:
-    """An upper bound on H at ``losses`` of the triples with arms t, θ − t and t of R, S and S′."""
+def _opposite(one: float, other: float) -> tuple[Array, Array, Array]:
+    """M's masses and the densities of two points that are moved to either side along one coordinate."""
+    (left, tau), (right, sigma) = _densities(one), _densities(other)
+    # either has the other's side as one half
+    masses = np.concatenate([left, right])
+    masses[[0, left.size]] -= 0.5
+    taus = np.concatenate([tau, np.full(sigma.size, math.exp(-one))])
+    return masses, taus, np.concatenate([np.full(tau.size, math.exp(-other)), sigma])
+
+
+def _best_split(w: Array, far: float, a: Array, near: float, b: Array, other: float) -> Array:
+    """The closer bound, of the same arms."""
+    best = np.zeros(w.size)
+    for share, end in itertools.pairwise(_SHARES):
+        first, tau, sigma = _opposite(far * (1 - share), other)
+        second, more, rho = _opposite(far * end, near)
+        gain = np.multiply.outer(w, np.outer(tau, more))
+        gain -= np.multiply.outer(a, rho)[:, None, :]
+        gain -= np.multiply.outer(b, sigma)[:, :, None]
+        np.maximum(gain, 0.0, out=gain)
+        np.maximum(best, gain @ second @ first, out=best)
+    return np.asarray(best * (1 + 1e-12) + 1e-15 * w)
+
+
+def _curve_of_arms(event: Event, rate: float, arms: tuple[float, float, float], losses: Array) -> Array:
+    """A bound on H at ``losses`` by one on events, of the triples with arms of at most r, s and s′."""
+    r, s, other = arms
     up = losses >= 0
     down = ~up
     found, c = np.empty(losses.size), np.exp(losses)
     away, full = (1 - rate) * np.abs(np.expm1(losses)), np.full(losses.size, rate)
-    found[up] = _best_event(full[up], theta - t, away[up], t, c[up] * rate, t)
-    found[down] = -np.expm1(losses[down]) + _best_event(c[down] * rate, t, away[down], t, full[down], theta - t)
+    found[up] = event(full[up], s, away[up], r, c[up] * rate, other)
+    found[down] = -np.expm1(losses[down]) + event(c[down] * rate, other, away[down], r, full[down], s)
     return found
+
+
+def _curves(theta: float, rate: float, losses: Array) -> list[Array]:
+    """Of every group of t; and of those with R farthest away, where they are not below one of these."""
+    pair = ReplacedPair(LaplacePair(theta), rate)
+    # no triple is worse, and beyond the largest loss there is nothing
+    most = np.array([pair.delta(float(loss)) for loss in losses])
+    most[-1] = 0.0
+    up = losses >= 0
+
+    def relaxed(t: float) -> Array:
+        return _curve_of_arms(_best_event, rate, (theta * t, theta * (1 - t), theta * t), losses)
+
+    found = []
+    for group in _GROUPS:
+        # the ends of a group differ little
+        ends = relaxed(float(group[0])), relaxed(float(group[-1]))
+        least = np.minimum(most, np.where(up, np.maximum(*ends), ends[1]))
+        worst = np.zeros(losses.size)
+        for t, end in itertools.pairwise(theta * group):
+            closer = _curve_of_arms(_best_split, rate, (end, theta - t, end), losses)
+            np.maximum(worst, np.minimum(least, closer), out=worst)
+        found.append(worst)
+    least = np.minimum(most, relaxed(0.5))
+    others = [
+        np.minimum(least, _curve_of_arms(_best_split, rate, (theta - t, end, end), losses))
+        for t, end in itertools.pairwise(theta * _R_FARTHEST)
+    ]
+    left = [curve for curve in others if not any(np.all(curve <= worst) for worst in found)]
+    return [*found, np.max(left, axis=0)] if left else found
 
 
 @lru_cache(maxsize=8)
 def _laws(theta: float, rate: float) -> Laws:
-    """The losses of all cells, with S, with S′ and with R farthest away."""
+    """The losses of all groups and their mirror images."""
     highest = math.log1p(rate * math.expm1(theta))
     reach = max(16, math.ceil(highest / (_FINE * rate * theta)))
     step = highest / reach
     losses = step * np.arange(-reach - 1, reach + 2, dtype=np.float64)
-    pair = ReplacedPair(LaplacePair(theta), rate)
-    zero = reach + 1
-    # no triple is worse, and beyond the largest loss there is nothing
-    most = np.array([pair.delta(float(loss)) for loss in losses])
-    most[-1] = 0.0
-    curves = {t: np.minimum(_curve_of_arm(rate, theta, theta * t, losses), most) for t in _CELLS}
-    masses = []
-    for ends, mirrored in ((_CELLS, False), (_MIRRORED, True)):
-        for t, end in itertools.pairwise(ends):
-            curve = np.concatenate([curves[end][:zero], np.maximum(curves[t], curves[end])[zero:]])
-            if mirrored:
-                curve = np.maximum(-np.expm1(losses) + np.exp(losses) * curve[::-1], 0.0)
-                curve[-1] = 0.0
-            places, p, _ = pair_of_whole_curve(losses, np.maximum(curve, -np.expm1(losses)))
+    zero, masses = reach + 1, []
+    for curve in _curves(theta, rate, losses):
+        mirrored = -np.expm1(losses) + np.exp(losses) * curve[::-1]
+        mirrored[-1] = 0.0
+        for values in (curve, mirrored):
+            places, p, _ = pair_of_whole_curve(losses, np.maximum(values, np.maximum(-np.expm1(losses), 0.0)))
             mass = np.zeros(losses.size)
             mass[np.rint(places / step).astype(int) + zero] = p
             mass[zero] += max(0.0, 1.0 - float(p.sum())) + 1e-14
