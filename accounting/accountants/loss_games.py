@@ -52,7 +52,7 @@ class Laws:
     @property
     def reach(self) -> int:
         """r."""
-        return self.masses.shape[1] // 2
+        return int(self.masses.shape[1]) // 2
 
     def window(self, count: int, tail: float) -> tuple[int, float, float]:
         """Nodes above which ``count`` losses are with at most ``tail``; the tilt, and its ln E[e^(tilt·L)]."""
@@ -68,7 +68,7 @@ class Laws:
 
     def tilted(self, tilt: float) -> Array:
         """The masses times e^(tilt·L)."""
-        return self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1))
+        return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
 
 
 def gathered(p: Array, q: Array, nodes: Array) -> Array:
