@@ -43,7 +43,7 @@ def _tail(delta: float, count: int) -> float:
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
     match pair.inner:
         case GaussianPair(mu=mu) if pair.own:
-            return replaced_steps.most_steps(mu, pair.rate, tail)
+            return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
         case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
         case LaplacePair(theta=theta) if pair.own:
@@ -59,7 +59,7 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
         case LaplacePair(theta=theta):
             return ReplacedLaplace(theta, pair.rate, count, tail)
         case GaussianPair(mu=mu):
-            return ReplacedSteps(mu, pair.rate, count, max(tail, replaced_steps.LEAST_TAIL))
+            return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail))
     raise TypeError(f"there is no game of {pair!r}")
 
 
@@ -70,7 +70,7 @@ def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatche
     tail = _tail(delta, count)
     match release.release:
         case Gaussian(noise_multiplier=z):
-            tail = max(tail, replaced_steps.LEAST_TAIL)
+            tail = replaced_steps.cut(tail)
             known = replaced_steps.most_steps(1 / z, release.rate, tail) > 0
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
             count = min(count, replaced_coins.MOST_STEPS)

@@ -60,7 +60,7 @@ from accounting.accountants.numerics import mass_errors, split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
 
-__all__ = ["LEAST_TAIL", "ReplacedSteps", "most_steps"]
+__all__ = ["ReplacedSteps", "cut", "most_steps"]
 
 Array = NDArray[np.float64]
 
@@ -71,22 +71,26 @@ _MIRRORED = (0.0, 0.28, 0.64, 0.85, 0.97, 1.0)
 _FINE, _COARSE, _MANY_NODES, _MOST_NODES = 0.1, 0.2, 1500, 6000
 # From below, where steps are many at a time.
 _MANY_NODES_BELOW = 4000
-#: Of every loss at least this much is cut off.
-LEAST_TAIL = 1e-24
+# Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
+_LEAST_TAIL, _MORE = 1e-24, 100
+
+
+def cut(tail: float) -> float:
+    """What of every loss is cut off, where ``tail`` is next to nothing."""
+    return max(_MORE * tail, _LEAST_TAIL)
 
 
 def most_steps(mu: float, rate: float, tail: float) -> int:
     """How many steps make a game, by what they take; 0 where no grid is fine and long enough.
 
-    Of each step at least ``tail`` is cut off, and no less than can be told apart.
+    Of each step ``tail`` is cut off.
     """
-    tail = max(tail, LEAST_TAIL)
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
     step, nodes = _grid(mu, rate, tail)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 1024 if nodes <= 2000 else 128
+    return 1024 if nodes <= 2500 else 512 if nodes <= 4500 else 256
 
 
 def _grid(mu: float, rate: float, tail: float, many: int = _MANY_NODES) -> tuple[float, int]:
