@@ -142,15 +142,15 @@ class FixedSizeSubsampled(Release):
     Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
     moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
     Which data are the worst depends on what was seen already; with Gaussian noise and for pure releases that is
-    played out (:mod:`accounting.accountants.replaced_steps`, :mod:`accounting.accountants.replaced_coins`), with other
-    noise priced a little higher.
+    played out (:mod:`accounting.accountants.replaced_steps`, :mod:`accounting.accountants.replaced_coins`), with
+    Laplace noise bounded (:mod:`accounting.accountants.replaced_laplace`), and with other noise priced a little higher.
 
     Examples
     --------
     >>> from accounting import FixedSizeSubsampled, Gaussian, epsilon
     >>> step = FixedSizeSubsampled(Gaussian(1.0), batch_size=600, records=60_000)
     >>> round(epsilon(1000 * step, 1e-5), 2)
-    1.93
+    1.88
     """
 
     release: Release

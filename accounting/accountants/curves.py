@@ -22,7 +22,17 @@ from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
 
-__all__ = ["Atoms", "GamePair", "HalfNormalPair", "PlayedPair", "pair_of_curve", "pair_of_whole_curve", "value_between"]
+__all__ = [
+    "Atoms",
+    "GamePair",
+    "HalfNormalPair",
+    "PlayedPair",
+    "delta_of_atoms",
+    "pair_of_curve",
+    "pair_of_points_below",
+    "pair_of_whole_curve",
+    "value_between",
+]
 
 Array = NDArray[np.float64]
 
@@ -54,6 +64,40 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
     even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
     masses = np.concatenate([q[::-1], even, p])
     return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1]
+
+
+def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Array, Array, Array]:
+    """As :func:`pair_of_curve`, of a pair that is less than what players reach who know the curve at some points.
+
+    Parameters
+    ----------
+    losses : ndarray
+        Rising from 0.
+    values, most : ndarray
+        For every loss there is a player who starts there, reaches ``values``, and would at no loss reach more than
+        ``most``, whose losses lie on the same grid as ``losses``.
+
+    Between two neighbours y_j and y_(j+1), y = e^ε, what the player of y_j reaches is convex, hence at least the line
+    that comes from ``most`` at y_(j−1) through ``values`` at y_j; and so it is from the other side. Points below both
+    lines, about where they meet, are joined: as at every y_j the line to its left is the steeper one, nothing of that
+    lies above them.
+    """
+    y = np.expm1(losses)
+    mirrored = -math.expm1(-losses[1]) + math.exp(-losses[1]) * most[1]
+    known, outer = values[:-1], np.concatenate([[mirrored], most])
+    left = (known - outer[:-2]) / np.diff(np.concatenate([[math.expm1(-losses[1])], y[:-1]]))
+    right = (most[2:] - values[1:-1]) / np.diff(y[1:])
+    rise, width = left[:-1] - right, np.diff(y[:-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        share = (known[1:] - known[:-1] - right * width) / (rise * width)
+    at = y[:-2] + width * np.clip(np.where(rise < 0, share, 0.5), 0.01, 0.99)
+    reached = np.minimum(known[:-1] + left[:-1] * (at - y[:-2]), known[1:] + right * (at - y[1:-1]))
+    # the last line falls to 0
+    end = y[-2] - known[-1] / left[-1] if left[-1] < 0 else y[-1]
+    places = np.concatenate([[0.0], at, [max(float(end), float(y[-2]))]])
+    found = np.concatenate([values[:1], np.maximum(reached, 0.0), [0.0]])
+    epsilons, p, q = pair_of_curve(np.log1p(places), found * (1 - 1e-8))
+    return epsilons, p * (1 - 1e-8), q * (1 - 1e-8)
 
 
 def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) -> tuple[Array, Array, Array]:
@@ -144,6 +188,11 @@ class Atoms:
         return self._atoms()[3]
 
 
+def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
+    """The divergence of finitely many losses."""
+    return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+
+
 def value_between(losses: Array, values: Array, epsilon: float) -> float:
     """A curve at ε ≥ 0 that is linear in e^ε between its points, rounded up; beyond them its last value."""
     at = int(np.searchsorted(losses, epsilon, side="right"))
@@ -187,8 +236,7 @@ class GamePair(_LopsidedAtoms):
     plays: tuple[Play, ...]
 
     def delta(self, epsilon: float) -> float:
-        losses, p, _, _ = self._atoms()
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+        return delta_of_atoms(epsilon, *self._atoms()[:2])
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _game_atoms(self)

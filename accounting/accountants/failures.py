@@ -15,6 +15,9 @@ from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ApproxDP,
     Composed,
+    FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
     Parallel,
     PoissonSubsampled,
     PureDP,
@@ -80,9 +83,9 @@ class OneCount(Release):
 @dataclass(frozen=True, repr=False)
 class Triangle(Release):
     """A batch with probability ``rate`` with one record or with another, both and the batch without at equal distances;
-    with Gaussian noise."""
+    with the noise of ``release``."""
 
-    noise_multiplier: float
+    release: Gaussian | Laplace
     rate: float
 
 
@@ -95,11 +98,9 @@ class PlayedChoices(Release):
 
 @dataclass(frozen=True, repr=False)
 class PlayedBatches(Release):
-    """``count`` batches of a fixed size after all else, of ε-DP releases, or of responses of so many ``categories``."""
+    """``count`` such batches after all else, each of which may follow what was seen."""
 
-    epsilon: float
-    categories: int | None
-    rate: float
+    batch: FixedSizeSubsampled
     count: int
     tail: float
 

@@ -14,7 +14,8 @@ where they stand alone (:mod:`accounting.amplification.blanket`); in composition
 all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
 much as one may (:mod:`accounting.accountants.count_losses`).
 
-Pure batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`).
+Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
+:mod:`accounting.accountants.replaced_steps`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -107,8 +108,8 @@ def lower_epsilon(release: Release, delta: float) -> float:
 
 
 def _with_played_batches(release: Release, delta: float, order: float) -> list[Release]:
-    """The witnesses in which the pure batches of a fixed size that matter most come last, and follow what was seen."""
-    from accounting.accountants.replaced_games import batches_at_least
+    """The witnesses in which the batches of a fixed size that matter most come last, and follow what was seen."""
+    from accounting.accountants.replaced_games import batches_at_least, weight
 
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
     played = [
@@ -116,7 +117,7 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     ]
     if not played:
         return []
-    game, most, count = max(played, key=lambda found: found[2] * (found[0].rate * math.expm1(found[0].epsilon)) ** 2)
+    game, most, count = max(played, key=lambda found: found[2] * weight(found[0].batch))
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(_witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
     return [compose([(game, 1), *((w, n) for w, n in rest if w is not None)]) for rest in rests]
@@ -216,7 +217,7 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
 
     In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal`` and Gaussian
-    noise, something that is as far from both as they are from each other. In many small steps that is worse.
+    or Laplace noise, something that is as far from both as they are from each other. In many small steps that is worse.
     """
     adjacency = release.adjacency
     match release:
@@ -245,8 +246,8 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
                 return PoissonSubsampled(found, rate, adjacency=adjacency)
             return None if found is None else PoissonSubsampled(found, rate)
-        case FixedSizeSubsampled(release=Gaussian(noise_multiplier=z), rate=rate) if equal and rate < 1:
-            return Triangle(z, rate)
+        case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
+            return Triangle(inner, rate)
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["exp_remainder", "fast_length", "log_sum", "normal_tail", "randomized_response", "split"]
+__all__ = ["exp_remainder", "fast_length", "log_sum", "mass_errors", "normal_tail", "randomized_response", "split"]
 
 Array = NDArray[np.float64]
 
@@ -113,6 +113,13 @@ def log_sum(terms: Array) -> float:
         return peak + math.log(float(np.exp(terms - peak).sum()))
 
 
+def mass_errors(mass: Array) -> Array:
+    """How far masses of neighbouring intervals may be off: differences of distribution functions."""
+    below = np.cumsum(mass)
+    tail = np.minimum(below, below[-1] - below + mass)
+    return np.asarray(tail * np.where(tail > 1e-3, 3e-14, 3e-12))
+
+
 def split(p: Array, q: Array, edges: Array, *, lower: bool = False) -> Array:
     """Mass on the edges that dominates the pair between them (P and Q as in ``masses``; above the last is left out).
 
@@ -121,17 +128,12 @@ def split(p: Array, q: Array, edges: Array, *, lower: bool = False) -> Array:
     out too.
     """
 
-    def error(mass: Array) -> Array:
-        below = np.cumsum(mass)
-        tail = np.minimum(below, below[-1] - below + mass)
-        return np.asarray(tail * np.where(tail > 1e-3, 3e-14, 3e-12))
-
     sign = -1.0 if lower else 1.0
     low, high = edges[:-1], edges[1:]
     with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
-        inner_p = np.maximum(p[1:-1] + sign * error(p)[1:-1], 0.0)
+        inner_p = np.maximum(p[1:-1] + sign * mass_errors(p)[1:-1], 0.0)
         # e^low·Q, through e^(low)·Q ≤ P wherever Q is itself too small for its own digits
-        inner_q = np.exp(np.minimum(low, 700.0)) * np.maximum(q[1:-1] - sign * error(q)[1:-1], 0.0)
+        inner_q = np.exp(np.minimum(low, 700.0)) * np.maximum(q[1:-1] - sign * mass_errors(q)[1:-1], 0.0)
         upper = np.clip((inner_p - inner_q) / -np.expm1(low - high), 0.0, inner_p)
         upper = np.where(high > low, upper, inner_p)
     total = np.zeros(edges.size)

@@ -102,16 +102,17 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.curves import GamePair
 
             return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
-        case PlayedBatches(epsilon=eps, categories=categories, rate=rate, count=n, tail=tail):
-            from accounting.accountants.replaced_coins import ReplacedCoins
+        case PlayedBatches(batch=batch, count=n, tail=tail):
+            from accounting.accountants.replaced_games import game_at_least
 
-            return [Counter({ReplacedCoins(eps, categories, rate, n, tail, from_below=True): 1})]
+            return [Counter({game_at_least(batch, n, tail): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
-        case Triangle(noise_multiplier=z, rate=rate):
-            from accounting.accountants.triangles import TrianglePair
+        case Triangle(release=inner, rate=rate):
+            from accounting.accountants.triangles import LaplaceTrianglePair, TrianglePair
 
-            return [Counter({TrianglePair(1.0 / z, rate): 1})]
+            triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
+            return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):
@@ -210,7 +211,7 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
     if not pairs:
         return pairs
-    own = isinstance(release.release, (Gaussian, RandomizedResponse))
+    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse))
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")

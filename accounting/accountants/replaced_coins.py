@@ -24,7 +24,8 @@ randomized response with k categories R, S and S′ are the responses to three c
 
 *Numbers.* Losses are 0, ±ln(1 − q + qa) and ±ln(1 − q + q/a), on a grid of which the first is a multiple. From above,
 the second is split over its two neighbours, as V is convex in e^x. From below, ε₀ is lowered a little, which any such
-mechanism allows, so that both are multiples: then V is known exactly, and linear in e^x between grid points. All terms
+mechanism allows, so that both are multiples: then V is known exactly there, and
+what lies between is known from below (:func:`~accounting.accountants.curves.pair_of_points_below`). All terms
 are positive, so rounding errors are relative to V, but for those of the losses, by which the curve is moved.
 """
 
@@ -37,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, pair_of_curve, value_between
+from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve, pair_of_points_below, value_between
 from accounting.accountants.losses import Symmetric
 
 __all__ = ["MOST_STEPS", "ReplacedCoins", "is_playable"]
@@ -229,8 +230,7 @@ class ReplacedCoins(Atoms, Symmetric):
 
     def delta(self, epsilon: float) -> float:
         if self.from_below:
-            losses, p, _, _ = _atoms(self)
-            return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+            return delta_of_atoms(epsilon, *_atoms(self)[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*_curve(self), epsilon)
@@ -250,6 +250,7 @@ def _atoms(pair: ReplacedCoins) -> tuple[Array, Array, Array, float]:
         return *pair_of_curve(losses, values), float(values[-1])
     tail = max(pair.tail, _LEAST_TAIL)
     losses, values, moved = _values_at_least(pair.epsilon, pair.categories, pair.rate, pair.count, tail)
-    values[-1] = 0.0  # what is known beyond
-    losses, p, q = pair_of_curve(losses, values * (1 - 1e-8))
-    return losses - moved, p * (1 - 1e-8), q * (1 - 1e-8), 0.0
+    # sums beyond the end count for nothing, and products are right to a few units in the last place
+    most = values * (1 + 1e-9) + pair.count * tail
+    losses, p, q = pair_of_points_below(losses, values, most)
+    return losses - moved, p, q, 0.0

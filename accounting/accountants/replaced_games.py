@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants import replaced_coins, replaced_steps
+from accounting.accountants import replaced_coins, replaced_laplace, replaced_steps
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
 from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair
 from accounting.accountants.replaced_coins import ReplacedCoins
+from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
-from accounting.releases import FixedSizeSubsampled, PureDP, RandomizedResponse, Release
+from accounting.releases import FixedSizeSubsampled, Gaussian, PureDP, RandomizedResponse, Release
 
-__all__ = ["batches_at_least", "played"]
-
-# Laplace noise shifted by no more is hardly better than all that is as private; by more, better than a game of that.
-_LARGEST_SHIFT = 1.2
+__all__ = ["batches_at_least", "game_at_least", "played", "weight"]
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -45,11 +43,11 @@ def _tail(delta: float, count: int) -> float:
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
     match pair.inner:
         case GaussianPair(mu=mu) if pair.own:
-            return replaced_steps.most_steps(mu, pair.rate, tail)
+            return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
         case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
-        case LaplacePair(theta=eps) if eps <= _LARGEST_SHIFT and replaced_coins.is_playable(eps, pair.rate):
-            return replaced_coins.MOST_STEPS
+        case LaplacePair(theta=theta) if pair.own:
+            return replaced_laplace.most_steps(theta, pair.rate)
     return 0
 
 
@@ -58,23 +56,50 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
         case Coins(epsilon=eps, categories=k):
             # what is as private as responses is as private as the ε-DP ones
             return ReplacedCoins(eps, int(k) if pair.own else None, pair.rate, count, tail)
-        case LaplacePair(theta=eps):
-            return ReplacedCoins(eps, None, pair.rate, count, tail)
+        case LaplacePair(theta=theta):
+            return ReplacedLaplace(theta, pair.rate, count, tail)
         case GaussianPair(mu=mu):
-            return ReplacedSteps(mu, pair.rate, count, max(tail, replaced_steps.LEAST_TAIL))
+            return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail))
     raise TypeError(f"there is no game of {pair!r}")
 
 
 def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatches | None:
     """What ``count`` of these cost at least, coming last; None where no game is known."""
-    match release:
-        case FixedSizeSubsampled(release=PureDP(epsilon=eps), rate=rate):
-            categories = None
-        case FixedSizeSubsampled(release=RandomizedResponse(epsilon=eps, categories=k), rate=rate):
-            categories = int(k)
+    if not isinstance(release, FixedSizeSubsampled) or release.rate == 1:
+        return None
+    tail = _tail(delta, count)
+    match release.release:
+        case Gaussian(noise_multiplier=z):
+            tail = replaced_steps.cut(tail)
+            known = replaced_steps.most_steps(1 / z, release.rate, tail) > 0
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+            count = min(count, replaced_coins.MOST_STEPS)
+            known = (
+                replaced_coins.is_playable(eps, release.rate)
+                and replaced_coins.lowered(eps, release.rate, count, tail)[0] > 0
+            )
         case _:
             return None
-    count, tail = min(count, replaced_coins.MOST_STEPS), _tail(delta, count)
-    if not replaced_coins.is_playable(eps, rate) or not replaced_coins.lowered(eps, rate, count, tail)[0]:
-        return None
-    return PlayedBatches(float(eps), categories, float(rate), count, tail)
+    return PlayedBatches(release, count, tail) if known else None
+
+
+def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPair:
+    """The pair of :func:`batches_at_least`."""
+    match batch.release:
+        case Gaussian(noise_multiplier=z):
+            return ReplacedSteps(1.0 / z, batch.rate, count, tail, from_below=True)
+        case PureDP(epsilon=eps):
+            return ReplacedCoins(float(eps), None, batch.rate, count, tail, from_below=True)
+        case RandomizedResponse(epsilon=eps, categories=k):
+            return ReplacedCoins(float(eps), int(k), batch.rate, count, tail, from_below=True)
+    raise TypeError(f"there is no game of {batch!r}")
+
+
+def weight(batch: FixedSizeSubsampled) -> float:
+    """About the variance of the loss of one such batch."""
+    match batch.release:
+        case Gaussian(noise_multiplier=z):
+            return float(batch.rate**2 * math.expm1(min(z**-2.0, 700.0)))
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+            return float((batch.rate * math.expm1(min(eps, 300.0))) ** 2)
+    return 0.0

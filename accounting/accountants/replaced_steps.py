@@ -28,18 +28,19 @@ is h. Let it be s; then r = s′/2. (c) For G = (P/R − cQ/R)₊ all second der
 times the distance in variation of S and S′. ∎
 
 So the game is played with finitely many *cells* [t, t′], whose curve is that of one triangle above 0 and of another
-below. It is convex, as the second is the larger one below 0; so it is the divergence of a pair. Cells are narrow near
-t = h, the equilateral triangle, which is the worst for the middle of many small losses.
+below. It is convex, as the second is the larger one below 0; so it is the divergence of a pair. Of the mirror images,
+which hardly ever are the best at x ≥ 0, there are fewer and wider ones.
+
+*From below* a player has the two triangles with t = 0 and t = h and their mirror images, all of which are mechanisms,
+and no others: those between are hardly ever worse than both. The player may choose anew after what was seen.
 
 *In compositions* with releases of other kinds, of whatever order, the steps come last at worst: a mean of maxima is at
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
 :class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More steps than
 a few hundred are several such pairs, each of which the player may play anew for every ε, a little too much.
 
-*Numbers.* A triangle's losses are rounded up (:mod:`accounting.accountants.triangles`). Every cell's losses are put on
-a grid Δ·ℤ, upwards (:mod:`accounting.accountants.convolution`), the larger ones on fewer of its points; there V is
-known without interpolation. Above the grid V is at most its last value; below it V(−x) = 1 − e^(−x) + e^(−x)V(x).
-Convolutions are fast Fourier transforms of V(x)e^(λx), with a bound on their rounding errors added.
+*Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.accountants.triangles`), and put on a grid
+Δ·ℤ, the larger ones on fewer of its points; on it the game is played (:mod:`accounting.accountants.loss_games`).
 """
 
 from __future__ import annotations
@@ -52,119 +53,127 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, pair_of_curve, value_between
+from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve, pair_of_points_below, value_between
+from accounting.accountants.loss_games import Laws, gathered, play_above, play_below
 from accounting.accountants.losses import GaussianPair, Symmetric
-from accounting.accountants.numerics import fast_length, split
+from accounting.accountants.numerics import mass_errors, split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
 
-__all__ = ["LEAST_TAIL", "ReplacedSteps", "most_steps"]
+__all__ = ["ReplacedSteps", "cut", "most_steps"]
 
 Array = NDArray[np.float64]
 
-# |R − S′|² at the ends of the cells, as shares of 1/z².
-_CELLS = (0.0, 0.25, 0.5, 0.7, 0.84, 0.93, 1.0)
-# The grid's step as a share of one loss's deviation; more nodes than this on either side of 0 take too long.
-_FINE, _MOST_NODES = 0.2, 6000
-#: Of every loss at least this much is cut off.
-LEAST_TAIL = 1e-19
-# ln of what the tilted moment of all losses may come to
-_GROWTH = 12.0
-_UNIT_ROUNDOFF = 2.0**-52
+# |R − S′|² at the ends of the cells, as shares of 1/z²; and of their mirror images.
+_CELLS = (0.0, 0.04, 0.1, 0.18, 0.28, 0.4, 0.52, 0.64, 0.75, 0.85, 0.92, 0.97, 1.0)
+_MIRRORED = (0.0, 0.28, 0.64, 0.85, 0.97, 1.0)
+# The grid's step as a share of one loss's deviation, with few nodes and with many; and no more nodes than this.
+_FINE, _COARSE, _MANY_NODES, _MOST_NODES = 0.1, 0.2, 1500, 6000
+# From below, where steps are many at a time.
+_MANY_NODES_BELOW = 4000
+# Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
+_LEAST_TAIL, _MORE = 1e-24, 100
+
+
+def cut(tail: float) -> float:
+    """What of every loss is cut off, where ``tail`` is next to nothing."""
+    return max(_MORE * tail, _LEAST_TAIL)
 
 
 def most_steps(mu: float, rate: float, tail: float) -> int:
     """How many steps make a game, by what they take; 0 where no grid is fine and long enough.
 
-    Of each step at least ``tail`` is cut off, and no less than can be told apart.
+    Of each step ``tail`` is cut off.
     """
-    tail = max(tail, LEAST_TAIL)
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
     step, nodes = _grid(mu, rate, tail)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 512 if nodes <= 600 else 256 if nodes <= 2000 else 128
+    return 1024 if nodes <= 2500 else 512 if nodes <= 4500 else 256
 
 
-def _grid(mu: float, rate: float, tail: float) -> tuple[float, int]:
+def _grid(mu: float, rate: float, tail: float, many: int = _MANY_NODES) -> tuple[float, int]:
     """Δ, and the number of nodes that one loss may reach."""
-    highest = SubsampledPair(GaussianPair(mu), rate, True).highest(math.log(tail))
-    step = max(min(_FINE * deviation(mu, rate), highest / 50), highest / _MOST_NODES)
+    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(math.log(tail)), deviation(mu, rate)
+    step = min(max(_FINE * spread, highest / many), _COARSE * spread, highest / 50)
+    step = max(step, highest / _MOST_NODES)
     return step, math.ceil(highest / step)
 
 
-def _cells(mu: float, rate: float, step: float, reach: int) -> tuple[Array, float]:
-    """The losses of all cells and of their mirror images on the grid, and the largest mass above it."""
-    # all points, and then some, at distances of 1.5 % of the loss
-    some = np.unique(np.round(np.geomspace(64, reach, 2 + max(0, round(67 * math.log(reach / 64))))).astype(int))
+def _places(reach: int) -> Array:
+    """All points up to 64 from 0, and then some, at distances of 1.5 % of the loss."""
+    some = np.round(np.geomspace(64, max(reach, 64), 2 + max(0, round(67 * math.log(reach / 64))))).astype(int)
     some = np.union1d(np.arange(min(64, reach)), some[some <= reach])
-    places = np.concatenate([-some[:0:-1], some])
-    edges = step * places
-    zero = some.size - 1
-    triangles = [triangle_masses(mu, share, rate, edges) for share in _CELLS]
+    return np.concatenate([-some[:0:-1], some])
+
+
+@lru_cache(maxsize=8)
+def _cells(mu: float, rate: float, tail: float) -> Laws:
+    """The losses of all cells and of their mirror images."""
+    step, reach = _grid(mu, rate, tail)
+    places = _places(reach)
+    edges, zero = step * places, places.size // 2
+    triangles = {share: triangle_masses(mu, share, rate, edges) for share in _CELLS}
     found, beyond = [], 0.0
-    for (up_p, up_q), (down_p, down_q) in itertools.pairwise(triangles):
-        # at 0 both are as bad, but for what moving Y adds: there the upper part must not be below the lower one
-        least = float(np.sum(down_q[: zero + 1]) - np.sum(down_p[: zero + 1]))
-        most = float(np.sum(up_p[zero + 1 :]) - np.sum(up_q[zero + 1 :]))
-        raised = max(1.0, (least + 1e-14) / (most - 1e-14))
-        p = np.concatenate([down_p[: zero + 1], raised * up_p[zero + 1 :]])
-        q = np.concatenate([down_q[: zero + 1], raised * up_q[zero + 1 :]])
-        for one, other in ((p, q), (q[::-1], p[::-1])):
+    for ends, mirrored in ((_CELLS, False), (_MIRRORED, True)):
+        for (up_p, up_q), (down_p, down_q) in itertools.pairwise(triangles[share] for share in ends):
+            # at 0 both are as bad, but for what moving Y adds: there the upper part must not be below the lower one
+            least = float(np.sum(down_q[: zero + 1]) - np.sum(down_p[: zero + 1]))
+            most = float(np.sum(up_p[zero + 1 :]) - np.sum(up_q[zero + 1 :]))
+            raised = max(1.0, (least + 1e-14) / (most - 1e-14))
+            p = np.concatenate([down_p[: zero + 1], raised * up_p[zero + 1 :]])
+            q = np.concatenate([down_q[: zero + 1], raised * up_q[zero + 1 :]])
+            if mirrored:
+                p, q = q[::-1], p[::-1]
             mass = np.zeros(2 * reach + 1)
-            mass[places + reach] = split(one, other, edges)
-            mass[reach] += max(0.0, 1.0 - float(one.sum())) + 1e-14
+            mass[places + reach] = split(p, q, edges)
+            mass[reach] += max(0.0, 1.0 - float(p.sum())) + 1e-14
             found.append(mass)
-            beyond = max(beyond, float(one[-1]))
-    return np.array(found), beyond
+            beyond = max(beyond, float(p[-1]))
+    return Laws(np.array(found), step, beyond)
 
 
-def _cumulants(cells: Array, edges: Array) -> tuple[Array, Array]:
-    """Tilts, and the largest ln E[e^(tilt·L)] of any cell."""
-    tilts = np.geomspace(0.1, 1e5, 80) / edges[-1]
+@lru_cache(maxsize=8)
+def _triangles(mu: float, rate: float, tail: float) -> Laws:
+    """The losses of two triangles and their mirror images, from below.
+
+    Mirrored after they are gathered: from the lowest on, the steep end of t = 0 is on the grid first.
+    """
+    step, reach = _grid(mu, rate, tail, _MANY_NODES_BELOW)
+    places = _places(reach)
+    nodes = step * places
+    middle = (nodes[1:] + nodes[:-1]) / 2
+    edges = np.sort(np.concatenate([(nodes[1:] + middle) / 2, (nodes[:-1] + middle) / 2]))
     found = []
-    for tilt in tilts:
-        exponents = tilt * (edges - edges[-1])
-        with np.errstate(under="ignore", divide="ignore"):
-            found.append(math.log(float(np.max(cells @ np.exp(exponents)))) + float(tilt * edges[-1]))
-    return tilts, np.array(found)
+    for share in (0.0, 1.0):
+        p, q = triangle_masses(mu, share, rate, edges, below=True)
+        off_p, off_q = mass_errors(p), mass_errors(q)
+        # losses that are off by no more than MISSED, and known to some digits
+        some = (off_p < 0.5 * p) & (off_q < 0.5 * q) & (q > 1e-280)
+        some[[0, -1]] = False
+        for sign in (1, -1):
+            # of a law its own P is rounded down, and of its mirror image Q
+            in_p = (p - sign * off_p)[some] * (1 - 2 * sign * MISSED)
+            in_q = (q + sign * off_q)[some]
+            order = np.argsort(np.log(in_p / in_q), kind="stable")
+            at_nodes = gathered(in_p[order], in_q[order], nodes)
+            mass = np.zeros(2 * reach + 1)
+            mass[places + reach] = at_nodes if sign > 0 else (at_nodes * np.exp(-nodes))[::-1]
+            found.append(mass)
+    return Laws(np.array(found), step)
 
 
 @lru_cache(maxsize=4)
 def _values(mu: float, rate: float, most: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
-    step, reach = _grid(mu, rate, tail)
-    edges = step * np.arange(-reach, reach + 1, dtype=np.float64)
-    cells, beyond = _cells(mu, rate, step, reach)
-    tilts, cumulants = _cumulants(cells, edges)
-    # (Chernoff); and V(x)e^(tilt·x) must not grow so much that V(0) loses its digits
-    size = min(most * reach, math.ceil(float(np.min((most * cumulants - math.log(tail)) / tilts)) / step))
-    tilt = float(tilts[np.flatnonzero(most * cumulants <= _GROWTH)[-1]])
-    x = step * np.arange(-size, size + 1, dtype=np.float64)
-    n = fast_length(2 * size + 1 + 4 * reach)
-    tilted = cells * np.exp(tilt * edges)
-    images = np.fft.rfft(tilted, n)
-    rounding = 8 * _UNIT_ROUNDOFF * math.log2(n) * math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
-    below = step * np.arange(-size - reach, -size, dtype=np.float64)
-    lowest = -np.expm1(below) * np.exp(tilt * below)
-    up, down, falling = np.exp(tilt * x), np.exp(-tilt * x[size:]), np.exp(-x[size:])
-    values = np.zeros((most + 1, size + 1))
-    for k in range(1, most + 1):
-        half = values[k - 1]
-        last = float(half[-1])
-        whole = np.concatenate([(1 - falling + falling * half)[:0:-1], half]) - last
-        padded = np.concatenate([lowest, np.maximum(whole, 0.0) * up])
-        sums = np.fft.irfft(np.fft.rfft(padded, n) * images, n)[:, 2 * reach + size : 2 * (reach + size) + 1]
-        best = sums.max(axis=0)
-        error = rounding * math.sqrt(float(padded @ padded))
-        values[k] = np.minimum(((best + error) * down + beyond + last) * (1 + 1e-14), 1.0)
-    return x[size:], values
+    return play_above(_cells(mu, rate, tail), most, tail)
 
 
 def _curve(pair: ReplacedSteps) -> tuple[Array, Array]:
     # so that growing totals need few games
-    losses, values = _values(pair.mu, pair.rate, 1 << (pair.count - 1).bit_length(), pair.tail)
+    most = 1 << (pair.count - 1).bit_length()
+    losses, values = _values(pair.mu, pair.rate, most if pair.count > 0.8 * most else pair.count, pair.tail)
     # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
     missed = pair.count * MISSED
     found = values[pair.count].copy()
@@ -174,6 +183,8 @@ def _curve(pair: ReplacedSteps) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=16)
 def _atoms(pair: ReplacedSteps) -> tuple[Array, Array, Array, float]:
+    if pair.from_below:
+        return *pair_of_points_below(*play_below(_triangles(pair.mu, pair.rate, pair.tail), pair.count, pair.tail)), 0.0
     losses, values = _curve(pair)
     return *pair_of_curve(losses, values), float(values[-1])
 
@@ -182,15 +193,19 @@ def _atoms(pair: ReplacedSteps) -> tuple[Array, Array, Array, float]:
 class ReplacedSteps(Atoms, Symmetric):
     """``count`` releases, each μ-GDP in a replaced record of a batch of a fixed size: the whole game.
 
-    Of each loss what is rarer than ``tail`` counts as infinite.
+    Of each loss what is rarer than ``tail`` counts as infinite. With ``from_below`` it is a lower bound on what the
+    worst of these cost, where they come last.
     """
 
     mu: float
     rate: float
     count: int
     tail: float
+    from_below: bool = False
 
     def delta(self, epsilon: float) -> float:
+        if self.from_below:
+            return delta_of_atoms(epsilon, *_atoms(self)[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*_curve(self), epsilon)

@@ -1,8 +1,8 @@
 """Three normal laws of equal variance in the plane: the losses of a step on a batch of a fixed size.
 
-What they are for: :mod:`accounting.accountants.replaced_steps`. Masses are those of a pair that is certainly worse, or
-certainly less bad: integrals over one axis are closed forms, and along the other the law is replaced by one on finitely
-many places that is larger, or less, in convex order.
+And three laws of Laplace noise. What they are for: :mod:`accounting.accountants.replaced_steps`. Masses are those of a
+pair that is certainly worse, or certainly less bad: integrals over one axis are closed forms, and along the other the
+law is replaced by one on finitely many places that is larger, or less, in convex order.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from accounting.accountants.losses import GaussianPair, Symmetric, histogram, normal_masses
 from accounting.accountants.sampled_losses import SubsampledPair
 
-__all__ = ["MISSED", "TrianglePair", "deviation", "triangle_masses"]
+__all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
 
 Array = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 1 << 18
-# The distance of places beside the axis.
-_BESIDE = 0.1
+# The distance of places beside the axis, and how far they go: what R and S have beyond is below 1e-25.
+_BESIDE, _BESIDE_BELOW, _FAR = 0.15, 0.1, 10.6
 #: How far from an edge the loss may be at its place: what is left of Newton's gap, and rounding errors of logarithms.
 MISSED = 1e-13
 
@@ -61,8 +61,8 @@ def triangle_masses(mu: float, share: float, rate: float, edges: Array, *, below
 
 def _beside(b: float, *, below: bool) -> tuple[Array, Array, Array, tuple[float, float]]:
     """ln Y, and the masses of R and of S there; and what they have above all."""
-    step = min(_BESIDE, 2 * _BESIDE / b)
-    y = np.arange(-9.6, b + 9.6 + step, step)
+    step = (_BESIDE_BELOW if below else _BESIDE) / max(1.0, b)
+    y = np.arange(-_FAR, b + _FAR + step, step)
     absent, present = normal_masses(y), normal_masses(y - b)
     log_y = b * y - b * b / 2
     above = float(absent[-1]), float(present[-1])
@@ -159,3 +159,53 @@ def _triangle_atoms(pair: TrianglePair) -> tuple[Array, Array, Array]:
     kept = (p > 1e-18) & (q > 1e-18)
     p, q = p[kept] * (1 - 1e-10), q[kept] * (1 - 1e-10)
     return np.maximum.accumulate(np.log(p / q)), p, q
+
+
+# Pieces of what is seen of R's own coordinate.
+_PIECES = 32
+
+
+@dataclass(frozen=True)
+class LaplaceTrianglePair(Symmetric):
+    """One step with Laplace noise of scale 1 in the plane: S and S′ on one axis, ±θ/2 from 0, and R on the other one,
+    of which only in what piece the noise lies is seen. All are θ from each other in the L1 norm.
+
+    With k = (1 − q)ρ(c − 1)/q, ρ the ratio of R to noise around 0 in that piece, the loss is at least ln c where σ −
+    cσ′ ≥ k, the densities of S and S′ over noise around 0; and that is where x is at most what is found in closed form,
+    S on the left.
+    """
+
+    theta: float
+    rate: float
+
+    def delta(self, epsilon: float) -> float:
+        p, q = self.masses(np.array([epsilon]))
+        return max(0.0, float(p[-1] - math.exp(epsilon) * q[-1]))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        arm, rate = self.theta / 2, self.rate
+        ends = np.linspace(0.0, arm, _PIECES + 1)
+        around, in_r = (np.diff(_laplace(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
+        p, q = np.zeros(edges.size), np.zeros(edges.size)
+        c, far, near = np.exp(edges), math.exp(arm), math.exp(-arm)
+        for mass, other in zip(around, in_r, strict=True):
+            k = (1 - rate) * other / mass * np.expm1(edges) / rate
+            with np.errstate(divide="ignore", invalid="ignore"):
+                left, right = -(np.log(k + c * near) + arm) / 2, (np.log((near - k) / c) + arm) / 2
+            x = np.where(k >= near - c * near, np.maximum(left, -arm), np.minimum(right, arm))
+            x = np.where(k > far - c * near, -np.inf, np.where(k < near - c * far, np.inf, x))
+            p += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x + arm)
+            q += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x - arm)
+        in_p, in_q = (np.maximum(-np.diff(above, prepend=1.0, append=0.0), 0.0) for above in (p, q))
+        return in_p, in_q
+
+    def highest(self, log_tail: float) -> float:
+        arm, absent = self.theta / 2, (1 - self.rate) * math.exp(-self.theta / 2)
+        ratio = (absent + self.rate * math.exp(arm)) / (absent + self.rate * math.exp(-arm))
+        return math.log(ratio) * (1 + 1e-12)
+
+
+def _laplace(x: Array) -> Array:
+    """The distribution function of Laplace noise of scale 1."""
+    tail = 0.5 * np.exp(-np.abs(x))
+    return np.where(x < 0, tail, 1 - tail)

@@ -1,0 +1,180 @@
+"""Many batches of a fixed size with Laplace noise: against triples of laws in the plane, and players of the game."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import FixedSizeSubsampled, Laplace, bound, epsilon
+from accounting.accountants.losses import LaplacePair
+from accounting.accountants.pairs import alternatives
+from accounting.accountants.replaced_games import played
+from accounting.accountants.replaced_laplace import ReplacedLaplace, _best_event, _best_split, _curve_of_arms
+from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.accountants.triangles import LaplaceTrianglePair
+
+TAIL = 1e-15
+EDGES = np.concatenate([[-40.0], np.linspace(-3.0, 3.0, 241), [40.0]])
+
+
+def law(place):
+    """Laplace noise of scale 1 around a place of the plane, in cells: what is seen of it, no more."""
+    shifted = EDGES[:, None] - np.asarray(place)
+    below = np.where(shifted < 0, 0.5 * np.exp(-np.abs(shifted)), 1 - 0.5 * np.exp(-np.abs(shifted)))
+    below[0], below[-1] = 0.0, 1.0
+    one, other = np.diff(below, axis=0).T
+    return np.outer(one, other)
+
+
+def laws(rate, places):
+    absent, one, other = (law(place) for place in places)
+    return (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+
+
+def divergence(p, q, at):
+    return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
+
+
+def arms_of(places):
+    """How far R, S and S′ are from what lies between them in every coordinate."""
+    arms = np.abs(places - np.median(places, axis=0)).sum(axis=1)
+    return tuple(np.maximum(arms, 1e-6))  # a longer one will do
+
+
+def relaxed(rate, theta, t, losses):
+    return _curve_of_arms(_best_event, rate, (t, theta - t, t), losses)
+
+
+triples = st.lists(st.tuples(st.floats(-1.0, 1.0), st.floats(-1.0, 1.0)), min_size=3, max_size=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(triple=triples, case=st.sampled_from([(0.4, 0.6), (1.5, 0.05)]), share=st.floats(-1.2, 1.2))
+def test_no_triple_passes_the_bound_of_its_arms_or_the_game(triple, case, share):
+    theta, rate = case
+    places = np.array(triple)
+    distances = [np.abs(places[i] - places[j]).sum() for i, j in ((0, 1), (0, 2), (1, 2))]
+    places *= theta / max(*distances, 1e-9)
+    r, s, other = arms_of(places)
+    at = share * math.log1p(rate * math.expm1(theta))
+    c, away = math.exp(at), np.array([(1 - rate) * abs(math.expm1(at))])
+    weights, full = np.array([rate * c]), np.array([rate])
+    p, q = laws(rate, places)
+    found = divergence(p, q, at)
+    for event in (_best_event, _best_split):
+        if at >= 0:
+            most = float(event(full, s, away, r, weights, other)[0])
+        else:
+            most = 1 - c + float(event(weights, other, away, r, full, s)[0])
+        assert found <= most + 1e-12
+    assert found <= ReplacedLaplace(theta, rate, 1, TAIL).delta(at) + 1e-12
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(0.3, 0.5), (1.0, 0.01), (2.5, 0.1)])
+def test_bounds_fall_and_rise_with_the_arm_as_is_proved(theta, rate):
+    highest = math.log1p(rate * math.expm1(theta))
+    losses = highest * np.array([-0.9, -0.5, -0.1, 0.1, 0.5, 0.9])
+    curves = np.array([relaxed(rate, theta, theta * t, losses) for t in np.linspace(0.0, 0.5, 11)])
+    # pieces of densities add a little
+    slack = 2e-4 * rate
+    assert np.all(np.diff(curves[:, losses < 0], axis=0) >= -slack)
+    assert np.all(np.diff(curves[:, losses > 0], axis=0) <= slack)
+    # R farthest away, against the same distance for all
+    for at, equal in zip(losses, curves[-1], strict=True):
+        weights, away = np.array([rate * math.exp(at)]), np.array([(1 - rate) * abs(math.expm1(at))])
+        full = np.array([rate])
+        for t in theta * np.array([0.05, 0.2, 0.4]):
+            if at > 0:
+                found = float(_best_event(full, t, away, theta - t, weights, t)[0])
+            else:
+                found = -math.expm1(at) + float(_best_event(weights, t, away, theta - t, full, t)[0])
+            assert found <= equal + slack
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(0.3, 0.5), (1.0, 0.01)])
+def test_without_a_third_place_the_bound_is_what_the_pair_has(theta, rate):
+    pair = ReplacedPair(LaplacePair(theta), rate)
+    losses = math.log1p(rate * math.expm1(theta)) * np.array([0.0, 0.2, 0.6, 0.95])
+    exact = [pair.delta(float(at)) for at in losses]
+    assert relaxed(rate, theta, 0.0, losses) == pytest.approx(exact, abs=1e-7 * rate)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        # each of S′ = R, S = R, and all three apart: what is played first, and after a small and a large loss
+        ([(0, 0), (1, 0), (0, 0)], [(0, 0), (0, 0), (1, 0)], [(0, 0), (1, 0), (0, 0)]),
+        ([(0, 0.5), (-0.5, 0), (0.5, 0)], [(0, 0), (0, 0), (1, 0)], [(0, 0), (1, 0), (0, 0)]),
+        ([(0, 0.2), (-0.8, 0), (0.2, 0)], [(0, 0.5), (-0.5, 0), (0.5, 0)], [(0, 0), (1, 0), (0, 0)]),
+    ],
+)
+def test_no_player_of_two_steps_passes_the_curve(places):
+    theta, rate = 0.8, 0.2
+
+    def atoms(which):
+        p, q = (x.ravel() for x in laws(rate, theta * np.array(which, dtype=float)))
+        losses = np.log(p / q)
+        # what is seen of them: cells of the loss
+        cell = np.digitize(losses, np.linspace(-0.25, 0.25, 400))
+        p, q = (np.bincount(cell, weights=x, minlength=401) for x in (p, q))
+        some = p > 0
+        return np.log(p[some] / q[some]), p[some]
+
+    first, weights = atoms(places[0])
+    for at in (0.0, 0.1, 0.25):
+        total = 0.0
+        for chosen, which in ((first > at / 2, places[1]), (first <= at / 2, places[2])):
+            second, chances = atoms(which)
+            gained = np.maximum(-np.expm1(at - first[chosen][:, None] - second), 0.0)
+            total += float(weights[chosen] @ gained @ chances)
+        assert total <= ReplacedLaplace(theta, rate, 2, TAIL).delta(at) + 1e-12
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(0.4, 0.6), (1.5, 0.05)])
+def test_the_triangle_has_the_divergence_of_its_laws(theta, rate):
+    pair = LaplaceTrianglePair(theta, rate)
+    p, q = laws(rate, theta / 2 * np.array([(0, 1), (-1, 0), (1, 0)]))
+    highest = pair.highest(-50.0)
+    edges = highest * np.linspace(-1, 1, 2001)
+    in_p, in_q = pair.masses(edges)
+    assert (in_p.sum(), in_q.sum()) == pytest.approx((1.0, 1.0), abs=1e-12)
+    assert in_p[0] + in_p[-1] == pytest.approx(0.0, abs=1e-12)
+    for at in highest * np.array([-0.6, 0.0, 0.3, 0.8]):
+        # what cells of the noise hide, and pieces of R's own coordinate
+        assert pair.delta(at) == pytest.approx(divergence(p, q, at), abs=2e-3 * rate)
+        assert pair.delta(at) <= ReplacedLaplace(theta, rate, 1, TAIL).delta(at) + 1e-12
+        assert pair.delta(at) == pytest.approx(float(np.maximum(in_p - math.exp(at) * in_q, 0).sum()), abs=2e-3 * rate)
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+@pytest.mark.parametrize(
+    ("noise", "size", "count", "delta", "width"),
+    # 7 and 0.8 % where any pure release was played, or both directions were the worst at once
+    [(2.0, 1000, 100, 1e-6, 0.01), (10.0, 5000, 100, 1e-9, 0.002)],
+)
+def test_totals_with_little_shift_are_known_closely(noise, size, count, delta, width):
+    lower, upper = bound(count * FixedSizeSubsampled(Laplace(noise), size, 10_000), delta)
+    assert (1 - width) * upper < lower <= upper
+
+
+def test_totals_grow_with_steps_rate_and_noise():
+    def total(count, size, z):
+        return float(epsilon(count * FixedSizeSubsampled(Laplace(z), size, 1000), 1e-6))
+
+    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 9, 20)]
+    sizes = [total(4, size, 2.0) for size in (1, 50, 1000)]
+    noises = [total(4, 50, z) for z in (5.0, 0.34, 0.32, 0.1)]
+    for found in (counts, sizes, noises):
+        assert np.all(np.diff(found) > 0)
+
+
+def test_what_is_played():
+    def of(noise):
+        (parts,) = alternatives(20 * FixedSizeSubsampled(Laplace(noise), 10, 100))
+        ((pair, _),) = played(parts, 1e-6)
+        return pair
+
+    assert of(2.0) == ReplacedLaplace(0.5, 0.1, 20, 1e-13)
+    assert not isinstance(of(0.2), ReplacedLaplace)
