@@ -205,7 +205,7 @@ def _of_pair(
 
 @dataclass(frozen=True)
 class _Side:
-    """Both sides of (*) at some points: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
+    """Both sides of (*) at some points, which increase: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
 
     left: Array
     points: Array
@@ -224,8 +224,10 @@ class _Side:
 
     def short(self, cost: float) -> Array:
         """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
-        near = self.points <= FAR * math.sqrt(self.reserve)
-        found = self.left - np.where(near, divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
+        near = int(np.searchsorted(self.points, FAR * math.sqrt(self.reserve), side="right"))
+        found = self.left.copy()
+        found[:near] -= divergence(self.points[:near], self.reserve + cost)
+        found -= self.failing * cost
         if self.term is not None:
             found -= self.term * math.exp(self.moment) * math.expm1(max(0.0, self.growth * cost - self.moment))
         return np.asarray(found)

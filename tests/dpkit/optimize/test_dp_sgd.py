@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from chi_square import fits
 from scipy import stats
+from tabled import tabled
 
 from accounting import (
     AdjacencyMismatch,
@@ -570,7 +571,7 @@ class Normalised(nn.Module):
         return self.linear(self.layer(x))
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("change", "error", "message"),
     [
         ({"X": np.full((40, 3), np.nan)}, ValueError, "X must be finite"),
