@@ -205,7 +205,7 @@ def _of_pair(
 
 @dataclass(frozen=True)
 class _Side:
-    """Both sides of (*) at some points, which increase: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
+    """Both sides of (*) at growing points: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
 
     left: Array
     points: Array
