@@ -1,5 +1,8 @@
 """Settings of the whole suite."""
 
+import one_thread  # noqa: F401 (before numpy)
+
+# isort: split
 import gc
 import os
 import shutil

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tabled import tabled
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -97,7 +98,7 @@ def test_examples_of_a_page_run(page, tmp_path, monkeypatch):
     assert not found.failed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@tabled("page", PAGES)
 def test_links_of_a_page_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
@@ -120,7 +121,7 @@ def public_modules() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", public_modules())
+@tabled("name", public_modules())
 def test_the_reference_has_every_public_name(name):
     """A page shows what its modules export and say something about."""
     pages = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))

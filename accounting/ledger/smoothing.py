@@ -207,7 +207,7 @@ def _of_pair(
 
 @dataclass(frozen=True)
 class _Side:
-    """Both sides of (*) at some points: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
+    """Both sides of (*) at growing points: ``left`` ≤ D_{r+c} + κc + ``term``·(e^{growth·c} − e^moment)."""
 
     left: Array
     points: Array
@@ -226,8 +226,10 @@ class _Side:
 
     def short(self, cost: float) -> Array:
         """By how much the right side is too small. D_{r+c} is left out where it is not known to be smooth."""
-        near = self.points <= FAR * math.sqrt(self.reserve)
-        found = self.left - np.where(near, divergence(self.points, self.reserve + cost), 0.0) - self.failing * cost
+        near = int(np.searchsorted(self.points, FAR * math.sqrt(self.reserve), side="right"))
+        found = self.left.copy()
+        found[:near] -= divergence(self.points[:near], self.reserve + cost)
+        found -= self.failing * cost
         if self.term is not None:
             # no more than a float holds: less on the right side only makes a release dearer
             grown = math.expm1(min(max(0.0, self.growth * cost - self.moment), _MOST_GROWTH))

@@ -28,8 +28,9 @@ __all__ = ["Learner", "learn"]
 
 log = logging.getLogger("dpbandits.serve")
 
-# seconds that a lease holds without being prolonged, and that a learner pauses where little has come
-_LEASE, _PAUSE = 5.0, 0.05
+# seconds that a lease holds without being prolonged, that a learner pauses where little has come, and before it tries
+# again to lead
+_LEASE, _PAUSE, _AGAIN = 5.0, 0.05, 0.5
 _MOST = 200  # decisions of one pass, and twice as many rewards
 _MOST_ERASED = 2_000  # of one transaction
 _PARTS = 100  # of the owner's curve
@@ -245,9 +246,9 @@ def learn(config: Config, stop: threading.Event) -> None:
                     learner = Learner(config)
                 except OSError as error:  # another one leads or holds the checkpoint; or the database is away
                     away = _waited(error, away)
-                    stop.wait(0.5)
+                    stop.wait(_AGAIN)
                 except LeaseLost:
-                    stop.wait(0.5)
+                    stop.wait(_AGAIN)
                 continue
             try:
                 few = learner.step() < _MOST  # else there is more; many at once cost one commit

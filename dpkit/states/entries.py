@@ -164,7 +164,7 @@ def in_units(saved: Any, units: Iterable[float]) -> Any:
     if not isinstance(saved, Mapping):
         return saved
     own, found = np.array(list(units)), saved.get("units")
-    if found is None or not np.allclose(conform("units", found, own), own, rtol=1e-9, atol=0.0):
+    if found is None or (np.abs(conform("units", found, own) - own) > 1e-9 * np.abs(own)).any():
         got = "none" if found is None else found.tolist()
         raise ValueError(
             f"units must be {own.tolist()}, by which sums are scaled here, got {got}: another version wrote the state, "

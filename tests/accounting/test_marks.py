@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger, LedgerCorrupted
 from accounting.ledger import Mark
@@ -57,7 +58,7 @@ def test_marks_cost_nothing_and_are_no_rows(ledger):
     assert empty.total == Composed()
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "error", "message"),
     [
         ({"run": ""}, TypeError, "run must be a nonempty string"),

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from interrupts import Interrupter
 from private_policies import BUDGET, EPOCHS, SMALL, offered, play, small
+from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpbandits import Policy
@@ -327,7 +328,7 @@ def test_a_link_that_gives_nan_for_some_arms(name, release, parts):
     assert finite(policy._kept())
 
 
-@pytest.mark.parametrize("name", sorted(SMALL))
+@tabled("name", sorted(SMALL))
 def test_a_budget_that_promises_nothing_is_refused(name):
     with pytest.raises(ValueError, match="epsilon must be at most 10000 for a policy, got epsilon=1"):
         small(name, budget=Budget(1e15, 1e-5))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Policy, policies
@@ -300,8 +301,8 @@ def test_inverse_gap_gives_every_arm_a_chance(name):
     assert 0 < low < 0.05
 
 
-@pytest.mark.parametrize("name", BY_GAPS)
-@pytest.mark.parametrize("wrong", [{"exploration": "gap"}, {"exploration": "inverse_gap", "gamma_scale": 0.0}])
+@tabled("name", BY_GAPS)
+@tabled("wrong", [{"exploration": "gap"}, {"exploration": "inverse_gap", "gamma_scale": 0.0}])
 def test_bad_explorations_are_refused(name, wrong):
     with pytest.raises((ValueError, TypeError), match=r"exploration must be .*'gap'|gamma_scale must be positive"):
         getattr(policies, name)(2, horizon=20, **wrong, **BY_GAPS[name])

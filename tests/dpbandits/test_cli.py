@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
@@ -229,7 +230,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
     assert reward["one-pass private, ε = 8"] > 0.55
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         (("run", "--rounds", "many"), "--rounds"),

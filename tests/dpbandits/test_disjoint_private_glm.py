@@ -11,6 +11,7 @@ import pytest
 from factors import toeplitz_factor
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, epsilon
 from dpbandits import Policy
@@ -376,7 +377,7 @@ def test_rewards_of_retired_arms_are_taken_in_and_missing_ones_are_not_waited_fo
     assert policy.releases == sum(end < 99 for end in policy.schedule.ends)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("event", "name", "message"),
     [
         ("add_arm", "a", "name must be that of no other arm that stands, got name='a' twice"),
@@ -401,7 +402,7 @@ def test_bad_names_are_refused_and_change_nothing(kind, event, name, message):
     policy.select(np.zeros(3))
 
 
-@pytest.mark.parametrize("arms", [0, [], ["a", "a"], ["a", ""], "abc", 1.5, [1, 2]])
+@tabled("arms", [0, [], ["a", "a"], ["a", ""], "abc", 1.5, [1, 2]])
 def test_bad_sets_of_arms_are_refused_before_anything_is_spent(kind, arms):
     ledger = Ledger(BUDGET)
     with pytest.raises((ValueError, TypeError), match=r"arms|name"):
@@ -409,7 +410,7 @@ def test_bad_sets_of_arms_are_refused_before_anything_is_spent(kind, arms):
     assert ledger.rows() == []
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("context", "message"),
     [
         ([0.5, math.nan, 0], "context must be finite, got nan"),

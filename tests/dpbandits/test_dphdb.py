@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import ZCDP, Budget, Ledger, zcdp
 from dpbandits import Policy, simulate
@@ -251,7 +252,7 @@ def test_an_older_state_is_refused(tmp_path):
     assert restored.privacy().left == 0.0
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({"n_arms": 0}, "n_arms must be at least 1, got n_arms=0"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from dpbandits.environments import LogReplay
 
@@ -115,7 +116,7 @@ def test_the_seed_shuffles_whole_rounds():
         assert now.arms[0, 1] * math.sqrt(2) == pytest.approx(now.rewards[0] * 0.99)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("text", "message"),
     [
         ("round,reward,a\n1,0,0.3\n1,1,\n", "log.csv, row 3, column 'a': the value is missing"),

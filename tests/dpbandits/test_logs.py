@@ -7,6 +7,7 @@ import gc
 import numpy as np
 import pytest
 from private_policies import SMALL, budget_of, offered, play, small
+from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Policy, policies
@@ -129,7 +130,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", sorted(BAD))
+@tabled("case", sorted(BAD))
 def test_bad_rows_are_refused_before_anything_is_learned(case):
     rows, message = BAD[case]
     policy = seeded("OnePassPrivateGLM")

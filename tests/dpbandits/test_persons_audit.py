@@ -19,7 +19,7 @@ from dpbandits.policies import OnePassPrivateGLM
 from dpbandits.registry import Registry
 
 BUDGET = Budget(8.0, 1e-2, unit="person")
-TRIALS = 440
+TRIALS = 340  # which find half the noise but for 1 in 10⁸; a forgotten cap is nearer
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
 
@@ -88,7 +88,7 @@ class Runs(Lives):
             self.play(world)
         return np.array(self.outputs).reshape(trials, -1)
 
-    def lower_bound(self, one, other):
+    def lower_bound(self, one, other, trials=TRIALS):
         shift = self.shift(one, other)
         n = len(shift)
         decode = self.factor() @ np.linalg.inv(np.tril(np.ones((n, n))))
@@ -100,7 +100,7 @@ class Runs(Lives):
             self.told,
             one,
             other,
-            trials=TRIALS,
+            trials=trials,
             delta=BUDGET.delta,
             confidence=CONFIDENCE,
             score=score,
@@ -123,7 +123,7 @@ def test_a_person_shows_no_more_than_the_budget(monkeypatch, m):
     bound = runs.lower_bound(*worst)
     claim = float(runs.policy.privacy().epsilon)
     bound.check(claim)
-    assert bound.epsilon >= 0.25 * claim
+    assert bound.epsilon >= 0.15 * claim
 
 
 @pytest.mark.parametrize(("m", "registry", "first_batch"), [(1, Forgetful, 1), (3, Forgetful, 1), (3, Twice, 4)])
@@ -141,7 +141,7 @@ def test_the_audit_finds_a_forgotten_cap(monkeypatch, m):
     runs = Runs(monkeypatch, m, Forgetful)
     _, worst = runs.farthest()
     with pytest.raises(audit.PrivacyViolation):
-        runs.lower_bound(*worst).check(float(runs.policy.privacy().epsilon))
+        runs.lower_bound(*worst, trials=440).check(float(runs.policy.privacy().epsilon))
 
 
 def test_the_price_of_three_records_is_that_of_three_columns(monkeypatch):

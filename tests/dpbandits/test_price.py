@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 pd = pytest.importorskip("pandas")
 
@@ -277,7 +278,7 @@ def test_json_and_a_world(call):
     assert [row["epsilon"] for row in json.loads(result.output)["rows"]] == [2.0, 2.0]
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         (("nowhere.csv",), "SOURCE must be a .csv or .parquet file or one of logit-shift"),

@@ -154,7 +154,7 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("case", sorted(BAD))
+@tabled("case", sorted(BAD))
 @tabled("name", ["OnePassPrivateGLM", "OFUL"])
 def test_wrong_priors_say_what_is_wrong(name, case):
     prior, message = BAD[case]

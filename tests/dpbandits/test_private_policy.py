@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from interrupts import Interrupter
 from private_policies import BUDGET, EPOCHS, SMALL, budget_of, offered, play, small
+from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Policy, PrivatePolicy
@@ -277,7 +278,7 @@ def test_the_child_of_a_fork_refuses_at_once(name):
     play(policy, 1)
 
 
-@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+@tabled("way", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_copies_are_refused(name, way):
     with pytest.raises(TypeError, match="cannot be copied or pickled"):
         way(small(name))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Released
@@ -209,7 +210,7 @@ def damaged(change) -> str:
     return json.dumps(change(tree) or tree)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("change", "message"),
     [
         (lambda tree: tree.update(version=2), "format 'dpbandits released', version 1"),

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 from private_policies import SMALL, offered, play, small
+from tabled import tabled
 
 from dpbandits import Policy, policies
 from dpbandits.mathematics.estimators import Rows
@@ -310,7 +311,7 @@ def test_counts_that_cannot_be(key, value, tmp_path):
 STANDING = ["DisjointPrivateGLM", "DisjointThompson", "DisjointLinUCB", "DisjointShuffleGLM"]
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("name", "entry", "value", "message"),
     [
         ("DPHDB", "indices", [2, 0], "index must be that of an arm, got index=2"),

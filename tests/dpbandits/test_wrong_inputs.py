@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits import policies, price_of_privacy
@@ -165,7 +166,7 @@ def test_there_are_enough():
     assert len(CASES) >= 60
 
 
-@pytest.mark.parametrize("case", sorted(CASES))
+@tabled("case", sorted(CASES))
 def test_wrong_inputs_say_what_is_wrong(case):
     wrong, message = CASES[case]
     with pytest.raises((ValueError, TypeError), match=message):

@@ -148,7 +148,7 @@ def test_calibrate_finds_the_noise():
     assert z == pytest.approx(42.2467888932683528, rel=1e-12)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         (["epsilon", "--delta", 1e-6], "nothing is released"),

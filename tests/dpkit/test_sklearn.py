@@ -18,6 +18,7 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from tabled import tabled
 
 from accounting import BestOfRuns, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, epsilon
 from accounting.accountants.rdp import curve
@@ -269,7 +270,7 @@ def test_a_private_search_is_one_cost_and_finds_the_better_setting():
     assert -0.5 < errors.best_score_ < 0.1
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("change", "message"),
     [
         ({"budget": None}, "budget must be given"),
@@ -545,7 +546,7 @@ def test_two_classes_may_be_written_in_many_ways(labels, classes):
         classifier().fit(X, y - (np.arange(200) == 0) * (1 + y))
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("make", "change", "data", "error", "message"),
     [
         (classifier, {"budget": None}, {}, ValueError, "budget must be given, got budget=None"),

@@ -236,7 +236,7 @@ class running:  # noqa: N801
 
             names = {one.pw_name for one in pwd.getpwall()}
             user = next(name for name in ("postgres", "nobody") if name in names)
-        self._folder = tempfile.mkdtemp(prefix="postgres-")
+        self._folder = tempfile.mkdtemp(prefix="postgres-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT"))
         if user is not None:
             shutil.chown(self._folder, user)
         try:

@@ -8,7 +8,7 @@ find what they find there.
 
 A fixed test also has a power that can be summed exactly. Where the claim is (8, 0.01), which is μ = 2.449, and the
 confidence 1 − 1e-9, a version with half the noise (μ = 4.9) is missed in 330 runs with probability 2.5e-11, and a sound
-one at 0.95 of the claim shows ε ≥ 1.2 in 280 runs, and ε ≥ 2.3 in 440, but for less than 1e-12.
+one at 0.95 of the claim shows ε ≥ 1.2 in 280 runs (at 0.9, in 340), and ε ≥ 2.3 in 440, but for less than 1e-12.
 """
 
 from __future__ import annotations

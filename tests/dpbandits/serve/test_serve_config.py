@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from serving import TOKENS, Clock, configured, written
+from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpbandits.policies import DisjointPrivateGLM
@@ -54,7 +55,7 @@ def test_places_are_checked(tmp_path, storage, message):
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("more", "message"),
     [
         ("[servise]", "servise is no key of the file"),

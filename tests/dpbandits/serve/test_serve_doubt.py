@@ -217,7 +217,10 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(tmp_path, postgres, wire, together):
+def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
+    tmp_path, postgres, wire, monkeypatch, together
+):
+    monkeypatch.setattr("dpbandits.serve.learner._AGAIN", 0.01)  # so that most cuts hit one that does something
     (wire, by_wire) = wire
     storage = on_server(postgres)
     if not together:  # the ledger elsewhere

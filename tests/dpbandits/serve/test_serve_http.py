@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from serving import Clock, configured, refresh, worker
+from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Released
@@ -295,7 +296,7 @@ def test_roles(service):
         assert browser.send("GET", path).status_code == 200
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("content", "status"),
     [
         (b"", 422),

@@ -57,7 +57,7 @@ horizons = pytest.mark.parametrize("horizon", [1, 2, 3, 8, 21, 64, 97])
 
 
 @horizons
-@pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted])
+@tabled("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted])
 def test_factorizations_are_the_dense_matrix_mechanism_with_columns_of_norm_at_most_one(mechanism, horizon):
     sums, B = noise_matrix(mechanism, horizon, horizon)
     A = np.tril(np.ones((horizon, horizon)))

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 import pytest
@@ -26,6 +27,11 @@ HOSTILE = {
 
 def exact_product(c, v):
     """The first T terms of c(x)·v(x), times 2**SCALE, as integers: one product of two very long numbers."""
+    return _product(*(tuple(map(float, values)) for values in (c, v)))
+
+
+@lru_cache(maxsize=16)  # the same columns come in calls of many lengths
+def _product(c, v):
     T, width = len(c), 8 * (2 * SCALE // 8 + 16)
 
     def pack(values):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget, DiscreteGaussian, Gaussian, Laplace, calibrate
 from accounting.amplification.participation import toeplitz_sensitivity
@@ -63,8 +64,8 @@ def priced(sums):
 
 
 @pytest.mark.parametrize("name", sorted(MADE))
-@pytest.mark.parametrize("T", [1, 2, 5, 8])
-@pytest.mark.parametrize(("m", "b"), [(2, 1), (3, 1), (4, 1), (2, 3), (3, 2), (9, 2)])
+@tabled("T", [1, 2, 5, 8])
+@tabled(("m", "b"), [(2, 1), (3, 1), (4, 1), (2, 3), (3, 2), (9, 2)])
 def test_no_unit_moves_a_stream_farther_than_it_pays_for(name, T, m, b):
     sums = MADE[name](T, participations=m, min_separation=b)
     assert isinstance(sums.cost, Gaussian) or min(m, -(-T // b)) == 1

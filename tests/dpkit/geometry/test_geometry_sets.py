@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from tabled import tabled
 
 from dpkit.geometry import Box, ConvexSet, Ellipsoid, EllipsoidBall, LpBall, PolyhedralSet, Simplex
 
@@ -187,7 +188,7 @@ def test_extreme_scales():
     assert np.array_equal(Simplex(2).project([1e16, 1e16]), [0.5, 0.5])
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("make", "message"),
     [
         (lambda: LpBall(0.5, 3), "p must be at least 1, got p=0.5"),

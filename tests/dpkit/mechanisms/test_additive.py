@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from tabled import tabled
 from watched import WatchedGenerator
 
 from accounting import Budget, Laplace, Ledger, epsilon
@@ -113,7 +114,7 @@ def test_intervals_hold_the_noise_as_often_as_they_say(kind, exact, confidence):
 
 @BOTH
 @ROUTES
-@pytest.mark.parametrize(
+@tabled(
     ("value", "message"),
     [
         (math.nan, "value must be finite"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tabled import tabled
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, audit, calibrate, epsilon, gdp
@@ -58,7 +59,7 @@ def test_gaussian_noise_has_the_stated_scale(exact):
 
 
 @ROUTES
-@pytest.mark.parametrize(("value", "message"), BAD_VALUES)
+@tabled(("value", "message"), BAD_VALUES)
 def test_gaussian_refuses_before_it_draws(exact, value, message):
     rng, ledger = WatchedGenerator(), Ledger()
     release = mechanism(norm_bound=5.0, exact=exact, rng=rng, ledger=ledger)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from tabled import tabled
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import Budget, Laplace, Ledger, audit, calibrate, epsilon
@@ -46,7 +47,7 @@ def test_laplace_noise_has_the_stated_scale(exact):
 
 
 @ROUTES
-@pytest.mark.parametrize(("value", "message"), BAD_VALUES)
+@tabled(("value", "message"), BAD_VALUES)
 def test_laplace_refuses_before_it_draws(exact, value, message):
     rng, ledger = WatchedGenerator(), Ledger()
     release = mechanism(norm_bound=7.0, exact=exact, rng=rng, ledger=ledger)

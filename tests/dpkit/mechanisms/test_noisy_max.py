@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tabled import tabled
 from watched import WatchedGenerator
 
 from accounting import Budget, BudgetExceeded, Ledger, NoisyMax, audit, epsilon
@@ -217,7 +218,7 @@ def test_integer_scores_and_large_ones():
     assert report_noisy_max([5.0], 1.0, 1.0) == 0
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         (([1.0, math.nan], 1.0, 1.0), "scores must be numbers, got NaN"),

@@ -13,6 +13,7 @@ import pytest
 from chi_square import fits
 from interrupts import Interrupter
 from scipy import stats
+from tabled import tabled
 
 from accounting import (
     AdjacencyMismatch,
@@ -595,7 +596,7 @@ class Normalised(nn.Module):
         return self.linear(self.layer(x))
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("change", "error", "message"),
     [
         ({"X": np.full((40, 3), np.nan)}, ValueError, "X must be finite"),

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tabled import tabled
 
 from accounting import Budget
 from dpkit.optimize._linear_layers import clipped_sum, linear_layers
@@ -97,8 +98,8 @@ def test_what_is_rounded_moves_by_the_clip_norm_at_most(clip, neighbour):
 
 
 @pytest.mark.parametrize("loss", [nn.functional.cross_entropy, squared, smoothed])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", [nn.Tanh, nn.ReLU, nn.GELU, nn.Softplus])
+@tabled("bias", [True, False])
+@tabled("activation", [nn.Tanh, nn.ReLU, nn.GELU, nn.Softplus])
 def test_sums_are_those_of_one_row_at_a_time(loss, bias, activation):
     X, y = (torch.from_numpy(v) for v in problem())
     module = network(4, 8, 8, 3, activation=activation, bias=bias)

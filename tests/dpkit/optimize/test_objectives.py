@@ -64,8 +64,8 @@ def test_known_values(loss, eta, y, value, gradient):
 
 
 @each_loss
-@pytest.mark.parametrize("eta", [-1e4, -50.0, 50.0, 1e4])
-@pytest.mark.parametrize("y", [0.0, 1.0])
+@tabled("eta", [-1e4, -50.0, 50.0, 1e4])
+@tabled("y", [0.0, 1.0])
 def test_far_out_nothing_overflows(loss, eta, y):
     objective = glm(loss, clip=1.0)
     assert math.isfinite(objective.mean([eta], [[1.0]], [y]))

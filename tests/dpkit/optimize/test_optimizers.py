@@ -89,7 +89,7 @@ def test_no_rows_give_the_start_at_no_cost(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("n", [1, 2, 3])
+@tabled("n", [1, 2, 3])
 def test_few_rows(name, n):
     assert _ball(name).contains(fit(name, *problem(n)).x)
 
@@ -104,7 +104,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("data", sorted(HOSTILE))
+@tabled("data", sorted(HOSTILE))
 def test_hostile_rows_are_clipped_and_counted(name, data):
     X, y = HOSTILE[data]
     result = fit(name, X, y)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tabled import tabled
 
 from accounting import Budget, audit
 from dpkit import optimize
@@ -154,7 +155,7 @@ def test_an_audit_finds_the_claim_and_catches_rows_that_are_counted_one_by_one()
 
 
 @pytest.mark.parametrize("name", [*NAMES, "objective_perturbation"])
-@pytest.mark.parametrize(
+@tabled(
     ("change", "error", "message"),
     [
         ({"groups": None}, ValueError, r"groups must be given where budget\.unit is 'person'"),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
+from tabled import tabled
 
 from accounting import Budget, Ledger, epsilon
 from dpkit.geometry import LpBall
@@ -224,7 +225,7 @@ def test_no_rows():
     assert preconditioned_descent(glm("logistic", clip=1.0), budget=hidden, public_rows=5, **nothing).cost.parts
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("change", "message"),
     [
         ({"objective": glm("poisson", clip=1.0)}, "bounded curvature"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, calibrate, delta, epsilon
 from dpkit.geometry import Box, LpBall
@@ -125,7 +126,7 @@ def test_dishonest_users_are_made_up_for():
     assert ratio == pytest.approx(math.sqrt(2), rel=0.02)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("changes", "error", "message"),
     [
         ({"objective": glm("logistic")}, ValueError, "objective must have a clip"),

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from tabled import tabled
 from typer.testing import CliRunner
 
 from accounting import Budget, Ledger
@@ -82,7 +83,7 @@ def test_every_query_can_be_asked(file, asked):
     assert json.loads(run(file, *asked, "--epsilon", 1, "--json"))["epsilon"] == 1.0
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("asked", "message"),
     [
         ([], "ask for one of"),

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from tabled import tabled
 from watched import WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Ledger, audit, epsilon
@@ -253,7 +254,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
+@tabled("case", WRONG)
 def test_wrong_input_is_refused_before_anything_is_drawn_or_spent(case):
     ask, kind, message = WRONG[case]
     rng, ledger = WatchedGenerator(), Ledger()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget, Ledger, epsilon
 from dpkit import queries
@@ -61,8 +62,8 @@ def test_the_bounds_are_reached():
 TINY, HUGE = 1e-150, 1e150
 
 
-@pytest.mark.parametrize("radius", [TINY, 1e-100, 1.0, HUGE])
-@pytest.mark.parametrize("far", [5e-324, 1e-165, 1e-150, 1e-5, 1.0, 1e5, 1e150, 1e155, 1e300, 1.7e308])
+@tabled("radius", [TINY, 1e-100, 1.0, HUGE])
+@tabled("far", [5e-324, 1e-165, 1e-150, 1e-5, 1.0, 1e5, 1e150, 1e155, 1e300, 1.7e308])
 def test_no_row_is_longer_than_the_radius_however_large_or_small(far, radius):
     """Squares of its entries would underflow to 0 or overflow, which made rows 1e5 times too long, or NaN."""
     for row in ([far, far], [far, 0.0], [-far] * 5000, [0.0] * 3):
@@ -168,7 +169,7 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("case", sorted(WRONG))
+@tabled("case", sorted(WRONG))
 def test_wrong_inputs_say_what_is_wrong(case):
     ask, message = WRONG[case]
     with pytest.raises((ValueError, TypeError), match=message):

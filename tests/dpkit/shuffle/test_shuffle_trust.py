@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from accounting import Budget, PureDP
 from dpkit.shuffle import (
@@ -74,7 +75,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("attack", REFUSED)
+@tabled("attack", REFUSED)
 def test_messages_that_do_not_count_change_nothing(attack):
     message, reason = REFUSED[attack]
     receiver, other = shuffler(), shuffler()
