@@ -8,9 +8,9 @@ outcomes before it, is a game with one player:
 
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
-t, so that this is exact. With exponential noise s < 2ε₀ (:mod:`accounting.accountants.permute_and_flip`), with Laplace
-noise s = 1.28ε₀ (:mod:`accounting.accountants.laplace_maxima`), and as both are pure DP, s − ε₀ ≤ t ≤ ε₀: with the
-former, coins that two scores are in the middle, and a little worse ones at the ends.
+t, so that this is exact. With exponential noise the coins of two scores are another curve, and as exact
+(:mod:`accounting.accountants.permute_and_flip`). With Laplace noise s = 1.28ε₀
+(:mod:`accounting.accountants.laplace_maxima`), and as that is pure DP, s − ε₀ ≤ t ≤ ε₀.
 One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 
@@ -18,14 +18,15 @@ One pair that dominates a single choice for all ε (``SpanPair``) is worse than 
 places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, so the same coins are the worst ones.
 
 *From above.* V_k is convex in y = e^x, as a maximum of such functions. On a lattice of step h let V̂ be an upper bound,
-interpolated linearly in y; that remains one. With u = e^(−t), E = e^s the neighbour's probabilities are (uE − 1)/(E −
-1) and E(1 − u)/(E − 1), and the ratios are r₁ = 1 − q + q/u and r₀ = 1 − q + q/(uE). Where V̂(y/r) is a₁ + b₁y/r₁ at the
-first point and a₀ + b₀y/r₀ at the second, the value is
+interpolated linearly in y; that remains one. With u = e^(−t) the coin has the probability p = c − c′/u of the high loss,
+and the neighbour's p′ = du − d′: with an interval of length s, E = e^s, c = d = E/(E − 1) and c′ = d′ = 1/(E − 1). Where
+V̂ is a₁ + b₁y′ around the first of the two points y′ at which it is asked for, and a₀ + b₀y′ around the second, the value
+is
 
-    ((uE − 1)(a₁r₁ + b₁y) + E(1 − u)(a₀r₀ + b₀y))/(E − 1),
+    a₀ + b₀y + (qp + (1 − q)p′)(a₁ − a₀) + p′(b₁ − b₀)y,
 
 a constant and multiples of u and 1/u; where the neighbours change places a and by do. The points change their cells
-where ln r is a multiple of h. So the maximum over all t is one over finitely many cells, in each of which it is at an
+where a loss is a multiple of h. So the maximum over all t is one over finitely many cells, in each of which it is at an
 end or where the derivative is 0. Below the lattice V̂ is 1, above it the last value. What the lattice adds is of second
 order in h.
 
@@ -46,7 +47,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CoinKind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
+__all__ = ["CoinKind", "Kind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
 
 Array = NDArray[np.float64]
 
@@ -57,8 +58,56 @@ _MOST_ROUNDING = 1e-4
 _UNIT_ROUNDOFF = 2.0**-52
 
 
+class Kind:
+    """Coins with the losses h(t) and −l(t), ``first`` ≤ t ≤ ``last``, one rising and one falling, on a sample."""
+
+    rate: float
+    present: bool
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The first and the last t."""
+        raise NotImplementedError
+
+    @property
+    def longest(self) -> float:
+        """How far the two losses of the longest coin are apart, without sampling."""
+        raise NotImplementedError
+
+    def plain(self, t: Array) -> tuple[Array, Array]:
+        """h and l."""
+        raise NotImplementedError
+
+    def inverses(self, high: Array, low: Array) -> tuple[Array, Array]:
+        """The t of each h, and of each l; an end or what lies beyond where there is none."""
+        raise NotImplementedError
+
+    def chances(self) -> tuple[float, float, float, float]:
+        """c, c′, d, d′ such that with u = e^(−t) P has c − c′/u at the high loss, and Q du − d′."""
+        raise NotImplementedError
+
+    def losses(self, t: Array) -> tuple[Array, Array]:
+        """The high loss and minus the low one of every t, on the sample."""
+        high, low = self.plain(t)
+        if self.rate < 1:
+            high, low = np.log1p(self.rate * np.expm1(high)), -np.log1p(self.rate * np.expm1(-low))
+        return (high, low) if self.present else (low, high)
+
+    @property
+    def width(self) -> float:
+        """How far the two losses of the middle coin are apart."""
+        high, low = self.losses(np.array([sum(self.ends) / 2]))
+        return float(high[0] + low[0])
+
+    @property
+    def highest(self) -> float:
+        """The largest loss of all."""
+        high, _ = self.losses(np.array(self.ends))
+        return float(high.max())
+
+
 @dataclass(frozen=True)
-class CoinKind:
+class CoinKind(Kind):
     """The coins with losses t and t − ``span``, ``least`` ≤ t ≤ ``span`` − ``least``, on a sample of ``rate``."""
 
     span: float
@@ -66,44 +115,43 @@ class CoinKind:
     rate: float = 1.0
     present: bool = True
 
-    def losses(self, t: Array) -> tuple[Array, Array]:
-        """The high loss and minus the low one of every t."""
-        if self.rate == 1.0:
-            return t, self.span - t
-        high, low = np.log1p(self.rate * np.expm1(t)), -np.log1p(self.rate * np.expm1(t - self.span))
-        return (high, low) if self.present else (low, high)
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.least, self.span - self.least
 
     @property
-    def width(self) -> float:
-        """How far the two losses of the middle coin are apart."""
-        high, low = self.losses(np.array([self.span / 2]))
-        return float(high[0] + low[0])
+    def longest(self) -> float:
+        return self.span
 
-    @property
-    def highest(self) -> float:
-        """The largest loss of all."""
-        high, _ = self.losses(np.array([self.least, self.span - self.least]))
-        return float(high.max())
+    def plain(self, t: Array) -> tuple[Array, Array]:
+        return t, self.span - t
+
+    def inverses(self, high: Array, low: Array) -> tuple[Array, Array]:
+        return high, self.span - low
+
+    def chances(self) -> tuple[float, float, float, float]:
+        one, grown = 1 / math.expm1(self.span), -1 / math.expm1(-self.span)
+        return grown, one, grown, one
 
 
 #: One kind, and how often it is played.
-Played = tuple[CoinKind, int]
+Played = tuple[Kind, int]
 
 
-def is_playable(kind: CoinKind, count: int) -> bool:
+def is_playable(kind: Kind, count: int) -> bool:
     """Whether there are answers: more than one choice, and neither too many nor too weak or strong ones."""
-    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.span**2 >= _LEAST or count * kind.highest > _MOST_SUM:
+    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.longest**2 >= _LEAST or count * kind.highest > _MOST_SUM:
         return False
     # on rare samples of strong releases the losses are nothing like normal, and the lattice would be too coarse
-    return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.span <= 2.0)
+    return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.longest <= 2.0)
 
 
-def _rounding(kind: CoinKind, cells: int) -> float:
+def _rounding(kind: Kind, cells: int) -> float:
     """What one step may round, relative to the value: b·y is right to a unit over a cell, and is divided by E − 1."""
-    return 1e-10 + 64 * _UNIT_ROUNDOFF * cells / (kind.rate * min(kind.span, 1.0) ** 2)
+    return 1e-10 + 64 * _UNIT_ROUNDOFF * cells / (kind.rate * min(kind.longest, 1.0) ** 2)
 
 
-def _fineness(kind: CoinKind, count: int) -> int:
+def _fineness(kind: Kind, count: int) -> int:
     """Cells of the width of a coin: the work is about count^1.5 times its square, and more of samples."""
     if count > 300:
         return 14 if kind.rate == 1.0 else 10
@@ -114,29 +162,33 @@ def _fineness(kind: CoinKind, count: int) -> int:
 _Cell = tuple[float, float, int, int]
 
 
-def _cells(kind: CoinKind, step: float) -> list[_Cell]:
+def _cells(kind: Kind, step: float) -> list[_Cell]:
     """All of them, in order."""
-    first, last = kind.least, kind.span - kind.least
-    near, far = np.array([first, last]), np.array([last - kind.span, first - kind.span])
-    ends = [near]
+    first, last = kind.ends
+    high, low = kind.plain(np.array([first, last]))
+
+    def between(ends: Array) -> Array:
+        """The losses from one to the other that are multiples of the step on a sample."""
+        least, most = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
+        multiples = step * np.arange(math.ceil(least - 1e-9), math.floor(most + 1e-9) + 1)
+        return np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0))
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        for at, shift in ((near, 0.0), (far, kind.span)):
-            low, high = np.log1p(kind.rate * np.expm1(at)) / step
-            multiples = step * np.arange(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
-            ends.append(np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0)) + shift)
-    t = np.unique(np.clip(np.concatenate(ends), first, last))
-    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.span])]
+        inside = kind.inverses(between(high), -between(-low))
+    t = np.unique(np.clip(np.concatenate([[first, last], *inside]), first, last))
+    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.longest])]
     t[-1] = last
-    middle = (t[:-1] + t[1:]) / 2
-    up, down = np.log1p(kind.rate * np.expm1(middle)), -np.log1p(kind.rate * np.expm1(middle - kind.span))
-    places = (np.floor(x / step).astype(int).tolist() for x in (up, down))
+    high, low = kind.plain((t[:-1] + t[1:]) / 2)
+    losses = np.log1p(kind.rate * np.expm1(high)), -np.log1p(kind.rate * np.expm1(-low))
+    places = (np.floor(x / step).astype(int).tolist() for x in losses)
     u = np.exp(-t)
     return list(zip(u[1:].tolist(), u[:-1].tolist(), *places, strict=True))
 
 
-def _best_coin(values: Array, y: Array, kind: CoinKind, cells: list[_Cell], rounding: float) -> Array:
+def _best_coin(values: Array, y: Array, kind: Kind, cells: list[_Cell], rounding: float) -> Array:
     """The best of all coins, of ``values`` that are interpolated."""
-    grown, n, q = math.exp(kind.span), values.size, kind.rate
+    n, q = values.size, kind.rate
+    c, c1, d, d1 = kind.chances()
     slope = np.diff(values) / np.diff(y)
     level = values[1:] - slope * y[1:]
     pad = 2 + max(max(i, k) for _, _, i, k in cells)
@@ -149,12 +201,14 @@ def _best_coin(values: Array, y: Array, kind: CoinKind, cells: list[_Cell], roun
         a0, b0 = levels[second : second + n], slopes[second : second + n] * y
         if not kind.present:
             a1, b1, a0, b0 = b1, a1, b0, a0
-        gap = a0 - a1
-        if q == 1.0:
-            down, up, fixed = gap, grown * (b1 - b0), grown * (a1 + b0) - a0 - b1
-        else:
-            down, up = q * gap, grown * ((q - 1) * gap + b1 - b0)
-            fixed = (grown * b0 - b1) + (q * grown - (1 - q)) * a1 + ((1 - q) * grown - q) * a0
+        # a0 + b0 + (qP + (1 − q)Q)(a1 − a0) + Q(b1 − b0) with P and Q of the first
+        a, b = a0 - a1, b1 - b0
+        down, up = (q * c1) * a, d * b
+        fixed = a0 + b0
+        fixed -= ((q * c) - (1 - q) * d1) * a
+        fixed -= d1 * b
+        if q < 1:
+            up -= ((1 - q) * d) * a
         # both are negative, but for rounding errors
         u = np.sqrt(down / np.minimum(up, -1e-300))
         np.fmin(np.fmax(u, low, out=u), high, out=u)
@@ -163,7 +217,7 @@ def _best_coin(values: Array, y: Array, kind: CoinKind, cells: list[_Cell], roun
         fixed += up
         fixed += down
         np.maximum(best, fixed, out=best)
-    return np.minimum(np.maximum(best / (grown - 1), values) * (1 + rounding), 1.0)
+    return np.minimum(np.maximum(best, values) * (1 + rounding), 1.0)
 
 
 def lattice(deviation: float, most: float, centre: float, step: float, margin: int) -> tuple[Array, int]:
@@ -175,7 +229,7 @@ def lattice(deviation: float, most: float, centre: float, step: float, margin: i
 
 
 @lru_cache(maxsize=64)
-def played_curve(kind: CoinKind, count: int) -> tuple[Array, Array]:
+def played_curve(kind: Kind, count: int) -> tuple[Array, Array]:
     """Values x, evenly spaced, and δ of ``count`` choices at ε = x, rounded up; until it matters no more.
 
     0 is one of them, and the first are below: there the two neighbours' roles are what matters.
@@ -194,7 +248,7 @@ def played_curve(kind: CoinKind, count: int) -> tuple[Array, Array]:
     return x, values
 
 
-def played_delta(kind: CoinKind, count: int, epsilon: float) -> float:
+def played_delta(kind: Kind, count: int, epsilon: float) -> float:
     """δ of ``count`` choices at ``epsilon`` ≥ 0, rounded up; of no use where it is below 1e-40.
 
     Examples
@@ -213,7 +267,7 @@ def played_delta(kind: CoinKind, count: int, epsilon: float) -> float:
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
 
 
-def played_epsilon(kind: CoinKind, count: int, delta: float, about: float) -> float:
+def played_epsilon(kind: Kind, count: int, delta: float, about: float) -> float:
     """ε of ``count`` choices at ``delta``, the inverse of :func:`played_delta`; at most ``about``, an upper bound.
 
     Examples

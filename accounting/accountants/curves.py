@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_games import CoinKind, played_curve, played_delta
+from accounting.accountants.coin_games import Kind, played_curve, played_delta
 from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
@@ -167,7 +167,7 @@ class _LopsidedAtoms(Atoms):
 class PlayedPair(_LopsidedAtoms):
     """``count`` choices of a kind, among releases of other kinds; see :mod:`accounting.accountants.coin_games`."""
 
-    kind: CoinKind
+    kind: Kind
     count: int
 
     def delta(self, epsilon: float) -> float:

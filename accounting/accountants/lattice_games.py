@@ -102,6 +102,23 @@ def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
     return np.asarray(chance * (1 - chance) * (low + high) ** 2)
 
 
+def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float) -> Array:
+    """ln E[e^(order·L)]."""
+    low, high = np.maximum(low, 1e-300), np.maximum(high, 1e-300)
+    wins, loses, both = (np.log(-np.expm1(-x)) for x in (low, high, low + high))
+    return np.asarray(np.logaddexp(wins + order * high, loses - (1 + order) * low) - both)
+
+
+def _order(plays: tuple[Play, ...], delta: float) -> float:
+    """At which moment the choices matter: where Chernoff's bound on the ε of fixed coins is least."""
+    orders = np.geomspace(0.1, 1e5, 40)
+    bounds = np.zeros(orders.size)
+    for play in plays:
+        for i, order in enumerate(orders.tolist()):
+            bounds[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
+    return float(orders[int(np.argmin((bounds - math.log(delta)) / orders))])
+
+
 def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
     return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
 
@@ -123,8 +140,9 @@ def _fineness(count: int) -> int:
     return 256 if count <= 10 else 96 if count <= 60 else 64 if count <= 300 else 40
 
 
-def _step(plays: tuple[Play, ...]) -> float:
-    """The lattice on which little is lost of the coins with the largest variances, near a number of cells."""
+@lru_cache(maxsize=32)
+def _step(plays: tuple[Play, ...], order: float) -> float:
+    """The lattice on which little is lost of the coins with the largest moments, near a number of cells."""
     tables = [_coins_of(play) for play in plays]
     best = [_largest_variance(curves) for curves in tables]
     widths = [2 * math.sqrt(one) for one in best]
@@ -146,7 +164,7 @@ def _step(plays: tuple[Play, ...]) -> float:
         for play, curves in zip(plays, tables, strict=True):
             downs, ups = _rounded(curves, step)
             if downs.size:
-                found += play.count * float(_variance(downs * step, ups * step).max())
+                found += play.count * float(_moment(downs * step, ups * step, order).max())
         return found
 
     return float(max(tried.tolist(), key=kept))
@@ -174,11 +192,6 @@ def _deviation(plays: tuple[Play, ...]) -> tuple[float, float]:
     return math.sqrt(square), most
 
 
-@lru_cache(maxsize=32)
-def _lattice_step(plays: tuple[Play, ...]) -> float:
-    return _step(plays)
-
-
 def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
     values = np.maximum(-np.expm1(x), 0.0)
     for play in plays:
@@ -195,7 +208,7 @@ def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
 @lru_cache(maxsize=16)
 def game_below(plays: tuple[Play, ...]) -> tuple[Array, Array]:
     """Points x, evenly spaced, and values there, rounded down."""
-    step, (deviation, most) = _lattice_step(plays), _deviation(plays)
+    step, (deviation, most) = _step(plays, 1.0), _deviation(plays)
     centre = step * math.ceil(min(most, 10.0 * deviation + deviation**2 / 2) / step)
     x, _ = lattice(deviation, most, centre, step, 1)
     return x, _values(plays, x, step)
@@ -212,7 +225,7 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
     """
     if about <= 0:
         return 0.0
-    step, (deviation, most), target = _lattice_step(plays), _deviation(plays), about
+    step, (deviation, most), target = _step(plays, _order(plays, delta)), _deviation(plays), about
     for share in (0.0, 1e-4, 1e-3, 1e-2):
         x, place = lattice(deviation, most, target * (1 - share), step, 1)
         values = _values(plays, x, step)

@@ -81,8 +81,8 @@ _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
 # The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
-# noise, and the curve of coins with exponential noise is rounded.
-_ENOUGH = {"gumbel": 0.99, "exponential": 0.998, "laplace": 0.5}
+# noise.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.99, "laplace": 0.5}
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.accountants.coin_games import CoinKind, Played, is_playable
+from accounting.accountants.coin_games import CoinKind, Kind, Played, is_playable
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import (
     CentralShuffledBinomial,
@@ -53,8 +53,8 @@ _MOST_BRANCHES = 64
 _MOST_LISTED = 1 << 19
 # Of stronger choices the pair for a single one is as good.
 _MOST_SPAN = 2.0
-# A few permute-and-flips, with coins of 1.5ε and more, are best priced one by one, and very weak choices are.
-_FEW_FLIPS, _LEAST_FLIPPED = 50, 1e-300
+# Weaker choices are priced as pure ones.
+_LEAST_FLIPPED = 1e-300
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -244,18 +244,18 @@ def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
     from accounting.accountants.laplace_maxima import LARGEST_RANGE, MaximumPair
     from accounting.accountants.losses import SpanPair
-    from accounting.accountants.permute_and_flip import FlipPair, range_of_loss
+    from accounting.accountants.permute_and_flip import FlipKind, FlipPair
     from accounting.accountants.sampled_losses import SubsampledPair
 
     inner, rate, present = (
         (pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else (pair, 1.0, True)
     )
+    kind: Kind
     match inner:
         case SpanPair(span=span):
             kind = CoinKind(span, 0.0, rate, present)
         case FlipPair(theta=theta):
-            span = range_of_loss(theta)
-            kind = CoinKind(span, span - theta, rate, present)
+            kind = FlipKind(theta, rate, present)
         case MaximumPair(theta=theta):
             kind = CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
         case _:
@@ -272,7 +272,7 @@ def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
     found: Counter[LossPair] = Counter()
     for pair, count in pairs.items():
         game = played(pair, count)
-        if game is None or game[0].span > _MOST_SPAN or (4 * game[0].least > game[0].span and count < _FEW_FLIPS):
+        if game is None or game[0].longest > _MOST_SPAN:
             found[pair] += count
         else:
             found[PlayedPair(*game)] += 1

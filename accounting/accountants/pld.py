@@ -193,7 +193,7 @@ def _delta(parts: Parts, epsilon: float) -> float:
         # otherwise the game is certainly the better one
         return (
             min(found, _delta_of_sum(parts, epsilon))
-            if choices[0].span > 1 or choices[0].least > 0 or found < 1e-30
+            if choices[0].longest > 1 or found < 1e-30
             else found
         )
     return _delta_of_sum(parts, epsilon)
