@@ -51,11 +51,15 @@ __all__ = ["CoinKind", "Kind", "Played", "is_playable", "played_curve", "played_
 
 Array = NDArray[np.float64]
 
-# More choices than this take too long; of smaller losses differences over a cell lose too many digits; a larger sum has
-# numbers that are beyond floats.
-_MOST_CHOICES, _LEAST, _MOST_SUM = 2000, 5e-7, 300.0
-_MOST_ROUNDING = 1e-4
+# More choices than this are played in several games. Weaker ones are next to nothing.
+MOST_CHOICES, _LEAST = 2000, 1e-12
 _UNIT_ROUNDOFF = 2.0**-52
+# What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
+_ADDED, _MOST_WORK = 4e-4, 7e7
+# Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
+_HIGHEST_ORDER = 30.0
+# A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
+_FAINT, _LOWEST, _MARGIN = 69.0, 14.0, 64
 
 
 class Kind:
@@ -82,8 +86,15 @@ class Kind:
         """The t of each h, and of each l; an end or what lies beyond where there is none."""
         raise NotImplementedError
 
-    def chances(self) -> tuple[float, float, float, float]:
-        """c, c′, d, d′ such that with u = e^(−t) P has c − c′/u at the high loss, and Q du − d′."""
+    def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
+        """Of u = e^(−t), s = 1 − u and ``rest`` = u − e^(−E): Q at the high loss, and P less Q.
+
+        E is :attr:`exponent`, and P less Q is a constant less a multiple of u + e^(−E)/u, Q one more multiple of u.
+        """
+        raise NotImplementedError
+
+    @property
+    def exponent(self) -> float:
         raise NotImplementedError
 
     def losses(self, t: Array) -> tuple[Array, Array]:
@@ -129,9 +140,13 @@ class CoinKind(Kind):
     def inverses(self, high: Array, low: Array) -> tuple[Array, Array]:
         return high, self.span - low
 
-    def chances(self) -> tuple[float, float, float, float]:
-        one, grown = 1 / math.expm1(self.span), -1 / math.expm1(-self.span)
-        return grown, one, grown, one
+    @property
+    def exponent(self) -> float:
+        return self.span
+
+    def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
+        share = rest / -math.expm1(-self.span)
+        return share, share * s / u
 
 
 #: One kind, and how often it is played.
@@ -139,85 +154,122 @@ Played = tuple[Kind, int]
 
 
 def is_playable(kind: Kind, count: int) -> bool:
-    """Whether there are answers: more than one choice, and neither too many nor too weak or strong ones."""
-    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.longest**2 >= _LEAST or count * kind.highest > _MOST_SUM:
-        return False
-    # on rare samples of strong releases the losses are nothing like normal, and the lattice would be too coarse
-    return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.longest <= 2.0)
+    """Whether there are answers: more than one choice, not too many, and not next to nothing."""
+    return 1 < count <= MOST_CHOICES and kind.rate * kind.longest >= _LEAST and kind.longest <= 40.0
 
 
-def _rounding(kind: Kind, cells: int) -> float:
-    """What one step may round, relative to the value: b·y is right to a unit over a cell, and is divided by E − 1."""
-    return 1e-10 + 64 * _UNIT_ROUNDOFF * cells / (kind.rate * min(kind.longest, 1.0) ** 2)
+def _moments(kind: Kind) -> tuple[Array, Array]:
+    """Orders, and the largest ln E[e^(order·L)] of all coins at each."""
+    t = np.linspace(*kind.ends, 65)
+    high, low = kind.losses(t)
+    # of the law under which L is taken; e^(−low) may be all that is left of the other's
+    with np.errstate(divide="ignore", over="ignore"):
+        wins, both = np.log(-np.expm1(-low)), np.log(-np.expm1(-low - high))
+        loses = np.log(-np.expm1(-high)) - low
+        orders = np.geomspace(1e-2, 1e3, 80) / kind.highest
+        moments = [float(np.max(np.logaddexp(wins + r * high, loses - r * low) - both)) for r in orders.tolist()]
+    return orders, np.maximum(moments, 1e-300)
 
 
-def _fineness(kind: Kind, count: int) -> int:
-    """Cells of the width of a coin: the work is about count^1.5 times its square, and more of samples."""
-    if count > 300:
-        return 14 if kind.rate == 1.0 else 10
-    return 256 if count <= 4 else 64 if count <= 10 else 32 if count <= 60 else 20
+def _extent(kind: Kind, count: int) -> tuple[float, float, float]:
+    """How far below and above 0 the lattice goes, and its step: what it adds to ε is about count·order·step²/12."""
+    orders, moments = _moments(kind)
+    most = count * kind.highest
+    # (Chernoff), also where each choice follows the others
+    above = min(most, float(np.min((count * moments + _FAINT) / orders)))
+    # two moments near 0 tell the variance
+    deviation = math.sqrt(2 * count * float(moments[0]) / float(orders[0]) / (1 + float(orders[0])))
+    below = min(most, 4 * deviation + 2 * kind.highest, _LOWEST)
+    steps = []
+    for fall in (6.0, 35.0):
+        at = int(np.argmin((count * moments + fall) / orders))
+        epsilon = min(most, float((count * moments[at] + fall) / orders[at]))
+        order = min(float(orders[at]), _HIGHEST_ORDER / kind.highest)
+        steps.append(math.sqrt(12 * _ADDED * epsilon / (count * order)))
+    high, low = kind.losses(np.array(kind.ends))
+    cells = min(float(np.ptp(high)), above + below) + min(float(np.ptp(low)), above + below)
+    fastest = math.sqrt(count * cells * (above + below) / _MOST_WORK)
+    return below, above, max(min(*steps, kind.width / 8), fastest)
 
 
-#: Two values of u, in between which the high loss is in the i-th cell and minus the low one in the k-th.
+def _rounding(cells: list[_Cell]) -> float:
+    """What one step may round, relative to the value.
+
+    V less V at the next point is right to a unit of V, and is taken as many times as a loss has cells.
+    """
+    return 64 * _UNIT_ROUNDOFF * (4 + max(i + k for _, _, i, k in cells))
+
+
+#: Two values of t, in between which the high loss is in the i-th cell and minus the low one in the k-th.
 _Cell = tuple[float, float, int, int]
 
 
-def _cells(kind: Kind, step: float) -> list[_Cell]:
-    """All of them, in order."""
-    first, last = kind.ends
-    high, low = kind.plain(np.array([first, last]))
+def _cells(kind: Kind, step: float, most: int) -> list[_Cell]:
+    """All of them, in order; ``most`` cells on, the lattice has ended."""
+    start, end = kind.ends
+    high, low = kind.plain(np.array([start, end]))
 
     def between(ends: Array) -> Array:
         """The losses from one to the other that are multiples of the step on a sample."""
-        least, most = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
-        multiples = step * np.arange(math.ceil(least - 1e-9), math.floor(most + 1e-9) + 1)
+        first, last = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
+        multiples = step * np.arange(max(math.ceil(first - 1e-9), -most), min(math.floor(last + 1e-9), most) + 1)
         return np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0))
 
     with np.errstate(invalid="ignore", divide="ignore"):
         inside = kind.inverses(between(high), -between(-low))
-    t = np.unique(np.clip(np.concatenate([[first, last], *inside]), first, last))
+    t = np.unique(np.clip(np.concatenate([[start, end], *inside]), start, end))
     t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.longest])]
-    t[-1] = last
+    t[-1] = end
     high, low = kind.plain((t[:-1] + t[1:]) / 2)
     losses = np.log1p(kind.rate * np.expm1(high)), -np.log1p(kind.rate * np.expm1(-low))
-    places = (np.floor(x / step).astype(int).tolist() for x in losses)
-    u = np.exp(-t)
-    return list(zip(u[1:].tolist(), u[:-1].tolist(), *places, strict=True))
+    places = (np.minimum(np.floor(x / step), most).astype(int).tolist() for x in losses)
+    return list(zip(t[:-1].tolist(), t[1:].tolist(), *places, strict=True))
 
 
-def _best_coin(values: Array, y: Array, kind: Kind, cells: list[_Cell], rounding: float) -> Array:
+def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, rounding: float) -> Array:
     """The best of all coins, of ``values`` that are interpolated."""
-    n, q = values.size, kind.rate
-    c, c1, d, d1 = kind.chances()
-    slope = np.diff(values) / np.diff(y)
-    level = values[1:] - slope * y[1:]
+    n, q, left = values.size, kind.rate, math.exp(-kind.exponent)
+    gone, weak = -math.expm1(-kind.exponent), kind.exponent < 1
     pad = 2 + max(max(i, k) for _, _, i, k in cells)
-    slopes = np.concatenate([np.zeros(pad), slope, np.zeros(pad)])
-    levels = np.concatenate([np.ones(pad), level, np.full(pad, values[-1])])
-    best = np.zeros(n)
-    for low, high, i, k in cells:
-        first, second = (pad - i - 1, pad + k) if kind.present else (pad + i, pad - k - 1)
-        a1, b1 = levels[first : first + n], slopes[first : first + n] * y
-        a0, b0 = levels[second : second + n], slopes[second : second + n] * y
-        if not kind.present:
-            a1, b1, a0, b0 = b1, a1, b0, a0
-        # a0 + b0 + (qP + (1 − q)Q)(a1 − a0) + Q(b1 − b0) with P and Q of the first
-        a, b = a0 - a1, b1 - b0
-        down, up = (q * c1) * a, d * b
-        fixed = a0 + b0
-        fixed -= ((q * c) - (1 - q) * d1) * a
-        fixed -= d1 * b
-        if q < 1:
-            up -= ((1 - q) * d) * a
-        # both are negative, but for rounding errors
-        u = np.sqrt(down / np.minimum(up, -1e-300))
-        np.fmin(np.fmax(u, low, out=u), high, out=u)
-        up *= u
-        down /= u
-        fixed += up
-        fixed += down
-        np.maximum(best, fixed, out=best)
-    return np.minimum(np.maximum(best, values) * (1 + rounding), 1.0)
+    # linear from y = 0, where it is 1, to the first point
+    before = 1 - (1 - values[0]) * np.exp(step * np.arange(-pad, 0, dtype=np.float64))
+    whole = np.concatenate([before, values, np.full(pad, values[-1])])
+    # V̂ is V + D(y′/y − 1) from a point y on
+    drops = np.append(np.diff(whole) / math.expm1(step), 0.0)
+    drops[: pad] = -(1 - whole[:pad])
+    best = values.copy()
+
+    def seen(cell: int) -> tuple[Array, Array]:
+        """V̂ around the point ``cell`` cells further, at this one; and what multiplies P − Q of it."""
+        at = slice(pad + cell, pad + cell + n)
+        v, d, away = whole[at], drops[at], -cell * step
+        return v + math.expm1(away) * d, (v - d if kind.present else math.exp(away) * d)
+
+    last: tuple[tuple[int, Array, Array], tuple[int, Array, Array]] | None = None
+    for t_low, t_high, i, k in cells:
+        first, second = (-i - 1, k) if kind.present else (i, -k - 1)
+        one = last[0] if last and last[0][0] == first else (first, *seen(first))
+        other = last[1] if last and last[1][0] == second else (second, *seen(second))
+        last = one, other
+        # V̂₀ + Q·a + (P − Q)·b/q, which is concave in u
+        a, b = one[1] - other[1], q * (one[2] - other[2])
+        slope = np.maximum(b - a, 1e-300)
+        if weak:
+            bend = (gone * b - a) / slope
+            s = bend / (1 + np.sqrt(np.maximum(1 - bend, 0.0)))
+            np.clip(s, -math.expm1(-t_low), -math.expm1(-t_high), out=s)
+            u, rest = 1 - s, gone - s
+        else:
+            u = np.sqrt(np.maximum(left * b, 0.0) / slope)
+            np.clip(u, math.exp(-t_high), math.exp(-t_low), out=u)
+            s, rest = 1 - u, u - left
+        share, more = kind.chances(u, s, rest)
+        share *= a
+        more *= b
+        share += more
+        share += other[1]
+        np.maximum(best, share, out=best)
+    return np.minimum(best * (1 + rounding), 1.0)
 
 
 def lattice(deviation: float, most: float, centre: float, step: float, margin: int) -> tuple[Array, int]:
@@ -234,17 +286,16 @@ def played_curve(kind: Kind, count: int) -> tuple[Array, Array]:
 
     0 is one of them, and the first are below: there the two neighbours' roles are what matters.
     """
-    cells = _fineness(kind, count)
-    step, deviation, most = kind.width / cells, math.sqrt(count) * kind.width / 2, count * kind.highest
-    top = min(most, 10.0 * deviation + count * kind.width**2 / 8)
-    centre = step * math.ceil(top / step)
-    x, _ = lattice(deviation, most, centre, step, cells)
-    y = np.exp(x)
-    values = np.maximum(-np.expm1(x), 0.0)
-    rounding, places = _rounding(kind, cells), _cells(kind, step)
+    below, above, step = _extent(kind, count)
+    # beyond the largest sum V̂ is not 0, but for a cell with every choice
+    margin = 1 + min(count, _MARGIN)
+    x = step * np.arange(-math.ceil(below / step) - 1, math.ceil(above / step) + margin + 1, dtype=np.float64)
+    values = np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)
+    places = _cells(kind, step, x.size)
+    rounding = _rounding(places)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
         for _ in range(count):
-            values = _best_coin(values, y, kind, places, rounding)
+            values = _best_coin(values, kind, places, step, rounding)
     return x, values
 
 
@@ -279,8 +330,8 @@ def played_epsilon(kind: Kind, count: int, delta: float, about: float) -> float:
         return 0.0
     x, values = played_curve(kind, count)
     if values[-1] >= delta:
-        return about
+        return min(about, count * kind.highest * (1 + 1e-12))
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
     found = float(x[last]) + math.log1p(float(share) * math.expm1(float(x[last + 1] - x[last])))
-    return max(0.0, min(about, found + 1e-11 * abs(found)))
+    return max(0.0, min(about, found + 1e-11 * abs(found), count * kind.highest * (1 + 1e-12)))

@@ -119,5 +119,9 @@ class FlipKind(Kind):
         a, b = (-np.log1p(-np.sqrt(np.maximum(-np.expm1(x - self.epsilon), 0.0))) for x in (high, low))
         return self.epsilon - a, b
 
-    def chances(self) -> tuple[float, float, float, float]:
-        return 1.0, 0.5 * math.exp(-self.epsilon), 0.5, 0.0
+    @property
+    def exponent(self) -> float:
+        return self.epsilon
+
+    def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
+        return u / 2, (s + rest / u) / 2

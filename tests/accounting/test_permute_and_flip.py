@@ -108,11 +108,12 @@ def test_the_losses_lie_between_those_of_a_coin(scores, data, eps):
 def test_two_scores_that_change_places_are_that_coin(eps):
     kind, after = FlipKind(eps), np.linspace(0.0, eps, 7)
     high, low = kind.plain(after)
-    c, c1, d, d1 = kind.chances()
-    for b, most, least in zip(after, high, low, strict=True):
+    u = np.exp(-after)
+    share, more = kind.chances(u, 1 - u, u - math.exp(-kind.exponent))
+    for i, (b, most, least) in enumerate(zip(after, high, low, strict=True)):
         p, q = permute_and_flip(np.array([eps - b, 0.0])), permute_and_flip(np.array([-b, 0.0]))
         assert np.log(p / q) == pytest.approx([most, -least], abs=1e-12)
-        assert p[0] == pytest.approx(c - c1 * math.exp(b), abs=1e-13)
-        assert q[0] == pytest.approx(d * math.exp(-b) - d1, abs=1e-13)
+        assert q[0] == pytest.approx(share[i], abs=1e-13)
+        assert p[0] == pytest.approx(share[i] + more[i], abs=1e-13)
     assert high[3] + low[3] == pytest.approx(kind.longest, rel=1e-12)
     assert np.stack(kind.inverses(high, low)) == pytest.approx(np.stack([after, after]), abs=1e-6)
