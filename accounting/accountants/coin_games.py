@@ -47,15 +47,16 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CoinKind", "Kind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
+__all__ = ["MOST_CHOICES", "CoinKind", "Kind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
 
 Array = NDArray[np.float64]
 
-# More choices than this are played in several games. Weaker ones are next to nothing.
-MOST_CHOICES, _LEAST = 2000, 1e-12
+# More choices than this are played in several games, as a finer lattice gains more than they lose. Weaker ones are next
+# to nothing, and e^x of larger losses is beyond floats.
+MOST_CHOICES, _LEAST, _LARGEST = 250, 1e-12, 600.0
 _UNIT_ROUNDOFF = 2.0**-52
 # What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
-_ADDED, _MOST_WORK = 4e-4, 7e7
+_ADDED, _MOST_WORK = 4e-4, 5e7
 # Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
 _HIGHEST_ORDER = 30.0
 # A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
@@ -155,7 +156,9 @@ Played = tuple[Kind, int]
 
 def is_playable(kind: Kind, count: int) -> bool:
     """Whether there are answers: more than one choice, not too many, and not next to nothing."""
-    return 1 < count <= MOST_CHOICES and kind.rate * kind.longest >= _LEAST and kind.longest <= 40.0
+    if not 1 < count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > 40.0:
+        return False
+    return count * kind.highest < _LARGEST or _extent(kind, count)[1] < _LARGEST
 
 
 def _moments(kind: Kind) -> tuple[Array, Array]:
@@ -171,6 +174,7 @@ def _moments(kind: Kind) -> tuple[Array, Array]:
     return orders, np.maximum(moments, 1e-300)
 
 
+@lru_cache(maxsize=256)
 def _extent(kind: Kind, count: int) -> tuple[float, float, float]:
     """How far below and above 0 the lattice goes, and its step: what it adds to ε is about count·order·step²/12."""
     orders, moments = _moments(kind)

@@ -68,12 +68,13 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
         first = min(int(np.searchsorted(epsilons, _LOWEST)), epsilons.size - 2)
         epsilons, deltas = epsilons[first:], np.maximum(deltas[first:], -np.expm1(epsilons[first:]))
         deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
-    y = np.concatenate([[0.0], np.exp(epsilons)])
+    # y − 1, which keeps its digits where all ε are small
+    y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
     kept = _lower_hull(y, values)
-    y, values = y[kept], values[kept]
-    q = np.diff(np.append(np.diff(values) / np.diff(y), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
-    return epsilons[np.array(kept[1:]) - 1], y[1:] * q, q
+    q = np.diff(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
+    losses = epsilons[np.array(kept[1:]) - 1]
+    return losses, np.exp(losses) * q, q
 
 
 def _lower_hull(x: Array, y: Array) -> list[int]:

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.accountants.coin_games import CoinKind, Kind, Played, is_playable
+from accounting.accountants.coin_games import MOST_CHOICES, CoinKind, Kind, Played, is_playable
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import (
     CentralShuffledBinomial,
@@ -51,8 +51,6 @@ _UNIT_ROUNDOFF = 2.0**-52
 _MOST_BRANCHES = 64
 # Integer losses that are listed one by one.
 _MOST_LISTED = 1 << 19
-# Of stronger choices the pair for a single one is as good.
-_MOST_SPAN = 2.0
 # Weaker choices are priced as pure ones.
 _LEAST_FLIPPED = 1e-300
 
@@ -264,18 +262,21 @@ def played(pair: LossPair, count: int) -> Played | None:
 
 
 def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
-    """Among others, the choices of each kind as one pair: what they cost one after another."""
-    if len(pairs) == 1:
-        return pairs
+    """The choices of each kind as one pair, or a few: what they cost one after another."""
+    if len(pairs) == 1 and max(pairs.values()) <= MOST_CHOICES:
+        return pairs  # no pair is needed
     from accounting.accountants.curves import PlayedPair
 
     found: Counter[LossPair] = Counter()
     for pair, count in pairs.items():
-        game = played(pair, count)
-        if game is None or game[0].longest > _MOST_SPAN:
-            found[pair] += count
-        else:
-            found[PlayedPair(*game)] += 1
+        games = -(-count // MOST_CHOICES)
+        each, more = divmod(count, games)
+        for size, times in ((each + 1, more), (each, games - more)):
+            game = played(pair, size)
+            if times and game is not None:
+                found[PlayedPair(*game)] += times
+            elif times:
+                found[pair] += times * size
     return found
 
 
