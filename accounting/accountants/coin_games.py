@@ -276,14 +276,6 @@ def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, round
     return np.minimum(best * (1 + rounding), 1.0)
 
 
-def lattice(deviation: float, most: float, centre: float, step: float, margin: int) -> tuple[Array, int]:
-    """Points around ``centre``, and the place of ``centre`` among them."""
-    # from four deviations below 0 to four above ``centre``: what happens beyond is rarer than the lattice is fine
-    spread = min(4 * deviation, most)
-    below, above = math.ceil((centre + spread) / step) + margin, math.ceil(spread / step) + margin
-    return centre + step * np.arange(-below, above + 1, dtype=np.float64), below
-
-
 @lru_cache(maxsize=64)
 def played_curve(kind: Kind, count: int) -> tuple[Array, Array]:
     """Values x, evenly spaced, and δ of ``count`` choices at ε = x, rounded up; until it matters no more.
