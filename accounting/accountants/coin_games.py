@@ -18,17 +18,21 @@ One pair that dominates a single choice for all ε (``SpanPair``) is worse than 
 places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, so the same coins are the worst ones.
 
 *From above.* V_k is convex in y = e^x, as a maximum of such functions. On a lattice of step h let V̂ be an upper bound,
-interpolated linearly in y; that remains one. With u = e^(−t) the coin has the probability p = c − c′/u of the high loss,
-and the neighbour's p′ = du − d′: with an interval of length s, E = e^s, c = d = E/(E − 1) and c′ = d′ = 1/(E − 1). Where
-V̂ is a₁ + b₁y′ around the first of the two points y′ at which it is asked for, and a₀ + b₀y′ around the second, the value
-is
+interpolated linearly in y; that remains one. Let the coin have the probability p of its high loss, and p′ for the
+neighbour. Where V̂ is a₁ + b₁y′ around the first of the two points y′ at which it is asked for, and a₀ + b₀y′ around the
+second, the value is
 
-    a₀ + b₀y + (qp + (1 − q)p′)(a₁ − a₀) + p′(b₁ − b₀)y,
+    a₀ + b₀y + p′·A + q(p − p′)B,    A = (a₁ + b₁y) − (a₀ + b₀y),    B = a₁ − a₀,
 
-a constant and multiples of u and 1/u; where the neighbours change places a and by do. The points change their cells
-where a loss is a multiple of h. So the maximum over all t is one over finitely many cells, in each of which it is at an
-end or where the derivative is 0. Below the lattice V̂ is 1, above it the last value. What the lattice adds is of second
-order in h.
+and B = (b₁ − b₀)y where the neighbours change places; B ≥ 0. With u = e^(−t) and κ = e^(−s) is p′ = (u − κ)/(1 − κ) and
+p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A), and so it is with the coins
+of permute-and-flip. The points change their cells where a loss is a multiple of h. So the maximum over all t is one over
+finitely many cells. Below the lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is of
+second order in h. All is reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however weak
+the choices; and y itself is not needed, however strong they are.
+
+*Several kinds* are played together where there are few of each: the player then also chooses, by what was seen, which
+one comes next, V(x) = max over kinds and t of what is left after one of that kind.
 
 *Kinds beside one another.* V_k is the curve of a pair D_k, as it is convex. D_k yields the answers to every adaptive
 strategy: given a coin, the coin followed by D_{k−1} has the curve p·V_{k−1}(x − t) + …, which is at most V_k for every
@@ -40,160 +44,102 @@ of the concurrent composition of Vadhan & Zhang 2023). From below: :mod:`account
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_CHOICES", "CoinKind", "Kind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
+from accounting.accountants.coin_kinds import Kind
+
+__all__ = [
+    "MOST_CHOICES",
+    "Games",
+    "Played",
+    "is_playable",
+    "played_curve",
+    "played_delta",
+    "played_epsilon",
+    "states",
+]
 
 Array = NDArray[np.float64]
 
-# More choices than this are played in several games, as a finer lattice gains more than they lose. Weaker ones are next
+# More choices than this are played in several games: a finer lattice gains more than that loses. Weaker ones are next
 # to nothing, and e^x of larger losses is beyond floats.
 MOST_CHOICES, _LEAST, _LARGEST = 250, 1e-12, 600.0
 _UNIT_ROUNDOFF = 2.0**-52
 # What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
 _ADDED, _MOST_WORK = 4e-4, 5e7
+# As many points take as long as it takes to begin with a cell.
+_OVERHEAD = 1500
 # Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
 _HIGHEST_ORDER = 30.0
 # A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
 _FAINT, _LOWEST, _MARGIN = 69.0, 14.0, 64
 
 
-class Kind:
-    """Coins with the losses h(t) and −l(t), ``first`` ≤ t ≤ ``last``, one rising and one falling, on a sample."""
-
-    rate: float
-    present: bool
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The first and the last t."""
-        raise NotImplementedError
-
-    @property
-    def longest(self) -> float:
-        """How far the two losses of the longest coin are apart, without sampling."""
-        raise NotImplementedError
-
-    def plain(self, t: Array) -> tuple[Array, Array]:
-        """h and l."""
-        raise NotImplementedError
-
-    def inverses(self, high: Array, low: Array) -> tuple[Array, Array]:
-        """The t of each h, and of each l; an end or what lies beyond where there is none."""
-        raise NotImplementedError
-
-    def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
-        """Of u = e^(−t), s = 1 − u and ``rest`` = u − e^(−E): Q at the high loss, and P less Q.
-
-        E is :attr:`exponent`, and P less Q is a constant less a multiple of u + e^(−E)/u, Q one more multiple of u.
-        """
-        raise NotImplementedError
-
-    @property
-    def exponent(self) -> float:
-        raise NotImplementedError
-
-    def losses(self, t: Array) -> tuple[Array, Array]:
-        """The high loss and minus the low one of every t, on the sample."""
-        high, low = self.plain(t)
-        if self.rate < 1:
-            high, low = np.log1p(self.rate * np.expm1(high)), -np.log1p(self.rate * np.expm1(-low))
-        return (high, low) if self.present else (low, high)
-
-    @property
-    def width(self) -> float:
-        """How far the two losses of the middle coin are apart."""
-        high, low = self.losses(np.array([sum(self.ends) / 2]))
-        return float(high[0] + low[0])
-
-    @property
-    def highest(self) -> float:
-        """The largest loss of all."""
-        high, _ = self.losses(np.array(self.ends))
-        return float(high.max())
-
-
-@dataclass(frozen=True)
-class CoinKind(Kind):
-    """The coins with losses t and t − ``span``, ``least`` ≤ t ≤ ``span`` − ``least``, on a sample of ``rate``."""
-
-    span: float
-    least: float = 0.0
-    rate: float = 1.0
-    present: bool = True
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        return self.least, self.span - self.least
-
-    @property
-    def longest(self) -> float:
-        return self.span
-
-    def plain(self, t: Array) -> tuple[Array, Array]:
-        return t, self.span - t
-
-    def inverses(self, high: Array, low: Array) -> tuple[Array, Array]:
-        return high, self.span - low
-
-    @property
-    def exponent(self) -> float:
-        return self.span
-
-    def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
-        share = rest / -math.expm1(-self.span)
-        return share, share * s / u
-
-
 #: One kind, and how often it is played.
 Played = tuple[Kind, int]
+#: Several, in any order.
+Games = tuple[Played, ...]
 
 
 def is_playable(kind: Kind, count: int) -> bool:
-    """Whether there are answers: more than one choice, not too many, and not next to nothing."""
-    if not 1 < count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > 40.0:
+    """Whether there are answers: not too many choices, and neither next to nothing nor too strong."""
+    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > 40.0:
         return False
-    return count * kind.highest < _LARGEST or _extent(kind, count)[1] < _LARGEST
+    return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
 
 
-def _moments(kind: Kind) -> tuple[Array, Array]:
-    """Orders, and the largest ln E[e^(order·L)] of all coins at each."""
+def _moments(kind: Kind, orders: Array) -> Array:
+    """The largest ln E[e^(order·L)] of all coins, at each order."""
     t = np.linspace(*kind.ends, 65)
     high, low = kind.losses(t)
     # of the law under which L is taken; e^(−low) may be all that is left of the other's
     with np.errstate(divide="ignore", over="ignore"):
         wins, both = np.log(-np.expm1(-low)), np.log(-np.expm1(-low - high))
         loses = np.log(-np.expm1(-high)) - low
-        orders = np.geomspace(1e-2, 1e3, 80) / kind.highest
         moments = [float(np.max(np.logaddexp(wins + r * high, loses - r * low) - both)) for r in orders.tolist()]
-    return orders, np.maximum(moments, 1e-300)
+    return np.maximum(moments, 1e-300)
 
 
 @lru_cache(maxsize=256)
-def _extent(kind: Kind, count: int) -> tuple[float, float, float]:
+def _extent(games: Games) -> tuple[float, float, float]:
     """How far below and above 0 the lattice goes, and its step: what it adds to ε is about count·order·step²/12."""
-    orders, moments = _moments(kind)
-    most = count * kind.highest
+    most, highest = _most(games), max(kind.highest for kind, _ in games)
+    count, orders = sum(n for _, n in games), np.geomspace(1e-2, 1e3, 80) / highest
+    moments = np.sum([n * _moments(kind, orders) for kind, n in games], axis=0)
     # (Chernoff), also where each choice follows the others
-    above = min(most, float(np.min((count * moments + _FAINT) / orders)))
-    # two moments near 0 tell the variance
-    deviation = math.sqrt(2 * count * float(moments[0]) / float(orders[0]) / (1 + float(orders[0])))
-    below = min(most, 4 * deviation + 2 * kind.highest, _LOWEST)
+    above = min(most, float(np.min((moments + _FAINT) / orders)))
+    # a moment near 0 tells the variance
+    deviation = math.sqrt(2 * float(moments[0]) / float(orders[0]) / (1 + float(orders[0])))
+    below = min(most, 4 * deviation + 2 * highest, _LOWEST)
     steps = []
     for fall in (6.0, 35.0):
-        at = int(np.argmin((count * moments + fall) / orders))
-        epsilon = min(most, float((count * moments[at] + fall) / orders[at]))
-        order = min(float(orders[at]), _HIGHEST_ORDER / kind.highest)
+        at = int(np.argmin((moments + fall) / orders))
+        epsilon = min(most, float((moments[at] + fall) / orders[at]))
+        order = min(float(orders[at]), _HIGHEST_ORDER / highest)
         steps.append(math.sqrt(12 * _ADDED * epsilon / (count * order)))
-    high, low = kind.losses(np.array(kind.ends))
-    cells = min(float(np.ptp(high)), above + below) + min(float(np.ptp(low)), above + below)
-    fastest = math.sqrt(count * cells * (above + below) / _MOST_WORK)
-    return below, above, max(min(*steps, kind.width / 8), fastest)
+    rounds, cells = states(games) - 1, 0.0
+    for kind, n in games:
+        ranges = (float(np.ptp(losses)) for losses in kind.losses(np.array(kind.ends)))
+        cells += n / (n + 1) * (rounds + 1) / rounds * sum(min(one, above + below) for one in ranges)
+    cells *= rounds
+    shorter = _OVERHEAD * cells
+    fastest = (shorter + math.sqrt(shorter**2 + 4 * _MOST_WORK * cells * (above + below))) / (2 * _MOST_WORK)
+    return below, above, max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
+
+
+def _most(games: Games) -> float:
+    """The largest sum of losses."""
+    return sum(n * kind.highest for kind, n in games)
+
+
+def states(games: Games) -> int:
+    """How many ways there are for some of the choices to be left."""
+    return math.prod(n + 1 for _, n in games)
 
 
 def _rounding(cells: list[_Cell]) -> float:
@@ -240,7 +186,7 @@ def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, round
     whole = np.concatenate([before, values, np.full(pad, values[-1])])
     # V̂ is V + D(y′/y − 1) from a point y on
     drops = np.append(np.diff(whole) / math.expm1(step), 0.0)
-    drops[: pad] = -(1 - whole[:pad])
+    drops[:pad] = -(1 - whole[:pad])
     best = values.copy()
 
     def seen(cell: int) -> tuple[Array, Array]:
@@ -277,35 +223,43 @@ def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, round
 
 
 @lru_cache(maxsize=64)
-def played_curve(kind: Kind, count: int) -> tuple[Array, Array]:
-    """Values x, evenly spaced, and δ of ``count`` choices at ε = x, rounded up; until it matters no more.
+def played_curve(games: Games) -> tuple[Array, Array]:
+    """Values x, evenly spaced, and δ of all choices at ε = x, rounded up; until it matters no more.
 
     0 is one of them, and the first are below: there the two neighbours' roles are what matters.
     """
-    below, above, step = _extent(kind, count)
+    below, above, step = _extent(games)
     # beyond the largest sum V̂ is not 0, but for a cell with every choice
-    margin = 1 + min(count, _MARGIN)
+    margin = 1 + min(sum(n for _, n in games), _MARGIN)
     x = step * np.arange(-math.ceil(below / step) - 1, math.ceil(above / step) + margin + 1, dtype=np.float64)
-    values = np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)
-    places = _cells(kind, step, x.size)
-    rounding = _rounding(places)
+    places = [_cells(kind, step, x.size) for kind, _ in games]
+    start = (0,) * len(games)
+    values = {start: np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        for _ in range(count):
-            values = _best_coin(values, kind, places, step, rounding)
-    return x, values
+        # by what is left to play; of one kind only the last is needed
+        for left in itertools.product(*(range(n + 1) for _, n in games)):
+            for i, (kind, _) in enumerate(games):
+                before = (*left[:i], left[i] - 1, *left[i + 1 :])
+                if before in values:
+                    best = _best_coin(values[before], kind, places[i], step, _rounding(places[i]))
+                    values[left] = np.maximum(best, values[left]) if left in values else best
+                    if len(games) == 1:
+                        del values[before]
+    return x, values[left]
 
 
-def played_delta(kind: Kind, count: int, epsilon: float) -> float:
-    """δ of ``count`` choices at ``epsilon`` ≥ 0, rounded up; of no use where it is below 1e-40.
+def played_delta(games: Games, epsilon: float) -> float:
+    """δ of all choices at ``epsilon`` ≥ 0, rounded up; of no use where it is below 1e-40.
 
     Examples
     --------
-    >>> round(played_delta(CoinKind(0.1), 100, 2.2536) * 1e6, 2)
+    >>> from accounting.accountants.coin_kinds import CoinKind
+    >>> round(played_delta(((CoinKind(0.1), 100),), 2.2521) * 1e6, 1)
     1.0
     """
-    if epsilon >= count * kind.highest * (1 + 1e-12):
+    if epsilon >= _most(games) * (1 + 1e-12):
         return 0.0
-    x, values = played_curve(kind, count)
+    x, values = played_curve(games)
     at = int(np.searchsorted(x, epsilon, side="right"))
     if at >= x.size:
         return float(values[-1])
@@ -314,20 +268,21 @@ def played_delta(kind: Kind, count: int, epsilon: float) -> float:
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
 
 
-def played_epsilon(kind: Kind, count: int, delta: float, about: float) -> float:
-    """ε of ``count`` choices at ``delta``, the inverse of :func:`played_delta`; at most ``about``, an upper bound.
+def played_epsilon(games: Games, delta: float, about: float) -> float:
+    """ε of all choices at ``delta``, the inverse of :func:`played_delta`; at most ``about``, an upper bound.
 
     Examples
     --------
-    >>> round(played_epsilon(CoinKind(0.1), 100, 1e-6, 2.4), 3)
-    2.254
+    >>> from accounting.accountants.coin_kinds import CoinKind
+    >>> round(played_epsilon(((CoinKind(0.1), 100),), 1e-6, 2.4), 3)
+    2.252
     """
-    if played_delta(kind, count, 0.0) <= delta:
+    if played_delta(games, 0.0) <= delta:
         return 0.0
-    x, values = played_curve(kind, count)
+    x, values = played_curve(games)
     if values[-1] >= delta:
-        return min(about, count * kind.highest * (1 + 1e-12))
+        return min(about, _most(games) * (1 + 1e-12))
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
     found = float(x[last]) + math.log1p(float(share) * math.expm1(float(x[last + 1] - x[last])))
-    return max(0.0, min(about, found + 1e-11 * abs(found), count * kind.highest * (1 + 1e-12)))
+    return max(0.0, min(about, found + 1e-11 * abs(found), _most(games) * (1 + 1e-12)))

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_games import Kind, played_curve, played_delta
+from accounting.accountants.coin_games import Games, played_curve, played_delta
 from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
@@ -166,14 +166,13 @@ class _LopsidedAtoms(Atoms):
 
 @dataclass(frozen=True)
 class PlayedPair(_LopsidedAtoms):
-    """``count`` choices of a kind, among releases of other kinds; see :mod:`accounting.accountants.coin_games`."""
+    """Choices of some kinds, among other releases; see :mod:`accounting.accountants.coin_games`."""
 
-    kind: Kind
-    count: int
+    games: Games
 
     def delta(self, epsilon: float) -> float:
         if epsilon >= 0:
-            return played_delta(self.kind, self.count, epsilon)
+            return played_delta(self.games, epsilon)
         losses, p, _, beyond = self._atoms()
         return min(1.0, beyond + float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)))
 
@@ -197,7 +196,7 @@ class GamePair(_LopsidedAtoms):
 
 @lru_cache(maxsize=32)
 def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
-    x, values = played_curve(pair.kind, pair.count)
+    x, values = played_curve(pair.games)
     return *pair_of_whole_curve(x, values), float(values[-1])
 
 

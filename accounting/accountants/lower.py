@@ -147,9 +147,7 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
         upper = pld.epsilon(release, delta)
         if not 0 < upper < math.inf:
             return 0.0, False
-        left = [
-            (part, count - (play.count if play is not None else 0)) for play, part, count in found
-        ]
+        left = [(part, count - (play.count if play is not None else 0)) for play, part, count in found]
         if not any(count for _, count in left):
             sides = (True, False) if any(play.rate < 1 for play in plays) else (True,)
             games = (tuple(replace(play, present=present) for play in plays) for present in sides)

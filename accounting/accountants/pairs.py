@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.accountants.coin_games import MOST_CHOICES, CoinKind, Kind, Played, is_playable
+from accounting.accountants.coin_games import MOST_CHOICES, Played, is_playable, states
+from accounting.accountants.coin_kinds import CoinKind, Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import (
     CentralShuffledBinomial,
@@ -53,6 +54,8 @@ _MOST_BRANCHES = 64
 _MOST_LISTED = 1 << 19
 # Weaker choices are priced as pure ones.
 _LEAST_FLIPPED = 1e-300
+# A few choices of several kinds are played together, in any order, if no more of them may be left in as many ways.
+_FEW, _MOST_STATES = 12, 1000
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -268,16 +271,26 @@ def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
     from accounting.accountants.curves import PlayedPair
 
     found: Counter[LossPair] = Counter()
-    for pair, count in pairs.items():
+    few: list[tuple[LossPair, Played]] = []
+    for pair, count in sorted(pairs.items(), key=lambda part: (part[1], repr(part[0]))):
         games = -(-count // MOST_CHOICES)
         each, more = divmod(count, games)
         for size, times in ((each + 1, more), (each, games - more)):
-            game = played(pair, size)
-            if times and game is not None:
-                found[PlayedPair(*game)] += times
-            elif times:
+            game = played(pair, size) if times else None
+            if game is None:
                 found[pair] += times * size
-    return found
+            elif times == 1 and size <= _FEW and states((*(one for _, one in few), game)) <= _MOST_STATES:
+                few.append((pair, game))
+            elif size > 1:
+                found[PlayedPair((game,))] += times
+            else:
+                found[pair] += times
+    # of single choices the pairs are exact
+    if len(few) == 1 and few[0][1][1] == 1:
+        found[few[0][0]] += 1
+    elif few:
+        found[PlayedPair(tuple(game for _, game in few))] += 1
+    return +found
 
 
 def alternatives(release: Release) -> list[Parts]:

@@ -44,10 +44,10 @@ There 2pΦ → w(1 + B − A) + αρ(1 + A − B), affine in ρ, which is w(α +
 If w ≤ 1, at (0, 0) 2Φ = d[A(1 − w) − B(1 − ω)]; in brackets the first is ≥ 1 and the second ≤ 1 where d ≥ 0, and the
 other way round where d ≤ 0. At (1, 1), 6Φ = A[d² + d(1 − 2w) + 2wk] + (B − 1)d(d − w)/w. If d ≤ 0 both terms are ≥ 0,
 and also if d ≥ w, as then w < ½; else (B − 1)d ≤ w, as ω ≤ 1, and 6Φ/A ≥ [...] − (w − d)(k − d) = 2dk + wk. At (w, 1),
-6Φ = (B − 1)[d² − wd + w²k]/w + A[t² + t(1 − 2k − 2k²) + 2k³], where d ≤ k. The first bracket is ≥ d² if d ≤ wk, and else
-≥ d(d − wk). The second is 2t(1 − k)²(1 + k) + (1 − t)(2k³ − t), whose last term is ≥ −t(1 − √(2k³))², and
+6Φ = (B − 1)[d² − wd + w²k]/w + A[t² + t(1 − 2k − 2k²) + 2k³], where d ≤ k. The first bracket is ≥ d² if d ≤ wk, and
+else ≥ d(d − wk). The second is 2t(1 − k)²(1 + k) + (1 − t)(2k³ − t), whose last term is ≥ −t(1 − √(2k³))², and
 √2[(1 − k)√(1 + k) + k√k] ≥ √2(1 − 4/27) ≥ 1. By the symmetry Φ ≥ 0 at (1, ω), too.
-If w ≥ 1, at (0, 0) 2Φ = 1 + α + 2B(1 − α) − [1 + α² + B(1 − α²)]/w is least for w = 1, where it is α(1 − α) + B(1 − α)².
+If w ≥ 1, at (0, 0) 2Φ = 1 + α + 2B(1 − α) − [1 + α² + B(1 − α²)]/w is least for w = 1: α(1 − α) + B(1 − α)².
 At (w, 1) 6Φ = 1 + 2α + 3B(1 − α) − [1 + α² + B(1 − α²)]/w ≥ (2 − α)(α + B(1 − α)). At (w, αβ) 6Φ = 3α(1 − α) +
 A(1 − αβ) + αβ(1 − α) + 3B(1 − α)² + [...]/w; if the bracket is negative it is least for w = 1, where it is
 4α³ − 7α² + 4α + 2B(1 − α)³ + (A − 1 − α + α² − 2α³)/B, and A − 1 ≥ α + α² + α³, 49 < 64.
@@ -77,7 +77,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_games import Kind
+from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.losses import LaplacePair
 
 __all__ = ["FlipKind", "FlipPair"]
