@@ -25,11 +25,11 @@ second, the value is
     a₀ + b₀y + p′·A + q(p − p′)B,    A = (a₁ + b₁y) − (a₀ + b₀y),    B = a₁ − a₀,
 
 and B = (b₁ − b₀)y where the neighbours change places; B ≥ 0. With u = e^(−t) and κ = e^(−s) is p′ = (u − κ)/(1 − κ) and
-p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A), and so it is with the coins
-of permute-and-flip. The points change their cells where a loss is a multiple of h. So the maximum over all t is one over
-finitely many cells. Below the lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is of
-second order in h. All is reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however weak
-the choices; and y itself is not needed, however strong they are.
+p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A); so it is with the coins of
+permute-and-flip. The points change their cells where a loss is a multiple of h. So the maximum over all t is one over
+finitely many cells. Below the lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is
+of second order in h. All is reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however
+weak the choices; and y itself is not needed, however strong they are.
 
 *Several kinds* are played together where there are few of each: the player then also chooses, by what was seen, which
 one comes next, V(x) = max over kinds and t of what is left after one of that kind.
@@ -73,7 +73,7 @@ _UNIT_ROUNDOFF = 2.0**-52
 # What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
 _ADDED, _MOST_WORK = 4e-4, 5e7
 # As many points take as long as it takes to begin with a cell.
-_OVERHEAD = 1500
+_OVERHEAD = 500
 # Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
 _HIGHEST_ORDER = 30.0
 # A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
