@@ -121,7 +121,8 @@ def _extent(games: Games) -> tuple[float, float, float]:
         at = int(np.argmin((moments + fall) / orders))
         epsilon = min(most, float((moments[at] + fall) / orders[at]))
         order = min(float(orders[at]), _HIGHEST_ORDER / highest)
-        steps.append(math.sqrt(12 * _ADDED * epsilon / (count * order)))
+        # a finer one takes little time where they are few
+        steps.append(math.sqrt(12 * _ADDED * min(1.0, count / 50) * epsilon / (count * order)))
     rounds, cells = states(games) - 1, 0.0
     for kind, n in games:
         ranges = (float(np.ptp(losses)) for losses in kind.losses(np.array(kind.ends)))
