@@ -8,9 +8,9 @@ outcomes before it, is a game with one player:
 
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
-t, so that this is exact. With exponential noise s < 2ε₀ (:mod:`accounting.accountants.permute_and_flip`), with Laplace
-noise s = 1.28ε₀ (:mod:`accounting.accountants.laplace_maxima`), and as both are pure DP, s − ε₀ ≤ t ≤ ε₀: with the
-former, coins that two scores are in the middle, and a little worse ones at the ends.
+t, so that this is exact. With exponential noise the coins of two scores are another curve, and as exact
+(:mod:`accounting.accountants.permute_and_flip`). With Laplace noise s = 1.28ε₀
+(:mod:`accounting.accountants.laplace_maxima`), and as that is pure DP, s − ε₀ ≤ t ≤ ε₀.
 One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 
@@ -18,16 +18,21 @@ One pair that dominates a single choice for all ε (``SpanPair``) is worse than 
 places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, so the same coins are the worst ones.
 
 *From above.* V_k is convex in y = e^x, as a maximum of such functions. On a lattice of step h let V̂ be an upper bound,
-interpolated linearly in y; that remains one. With u = e^(−t), E = e^s the neighbour's probabilities are (uE − 1)/(E −
-1) and E(1 − u)/(E − 1), and the ratios are r₁ = 1 − q + q/u and r₀ = 1 − q + q/(uE). Where V̂(y/r) is a₁ + b₁y/r₁ at the
-first point and a₀ + b₀y/r₀ at the second, the value is
+interpolated linearly in y; that remains one. Let the coin have the probability p of its high loss, and p′ for the
+neighbour. Where V̂ is a₁ + b₁y′ around the first of the two points y′ at which it is asked for, and a₀ + b₀y′ around the
+second, the value is
 
-    ((uE − 1)(a₁r₁ + b₁y) + E(1 − u)(a₀r₀ + b₀y))/(E − 1),
+    a₀ + b₀y + p′·A + q(p − p′)B,    A = (a₁ + b₁y) − (a₀ + b₀y),    B = a₁ − a₀,
 
-a constant and multiples of u and 1/u; where the neighbours change places a and by do. The points change their cells
-where ln r is a multiple of h. So the maximum over all t is one over finitely many cells, in each of which it is at an
-end or where the derivative is 0. Below the lattice V̂ is 1, above it the last value. What the lattice adds is of second
-order in h.
+and B = (b₁ − b₀)y where the neighbours change places; B ≥ 0. With u = e^(−t) and κ = e^(−s) is p′ = (u − κ)/(1 − κ) and
+p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A); so it is with the coins of
+permute-and-flip. The points change their cells where a loss is a multiple of h. So the maximum over all t is one over
+finitely many cells. Below the lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is
+of second order in h. All is reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however
+weak the choices; and y itself is not needed, however strong they are.
+
+*Several kinds* are played together where there are few of each: the player then also chooses, by what was seen, which
+one comes next, V(x) = max over kinds and t of what is left after one of that kind.
 
 *Kinds beside one another.* V_k is the curve of a pair D_k, as it is convex. D_k yields the answers to every adaptive
 strategy: given a coin, the coin followed by D_{k−1} has the curve p·V_{k−1}(x − t) + …, which is at most V_k for every
@@ -39,172 +44,223 @@ of the concurrent composition of Vadhan & Zhang 2023). From below: :mod:`account
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CoinKind", "Played", "is_playable", "played_curve", "played_delta", "played_epsilon"]
+from accounting.accountants.coin_kinds import Kind
+
+__all__ = [
+    "MOST_CHOICES",
+    "Games",
+    "Played",
+    "is_playable",
+    "played_curve",
+    "played_delta",
+    "played_epsilon",
+    "states",
+]
 
 Array = NDArray[np.float64]
 
-# More choices than this take too long; of smaller losses differences over a cell lose too many digits; a larger sum has
-# numbers that are beyond floats.
-_MOST_CHOICES, _LEAST, _MOST_SUM = 2000, 5e-7, 300.0
-_MOST_ROUNDING = 1e-4
+# More choices than this are played in several games: a finer lattice gains more than that loses. Weaker ones are next
+# to nothing, and e^x of larger losses is beyond floats.
+MOST_CHOICES, _LEAST, _LARGEST = 250, 1e-12, 600.0
 _UNIT_ROUNDOFF = 2.0**-52
-
-
-@dataclass(frozen=True)
-class CoinKind:
-    """The coins with losses t and t − ``span``, ``least`` ≤ t ≤ ``span`` − ``least``, on a sample of ``rate``."""
-
-    span: float
-    least: float = 0.0
-    rate: float = 1.0
-    present: bool = True
-
-    def losses(self, t: Array) -> tuple[Array, Array]:
-        """The high loss and minus the low one of every t."""
-        if self.rate == 1.0:
-            return t, self.span - t
-        high, low = np.log1p(self.rate * np.expm1(t)), -np.log1p(self.rate * np.expm1(t - self.span))
-        return (high, low) if self.present else (low, high)
-
-    @property
-    def width(self) -> float:
-        """How far the two losses of the middle coin are apart."""
-        high, low = self.losses(np.array([self.span / 2]))
-        return float(high[0] + low[0])
-
-    @property
-    def highest(self) -> float:
-        """The largest loss of all."""
-        high, _ = self.losses(np.array([self.least, self.span - self.least]))
-        return float(high.max())
+# What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
+_ADDED, _MOST_WORK = 4e-4, 5e7
+# As many points take as long as it takes to begin with a cell.
+_OVERHEAD = 500
+# Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
+_HIGHEST_ORDER = 30.0
+# A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
+_FAINT, _LOWEST, _MARGIN = 69.0, 14.0, 64
 
 
 #: One kind, and how often it is played.
-Played = tuple[CoinKind, int]
+Played = tuple[Kind, int]
+#: Several, in any order.
+Games = tuple[Played, ...]
 
 
-def is_playable(kind: CoinKind, count: int) -> bool:
-    """Whether there are answers: more than one choice, and neither too many nor too weak or strong ones."""
-    if not 1 < count <= _MOST_CHOICES or not kind.rate * kind.span**2 >= _LEAST or count * kind.highest > _MOST_SUM:
+def is_playable(kind: Kind, count: int) -> bool:
+    """Whether there are answers: not too many choices, and neither next to nothing nor too strong."""
+    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > 40.0:
         return False
-    # on rare samples of strong releases the losses are nothing like normal, and the lattice would be too coarse
-    return count * _rounding(kind, _fineness(kind, count)) < _MOST_ROUNDING and (kind.rate == 1.0 or kind.span <= 2.0)
+    return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
 
 
-def _rounding(kind: CoinKind, cells: int) -> float:
-    """What one step may round, relative to the value: b·y is right to a unit over a cell, and is divided by E − 1."""
-    return 1e-10 + 64 * _UNIT_ROUNDOFF * cells / (kind.rate * min(kind.span, 1.0) ** 2)
+def _moments(kind: Kind, orders: Array) -> Array:
+    """The largest ln E[e^(order·L)] of all coins, at each order."""
+    t = np.linspace(*kind.ends, 65)
+    high, low = kind.losses(t)
+    # of the law under which L is taken; e^(−low) may be all that is left of the other's
+    with np.errstate(divide="ignore", over="ignore"):
+        wins, both = np.log(-np.expm1(-low)), np.log(-np.expm1(-low - high))
+        loses = np.log(-np.expm1(-high)) - low
+        moments = [float(np.max(np.logaddexp(wins + r * high, loses - r * low) - both)) for r in orders.tolist()]
+    return np.maximum(moments, 1e-300)
 
 
-def _fineness(kind: CoinKind, count: int) -> int:
-    """Cells of the width of a coin: the work is about count^1.5 times its square, and more of samples."""
-    if count > 300:
-        return 14 if kind.rate == 1.0 else 10
-    return 256 if count <= 4 else 64 if count <= 10 else 32 if count <= 60 else 20
+@lru_cache(maxsize=256)
+def _extent(games: Games) -> tuple[float, float, float]:
+    """How far below and above 0 the lattice goes, and its step: what it adds to ε is about count·order·step²/12."""
+    most, highest = _most(games), max(kind.highest for kind, _ in games)
+    count, orders = sum(n for _, n in games), np.geomspace(1e-2, 1e3, 80) / highest
+    moments = np.sum([n * _moments(kind, orders) for kind, n in games], axis=0)
+    # (Chernoff), also where each choice follows the others
+    above = min(most, float(np.min((moments + _FAINT) / orders)))
+    # a moment near 0 tells the variance
+    deviation = math.sqrt(2 * float(moments[0]) / float(orders[0]) / (1 + float(orders[0])))
+    below = min(most, 4 * deviation + 2 * highest, _LOWEST)
+    steps = []
+    for fall in (6.0, 35.0):
+        at = int(np.argmin((moments + fall) / orders))
+        epsilon = min(most, float((moments[at] + fall) / orders[at]))
+        order = min(float(orders[at]), _HIGHEST_ORDER / highest)
+        # a finer one takes little time where they are few
+        steps.append(math.sqrt(12 * _ADDED * min(1.0, count / 50) * epsilon / (count * order)))
+    rounds, cells = states(games) - 1, 0.0
+    for kind, n in games:
+        ranges = (float(np.ptp(losses)) for losses in kind.losses(np.array(kind.ends)))
+        cells += n / (n + 1) * (rounds + 1) / rounds * sum(min(one, above + below) for one in ranges)
+    cells *= rounds
+    shorter = _OVERHEAD * cells
+    fastest = (shorter + math.sqrt(shorter**2 + 4 * _MOST_WORK * cells * (above + below))) / (2 * _MOST_WORK)
+    return below, above, max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
 
 
-#: Two values of u, in between which the high loss is in the i-th cell and minus the low one in the k-th.
+def _most(games: Games) -> float:
+    """The largest sum of losses."""
+    return sum(n * kind.highest for kind, n in games)
+
+
+def states(games: Games) -> int:
+    """How many ways there are for some of the choices to be left."""
+    return math.prod(n + 1 for _, n in games)
+
+
+def _rounding(cells: list[_Cell]) -> float:
+    """What one step may round, relative to the value.
+
+    V less V at the next point is right to a unit of V, and is taken as many times as a loss has cells.
+    """
+    return 64 * _UNIT_ROUNDOFF * (4 + max(i + k for _, _, i, k in cells))
+
+
+#: Two values of t, in between which the high loss is in the i-th cell and minus the low one in the k-th.
 _Cell = tuple[float, float, int, int]
 
 
-def _cells(kind: CoinKind, step: float) -> list[_Cell]:
-    """All of them, in order."""
-    first, last = kind.least, kind.span - kind.least
-    near, far = np.array([first, last]), np.array([last - kind.span, first - kind.span])
-    ends = [near]
+def _cells(kind: Kind, step: float, most: int) -> list[_Cell]:
+    """All of them, in order; ``most`` cells on, the lattice has ended."""
+    start, end = kind.ends
+    high, low = kind.plain(np.array([start, end]))
+
+    def between(ends: Array) -> Array:
+        """The losses from one to the other that are multiples of the step on a sample."""
+        first, last = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
+        multiples = step * np.arange(max(math.ceil(first - 1e-9), -most), min(math.floor(last + 1e-9), most) + 1)
+        return np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0))
+
     with np.errstate(invalid="ignore", divide="ignore"):
-        for at, shift in ((near, 0.0), (far, kind.span)):
-            low, high = np.log1p(kind.rate * np.expm1(at)) / step
-            multiples = step * np.arange(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)
-            ends.append(np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0)) + shift)
-    t = np.unique(np.clip(np.concatenate(ends), first, last))
-    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.span])]
-    t[-1] = last
-    middle = (t[:-1] + t[1:]) / 2
-    up, down = np.log1p(kind.rate * np.expm1(middle)), -np.log1p(kind.rate * np.expm1(middle - kind.span))
-    places = (np.floor(x / step).astype(int).tolist() for x in (up, down))
-    u = np.exp(-t)
-    return list(zip(u[1:].tolist(), u[:-1].tolist(), *places, strict=True))
+        inside = kind.inverses(between(high), -between(-low))
+    t = np.unique(np.clip(np.concatenate([[start, end], *inside]), start, end))
+    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.longest])]
+    t[-1] = end
+    high, low = kind.plain((t[:-1] + t[1:]) / 2)
+    losses = np.log1p(kind.rate * np.expm1(high)), -np.log1p(kind.rate * np.expm1(-low))
+    places = (np.minimum(np.floor(x / step), most).astype(int).tolist() for x in losses)
+    return list(zip(t[:-1].tolist(), t[1:].tolist(), *places, strict=True))
 
 
-def _best_coin(values: Array, y: Array, kind: CoinKind, cells: list[_Cell], rounding: float) -> Array:
+def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, rounding: float) -> Array:
     """The best of all coins, of ``values`` that are interpolated."""
-    grown, n, q = math.exp(kind.span), values.size, kind.rate
-    slope = np.diff(values) / np.diff(y)
-    level = values[1:] - slope * y[1:]
+    n, q, left = values.size, kind.rate, math.exp(-kind.exponent)
+    gone, weak = -math.expm1(-kind.exponent), kind.exponent < 1
     pad = 2 + max(max(i, k) for _, _, i, k in cells)
-    slopes = np.concatenate([np.zeros(pad), slope, np.zeros(pad)])
-    levels = np.concatenate([np.ones(pad), level, np.full(pad, values[-1])])
-    best = np.zeros(n)
-    for low, high, i, k in cells:
-        first, second = (pad - i - 1, pad + k) if kind.present else (pad + i, pad - k - 1)
-        a1, b1 = levels[first : first + n], slopes[first : first + n] * y
-        a0, b0 = levels[second : second + n], slopes[second : second + n] * y
-        if not kind.present:
-            a1, b1, a0, b0 = b1, a1, b0, a0
-        gap = a0 - a1
-        if q == 1.0:
-            down, up, fixed = gap, grown * (b1 - b0), grown * (a1 + b0) - a0 - b1
+    # linear from y = 0, where it is 1, to the first point
+    before = 1 - (1 - values[0]) * np.exp(step * np.arange(-pad, 0, dtype=np.float64))
+    whole = np.concatenate([before, values, np.full(pad, values[-1])])
+    # V̂ is V + D(y′/y − 1) from a point y on
+    drops = np.append(np.diff(whole) / math.expm1(step), 0.0)
+    drops[:pad] = -(1 - whole[:pad])
+    best = values.copy()
+
+    def seen(cell: int) -> tuple[Array, Array]:
+        """V̂ around the point ``cell`` cells further, at this one; and what multiplies P − Q of it."""
+        at = slice(pad + cell, pad + cell + n)
+        v, d, away = whole[at], drops[at], -cell * step
+        return v + math.expm1(away) * d, (v - d if kind.present else math.exp(away) * d)
+
+    last: tuple[tuple[int, Array, Array], tuple[int, Array, Array]] | None = None
+    for t_low, t_high, i, k in cells:
+        first, second = (-i - 1, k) if kind.present else (i, -k - 1)
+        one = last[0] if last and last[0][0] == first else (first, *seen(first))
+        other = last[1] if last and last[1][0] == second else (second, *seen(second))
+        last = one, other
+        # V̂₀ + Q·a + (P − Q)·b/q, which is concave in u
+        a, b = one[1] - other[1], q * (one[2] - other[2])
+        slope = np.maximum(b - a, 1e-300)
+        if weak:
+            bend = (gone * b - a) / slope
+            s = bend / (1 + np.sqrt(np.maximum(1 - bend, 0.0)))
+            np.clip(s, -math.expm1(-t_low), -math.expm1(-t_high), out=s)
+            u, rest = 1 - s, gone - s
         else:
-            down, up = q * gap, grown * ((q - 1) * gap + b1 - b0)
-            fixed = (grown * b0 - b1) + (q * grown - (1 - q)) * a1 + ((1 - q) * grown - q) * a0
-        # both are negative, but for rounding errors
-        u = np.sqrt(down / np.minimum(up, -1e-300))
-        np.fmin(np.fmax(u, low, out=u), high, out=u)
-        up *= u
-        down /= u
-        fixed += up
-        fixed += down
-        np.maximum(best, fixed, out=best)
-    return np.minimum(np.maximum(best / (grown - 1), values) * (1 + rounding), 1.0)
-
-
-def lattice(deviation: float, most: float, centre: float, step: float, margin: int) -> tuple[Array, int]:
-    """Points around ``centre``, and the place of ``centre`` among them."""
-    # from four deviations below 0 to four above ``centre``: what happens beyond is rarer than the lattice is fine
-    spread = min(4 * deviation, most)
-    below, above = math.ceil((centre + spread) / step) + margin, math.ceil(spread / step) + margin
-    return centre + step * np.arange(-below, above + 1, dtype=np.float64), below
+            u = np.sqrt(np.maximum(left * b, 0.0) / slope)
+            np.clip(u, math.exp(-t_high), math.exp(-t_low), out=u)
+            s, rest = 1 - u, u - left
+        share, more = kind.chances(u, s, rest)
+        share *= a
+        more *= b
+        share += more
+        share += other[1]
+        np.maximum(best, share, out=best)
+    return np.minimum(best * (1 + rounding), 1.0)
 
 
 @lru_cache(maxsize=64)
-def played_curve(kind: CoinKind, count: int) -> tuple[Array, Array]:
-    """Values x, evenly spaced, and δ of ``count`` choices at ε = x, rounded up; until it matters no more.
+def played_curve(games: Games) -> tuple[Array, Array]:
+    """Values x, evenly spaced, and δ of all choices at ε = x, rounded up; until it matters no more.
 
     0 is one of them, and the first are below: there the two neighbours' roles are what matters.
     """
-    cells = _fineness(kind, count)
-    step, deviation, most = kind.width / cells, math.sqrt(count) * kind.width / 2, count * kind.highest
-    top = min(most, 10.0 * deviation + count * kind.width**2 / 8)
-    centre = step * math.ceil(top / step)
-    x, _ = lattice(deviation, most, centre, step, cells)
-    y = np.exp(x)
-    values = np.maximum(-np.expm1(x), 0.0)
-    rounding, places = _rounding(kind, cells), _cells(kind, step)
+    below, above, step = _extent(games)
+    # beyond the largest sum V̂ is not 0, but for a cell with every choice
+    margin = 1 + min(sum(n for _, n in games), _MARGIN)
+    x = step * np.arange(-math.ceil(below / step) - 1, math.ceil(above / step) + margin + 1, dtype=np.float64)
+    places = [_cells(kind, step, x.size) for kind, _ in games]
+    start = (0,) * len(games)
+    values = {start: np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-        for _ in range(count):
-            values = _best_coin(values, y, kind, places, rounding)
-    return x, values
+        # by what is left to play; of one kind only the last is needed
+        for left in itertools.product(*(range(n + 1) for _, n in games)):
+            for i, (kind, _) in enumerate(games):
+                before = (*left[:i], left[i] - 1, *left[i + 1 :])
+                if before in values:
+                    best = _best_coin(values[before], kind, places[i], step, _rounding(places[i]))
+                    values[left] = np.maximum(best, values[left]) if left in values else best
+                    if len(games) == 1:
+                        del values[before]
+    return x, values[left]
 
 
-def played_delta(kind: CoinKind, count: int, epsilon: float) -> float:
-    """δ of ``count`` choices at ``epsilon`` ≥ 0, rounded up; of no use where it is below 1e-40.
+def played_delta(games: Games, epsilon: float) -> float:
+    """δ of all choices at ``epsilon`` ≥ 0, rounded up; of no use where it is below 1e-40.
 
     Examples
     --------
-    >>> round(played_delta(CoinKind(0.1), 100, 2.2536) * 1e6, 2)
+    >>> from accounting.accountants.coin_kinds import CoinKind
+    >>> round(played_delta(((CoinKind(0.1), 100),), 2.2521) * 1e6, 1)
     1.0
     """
-    if epsilon >= count * kind.highest * (1 + 1e-12):
+    if epsilon >= _most(games) * (1 + 1e-12):
         return 0.0
-    x, values = played_curve(kind, count)
+    x, values = played_curve(games)
     at = int(np.searchsorted(x, epsilon, side="right"))
     if at >= x.size:
         return float(values[-1])
@@ -213,20 +269,21 @@ def played_delta(kind: CoinKind, count: int, epsilon: float) -> float:
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
 
 
-def played_epsilon(kind: CoinKind, count: int, delta: float, about: float) -> float:
-    """ε of ``count`` choices at ``delta``, the inverse of :func:`played_delta`; at most ``about``, an upper bound.
+def played_epsilon(games: Games, delta: float, about: float) -> float:
+    """ε of all choices at ``delta``, the inverse of :func:`played_delta`; at most ``about``, an upper bound.
 
     Examples
     --------
-    >>> round(played_epsilon(CoinKind(0.1), 100, 1e-6, 2.4), 3)
-    2.254
+    >>> from accounting.accountants.coin_kinds import CoinKind
+    >>> round(played_epsilon(((CoinKind(0.1), 100),), 1e-6, 2.4), 3)
+    2.252
     """
-    if played_delta(kind, count, 0.0) <= delta:
+    if played_delta(games, 0.0) <= delta:
         return 0.0
-    x, values = played_curve(kind, count)
+    x, values = played_curve(games)
     if values[-1] >= delta:
-        return about
+        return min(about, _most(games) * (1 + 1e-12))
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
     found = float(x[last]) + math.log1p(float(share) * math.expm1(float(x[last + 1] - x[last])))
-    return max(0.0, min(about, found + 1e-11 * abs(found)))
+    return max(0.0, min(about, found + 1e-11 * abs(found), _most(games) * (1 + 1e-12)))

@@ -17,7 +17,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_games import CoinKind, played_curve, played_delta
+from accounting.accountants.coin_games import Games, played_curve, played_delta
 from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
@@ -112,12 +112,13 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
         first = min(int(np.searchsorted(epsilons, _LOWEST)), epsilons.size - 2)
         epsilons, deltas = epsilons[first:], np.maximum(deltas[first:], -np.expm1(epsilons[first:]))
         deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
-    y = np.concatenate([[0.0], np.exp(epsilons)])
+    # y − 1, which keeps its digits where all ε are small
+    y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
     kept = _lower_hull(y, values)
-    y, values = y[kept], values[kept]
-    q = np.diff(np.append(np.diff(values) / np.diff(y), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
-    return epsilons[np.array(kept[1:]) - 1], y[1:] * q, q
+    q = np.diff(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
+    losses = epsilons[np.array(kept[1:]) - 1]
+    return losses, np.exp(losses) * q, q
 
 
 def _lower_hull(x: Array, y: Array) -> list[int]:
@@ -214,14 +215,13 @@ class _LopsidedAtoms(Atoms):
 
 @dataclass(frozen=True)
 class PlayedPair(_LopsidedAtoms):
-    """``count`` choices of a kind, among releases of other kinds; see :mod:`accounting.accountants.coin_games`."""
+    """Choices of some kinds, among other releases; see :mod:`accounting.accountants.coin_games`."""
 
-    kind: CoinKind
-    count: int
+    games: Games
 
     def delta(self, epsilon: float) -> float:
         if epsilon >= 0:
-            return played_delta(self.kind, self.count, epsilon)
+            return played_delta(self.games, epsilon)
         losses, p, _, beyond = self._atoms()
         return min(1.0, beyond + float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)))
 
@@ -244,7 +244,7 @@ class GamePair(_LopsidedAtoms):
 
 @lru_cache(maxsize=32)
 def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
-    x, values = played_curve(pair.kind, pair.count)
+    x, values = played_curve(pair.games)
     return *pair_of_whole_curve(x, values), float(values[-1])
 
 

@@ -22,9 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_games import lattice
-
-__all__ = ["Play", "game_below", "game_epsilon_at_least", "is_playable", "two_losses"]
+__all__ = ["MOST_CHOICES", "Play", "game_below", "game_epsilon_at_least", "is_playable", "two_losses"]
 
 Array = NDArray[np.float64]
 
@@ -33,6 +31,11 @@ _ROUNDING = 1e-13
 # What is taken off the losses between the points of a curve of coins, for its bend.
 _CHORD = 2e-5
 _MOST_WORK = 8e7
+#: More are too slow.
+MOST_CHOICES = 2000
+_MOST_POINTS = 3e5
+# The share of the moments that may be lost on the lattice, before a finer one is tried.
+_LOST = 2e-3
 # Of so many choices only coins with this share of the largest variance matter.
 _MANY, _SHARE = 30, 0.75
 
@@ -49,9 +52,8 @@ class Play:
 
 
 def is_playable(play: Play) -> bool:
-    """Whether the lattice is neither too long nor too coarse, and all is within floats."""
-    strong = play.rate == 1.0 or play.epsilon <= 2.0
-    return play.count <= 2000 and play.rate * play.epsilon**2 >= 5e-7 and play.count * play.epsilon <= 300 and strong
+    """Whether there are not too many, and neither next to nothing nor beyond floats."""
+    return play.count <= MOST_CHOICES and play.rate * play.epsilon >= 1e-12 and play.epsilon <= 40.0
 
 
 def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:
@@ -102,6 +104,23 @@ def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
     return np.asarray(chance * (1 - chance) * (low + high) ** 2)
 
 
+def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float) -> Array:
+    """ln E[e^(order·L)]."""
+    low, high = np.maximum(low, 1e-300), np.maximum(high, 1e-300)
+    wins, loses, both = (np.log(-np.expm1(-x)) for x in (low, high, low + high))
+    return np.asarray(np.logaddexp(wins + order * high, loses - (1 + order) * low) - both)
+
+
+def _order(plays: tuple[Play, ...], delta: float) -> float:
+    """At which moment the choices matter: where Chernoff's bound on the ε of fixed coins is least."""
+    orders = np.geomspace(0.1, 1e5, 40)
+    bounds = np.zeros(orders.size)
+    for play in plays:
+        for i, order in enumerate(orders.tolist()):
+            bounds[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
+    return float(orders[int(np.argmin((bounds - math.log(delta)) / orders))])
+
+
 def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
     return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
 
@@ -123,8 +142,9 @@ def _fineness(count: int) -> int:
     return 256 if count <= 10 else 96 if count <= 60 else 64 if count <= 300 else 40
 
 
-def _step(plays: tuple[Play, ...]) -> float:
-    """The lattice on which little is lost of the coins with the largest variances, near a number of cells."""
+@lru_cache(maxsize=32)
+def _step(plays: tuple[Play, ...], order: float) -> float:
+    """The lattice on which little is lost of the coins with the largest moments, near a number of cells."""
     tables = [_coins_of(play) for play in plays]
     best = [_largest_variance(curves) for curves in tables]
     widths = [2 * math.sqrt(one) for one in best]
@@ -146,10 +166,26 @@ def _step(plays: tuple[Play, ...]) -> float:
         for play, curves in zip(plays, tables, strict=True):
             downs, ups = _rounded(curves, step)
             if downs.size:
-                found += play.count * float(_variance(downs * step, ups * step).max())
+                found += play.count * float(_moment(downs * step, ups * step, order).max())
         return found
 
-    return float(max(tried.tolist(), key=kept))
+    best_step = float(max(tried.tolist(), key=kept))
+    whole = sum(
+        play.count * max(float(np.max(_moment(*curve, order))) for curve in curves)
+        for play, curves in zip(plays, tables, strict=True)
+    )
+    if kept(best_step) >= (1 - _LOST) * whole:
+        return best_step
+    # the low losses of rare ones are far smaller than the high ones
+    spread, most = _extent(plays)
+    length = min(most, 10 * deviation + total / 2) + 2 * spread
+    lows = sum(
+        play.count * max(float(low.max()) for low, _ in curves) for play, curves in zip(plays, tables, strict=True)
+    )
+    finest = max(math.sqrt(lows * length / _MOST_WORK), length / _MOST_POINTS)
+    finer = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
+    enough = (step for step in finer if kept(step) >= (1 - _LOST) * whole)
+    return float(next(enough, max([best_step, *finer], key=kept)))
 
 
 def _play(values: Array, downs: list[int], ups: list[int], step: float) -> Array:
@@ -164,23 +200,26 @@ def _play(values: Array, downs: list[int], ups: list[int], step: float) -> Array
     return best * (1 - _ROUNDING)
 
 
-def _deviation(plays: tuple[Play, ...]) -> tuple[float, float]:
-    """The standard deviation of the sum, about, and its largest value."""
-    square, most = 0.0, 0.0
+def _extent(plays: tuple[Play, ...]) -> tuple[float, float]:
+    """How far the lattice goes on below 0 and above the ε in question; and the largest value of the sum."""
+    square, most, highest = 0.0, 0.0, 0.0
     for play in plays:
         curves = _coins_of(play)
         square += play.count * _largest_variance(curves)
-        most += play.count * max(float(max(high[-1], low[0])) for low, high in curves)
-    return math.sqrt(square), most
+        high = max(float(high[-1]) for _, high in curves)
+        most += play.count * high
+        highest = max(highest, high)
+    return min(most, 4 * math.sqrt(square) + highest), most
 
 
-@lru_cache(maxsize=32)
-def _lattice_step(plays: tuple[Play, ...]) -> float:
-    return _step(plays)
+def _lattice(spread: float, centre: float, step: float) -> tuple[Array, int]:
+    """Points around ``centre``, and the place of ``centre`` among them."""
+    below, above = math.ceil((centre + spread) / step) + 1, math.ceil(spread / step) + 1
+    return centre + step * np.arange(-below, above + 1, dtype=np.float64), below
 
 
 def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
-    values = np.maximum(-np.expm1(x), 0.0)
+    values = np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)
     for play in plays:
         downs, ups = _rounded(_coins_of(play), step)
         if play.count >= _MANY and downs.size:
@@ -195,9 +234,10 @@ def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
 @lru_cache(maxsize=16)
 def game_below(plays: tuple[Play, ...]) -> tuple[Array, Array]:
     """Points x, evenly spaced, and values there, rounded down."""
-    step, (deviation, most) = _lattice_step(plays), _deviation(plays)
+    step, (spread, most) = _step(plays, 1.0), _extent(plays)
+    deviation = spread / 4
     centre = step * math.ceil(min(most, 10.0 * deviation + deviation**2 / 2) / step)
-    x, _ = lattice(deviation, most, centre, step, 1)
+    x, _ = _lattice(spread, centre, step)
     return x, _values(plays, x, step)
 
 
@@ -212,9 +252,9 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
     """
     if about <= 0:
         return 0.0
-    step, (deviation, most), target = _lattice_step(plays), _deviation(plays), about
+    step, (spread, _), target = _step(plays, _order(plays, delta)), _extent(plays), about
     for share in (0.0, 1e-4, 1e-3, 1e-2):
-        x, place = lattice(deviation, most, target * (1 - share), step, 1)
+        x, place = _lattice(spread, target * (1 - share), step)
         values = _values(plays, x, step)
         if values[place] >= delta and x[place] > 0:
             return float(x[place])

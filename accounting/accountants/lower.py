@@ -39,7 +39,7 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
-from accounting.accountants.lattice_games import Play, game_epsilon_at_least, is_playable
+from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
@@ -82,8 +82,8 @@ _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
 # The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
-# noise, and the curve of coins with exponential noise is rounded.
-_ENOUGH = {"gumbel": 0.99, "exponential": 0.998, "laplace": 0.5}
+# noise.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.99, "laplace": 0.5}
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 
@@ -124,6 +124,8 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
 
 
 def _play(part: Release, count: int) -> Play | None:
+    """The last of ``count`` choices, as many as can be played; None if they are none."""
+    count = min(count, MOST_CHOICES)
     match part:
         case NoisyMax(epsilon=eps, noise=noise):
             play = Play(noise, float(eps), int(count))
@@ -146,12 +148,13 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
         upper = pld.epsilon(release, delta)
         if not 0 < upper < math.inf:
             return 0.0, False
-        if len(plays) == len(parts):
+        left = [(part, count - (play.count if play is not None else 0)) for play, part, count in found]
+        if not any(count for _, count in left):
             sides = (True, False) if any(play.rate < 1 for play in plays) else (True,)
             games = (tuple(replace(play, present=present) for play in plays) for present in sides)
             best = max(game_epsilon_at_least(game, delta, upper) for game in games)
         else:
-            others = [(_witness(part, order), count) for play, part, count in found if play is None]
+            others = [(_witness(part, order), count) for part, count in left if count]
             known = [(other, count) for other, count in others if other is not None]
             best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
     except (UnsupportedRelease, ArithmeticError):

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.accountants.coin_games import CoinKind, Played, is_playable
+from accounting.accountants.coin_games import MOST_CHOICES, Played, is_playable, states
+from accounting.accountants.coin_kinds import CoinKind, Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import (
     CentralShuffledBinomial,
@@ -51,10 +52,10 @@ _UNIT_ROUNDOFF = 2.0**-52
 _MOST_BRANCHES = 64
 # Integer losses that are listed one by one.
 _MOST_LISTED = 1 << 19
-# Of stronger choices the pair for a single one is as good.
-_MOST_SPAN = 2.0
-# A few permute-and-flips, with coins of 1.5ε and more, are best priced one by one, and very weak choices are.
-_FEW_FLIPS, _LEAST_FLIPPED = 50, 1e-300
+# Weaker choices are priced as pure ones.
+_LEAST_FLIPPED = 1e-300
+# A few choices of several kinds are played together, in any order, if no more of them may be left in as many ways.
+_FEW, _MOST_STATES = 12, 1000
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -245,18 +246,18 @@ def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
     from accounting.accountants.laplace_maxima import LARGEST_RANGE, MaximumPair
     from accounting.accountants.losses import SpanPair
-    from accounting.accountants.permute_and_flip import FlipPair, range_of_loss
+    from accounting.accountants.permute_and_flip import FlipKind, FlipPair
     from accounting.accountants.sampled_losses import SubsampledPair
 
     inner, rate, present = (
         (pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else (pair, 1.0, True)
     )
+    kind: Kind
     match inner:
         case SpanPair(span=span):
             kind = CoinKind(span, 0.0, rate, present)
         case FlipPair(theta=theta):
-            span = range_of_loss(theta)
-            kind = CoinKind(span, span - theta, rate, present)
+            kind = FlipKind(theta, rate, present)
         case MaximumPair(theta=theta):
             kind = CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
         case _:
@@ -265,19 +266,32 @@ def played(pair: LossPair, count: int) -> Played | None:
 
 
 def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:
-    """Among others, the choices of each kind as one pair: what they cost one after another."""
-    if len(pairs) == 1:
-        return pairs
+    """The choices of each kind as one pair, or a few: what they cost one after another."""
+    if len(pairs) == 1 and max(pairs.values()) <= MOST_CHOICES:
+        return pairs  # no pair is needed
     from accounting.accountants.curves import PlayedPair
 
     found: Counter[LossPair] = Counter()
-    for pair, count in pairs.items():
-        game = played(pair, count)
-        if game is None or game[0].span > _MOST_SPAN or (4 * game[0].least > game[0].span and count < _FEW_FLIPS):
-            found[pair] += count
-        else:
-            found[PlayedPair(*game)] += 1
-    return found
+    few: list[tuple[LossPair, Played]] = []
+    for pair, count in sorted(pairs.items(), key=lambda part: (part[1], repr(part[0]))):
+        games = -(-count // MOST_CHOICES)
+        each, more = divmod(count, games)
+        for size, times in ((each + 1, more), (each, games - more)):
+            game = played(pair, size) if times else None
+            if game is None:
+                found[pair] += times * size
+            elif times == 1 and size <= _FEW and states((*(one for _, one in few), game)) <= _MOST_STATES:
+                few.append((pair, game))
+            elif size > 1:
+                found[PlayedPair((game,))] += times
+            else:
+                found[pair] += times
+    # of single choices the pairs are exact
+    if len(few) == 1 and few[0][1][1] == 1:
+        found[few[0][0]] += 1
+    elif few:
+        found[PlayedPair(tuple(game for _, game in few))] += 1
+    return +found
 
 
 def alternatives(release: Release) -> list[Parts]:

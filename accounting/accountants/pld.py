@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.accountants.coin_games import Played, played_delta, played_epsilon
+from accounting.accountants.coin_games import Games, played_delta, played_epsilon
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -124,10 +124,11 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
     return games if games != parts else None
 
 
-def _choices(parts: Parts) -> Played | None:
+def _choices(parts: Parts) -> Games | None:
     """The game, if ``parts`` are nothing but choices of one kind."""
     (pair, count), *more = parts
-    return None if more else played(pair, count)
+    game = None if more else played(pair, count)
+    return None if game is None else (game,)
 
 
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
@@ -160,7 +161,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
         return 0.0
     found = _epsilon_of_sum(parts, delta).value
     choices = _choices(parts)
-    return played_epsilon(*choices, delta, found) if choices and math.isfinite(found) else found
+    return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
 
 
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
@@ -189,13 +190,9 @@ def _delta(parts: Parts, epsilon: float) -> float:
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
     if choices := _choices(parts):
-        found = played_delta(*choices, epsilon)
+        found = played_delta(choices, epsilon)
         # otherwise the game is certainly the better one
-        return (
-            min(found, _delta_of_sum(parts, epsilon))
-            if choices[0].span > 1 or choices[0].least > 0 or found < 1e-30
-            else found
-        )
+        return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
     return _delta_of_sum(parts, epsilon)
 
 

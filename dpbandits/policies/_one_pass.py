@@ -148,7 +148,7 @@ class Refit:
         # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.given
         squares = last.squares + (float(seen @ M @ seen) if guessed else 0.0)
-        slope = secant = 1.0
+        slope, secant = self.record.slopes(0.0)
         if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, ends[0]))
             slope, secant = self.record.slopes((squares - until) / (rounds - since))

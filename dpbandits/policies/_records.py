@@ -6,8 +6,9 @@ A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released
   approximation of the loss around θ.
 * Secant (:class:`SecantRecord`): with c₀ the base rate and s(e) = (μ(e) − c₀)/e, w = ψ·clip(s(e), s_min, W) and
   g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). W is the slope at the base
-  rate: where that is low, chords to far points of the curve are several times as steep, and noise for those drowns what
-  nearly all rounds have to say. M = Σw·x xᵀ is that much too small, by about a factor ρ that is known: ρMθ is about
+  rate, or that of the chord to where good arms are, e = 0.6S: where rewards are rare, chords to far points of the curve
+  are several times as steep as at the base rate, and else it is steepest there, where no good arm is. Noise for slopes
+  that few rounds have drowns what the others say. M = Σw·x xᵀ is too small by about a factor ρ that is known: ρMθ is
   Σψ(μ(e) − c₀)x, the difference Σgx − ρMθ the gradient Σψ(r − μ(e))x, and with slopes γ for w, about those of the
   curve itself, θ* solves γMθ* = Σgx − (ρ − γ)Mθ. But γ ≤ ρ: where the curve is steeper than its chord, as below the
   middle of a sigmoid, Newton's step adds more noise, that of (γ − ρ)Mθ, than it saves steps. The factor
@@ -42,6 +43,8 @@ __all__ = [
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
+# of 2001 points from −S to S, that at 0.6S
+_TYPICAL = 1600
 # ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
 _LONGEST_SQUARE = 1e100
 # the squares of W, and of what is in proportion to it, must be numbers
@@ -102,9 +105,9 @@ class SecantRecord:
 
     @classmethod
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
-        """W is μ̇(0), s_min the least secant slope over |e| ≤ S, or a fifth of W; B is ``clip``.
+        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or a fifth of W; B is ``clip``.
 
-        But W is at most the largest secant slope there, and at least a fifth of it.
+        But W is at least a fifth of the largest s there.
 
         By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most 0.8 ×
         :func:`typical_deviation`: there is no prediction in g that would have to fit into ±B.
@@ -115,7 +118,7 @@ class SecantRecord:
         e[1000] = 0.0
         slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
         steepest = checked_slope(float(slopes.max()))
-        W = max(float(slopes[1000]), 0.2 * steepest)
+        W = max(min(float(slopes[1000]), float(slopes[_TYPICAL])), 0.2 * steepest)
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         secants = np.maximum(slopes[1000:], s_min) / s
@@ -143,7 +146,7 @@ class SecantRecord:
         return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)
 
     def slopes(self, square: float) -> tuple[float, float]:
-        """γ, at least 0.3, and ρ at the e ≥ 0 at which w·e² is ``square``: both are 1 at 0."""
+        """γ, at least 0.3, and ρ, both at the e ≥ 0 at which w·e² is ``square``."""
         gamma, rho = (float(np.interp(square, self.squares, ratios)) for ratios in (self.tangents, self.secants))
         return max(0.3, gamma), rho
 

@@ -241,7 +241,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
         guessed = k > 1 or self.prior is not None
         squares = last.squares + (float(theta @ M @ theta) if guessed else 0.0)
-        slope = secant = 1.0
+        slope, secant = self._record.slopes(0.0)
         if guessed:
             since, _, until = last.past.before(max(0.25 * rounds, self.schedule.ends[0]))
             slope, secant = self._record.slopes((squares - until) / (rounds - since))

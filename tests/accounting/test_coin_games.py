@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, bound, compare, delta, epsilon
-from accounting.accountants.coin_games import CoinKind, played_delta, played_epsilon
+from accounting.accountants.coin_games import played_delta, played_epsilon
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.failures import PlayedChoices
 from accounting.accountants.lattice_games import Play, game_epsilon_at_least
 from accounting.accountants.losses import SpanPair
@@ -31,7 +32,7 @@ def played(eps, count, at, choices):
 def test_the_values_are_those_of_the_game(eps, count, choices, share):
     at = share * count * eps
     found = float(played(eps, count, np.array(at), choices))
-    upper = played_delta(CoinKind(eps), count, at)
+    upper = played_delta(((CoinKind(eps), count),), at)
     # a grid of t is a strategy, short by the square of its step
     assert found <= upper * (1 + 1e-12)
     assert upper <= found * (1.003 if choices > 100 else 1.02)
@@ -41,10 +42,10 @@ def test_the_values_are_those_of_the_game(eps, count, choices, share):
 @given(st.floats(0.02, 2.0), st.integers(2, 12), st.floats(-9, -2))
 def test_the_answers_enclose_one_another(eps, count, log_level):
     level = 10**log_level
-    upper = played_epsilon(CoinKind(eps), count, level, count * eps)
+    upper = played_epsilon(((CoinKind(eps), count),), level, count * eps)
     lower = game_epsilon_at_least((Play("gumbel", eps, count),), level, upper)
     assert lower <= upper <= count * eps
-    assert played_delta(CoinKind(eps), count, upper) <= level * (1 + 1e-3)
+    assert played_delta(((CoinKind(eps), count),), upper * (1 + 2e-12)) <= level * (1 + 1e-3)
     if upper > 0.01 * count * eps:
         assert lower > 0.985 * upper
 

@@ -69,7 +69,7 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
-    highest = float(L.derivative(0.0))
+    highest = min(float(L.derivative(0.0)), (float(L.mean(1.2)) - c) / 1.2)
     lowest = max(secants.min(), 0.2 * highest)
     for _ in range(150):
         decision = policy.select(ball(rng, 4, 3))
@@ -96,9 +96,10 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
     M, m = [smat(total[:6] / policy._sums.a) for total in sums], [total[6:] / policy._sums.c for total in sums]
     theta = thetas[1]
     slope, secant = policy._record.slopes(theta @ M[1] @ theta / 60)
-    stds, gammas = [policy._sums.noise_std(0), policy._sums.noise_std(1)], [1.0, slope]
+    first = policy._record.slopes(0.0)[0]
+    stds, gammas = [policy._sums.noise_std(0), policy._sums.noise_std(1)], [first, slope]
     omega = [1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)]
-    H = omega[0] * M[0] + omega[1] * slope * M[1]
+    H = omega[0] * first * M[0] + omega[1] * slope * M[1]
     b = omega[0] * m[0] + omega[1] * (m[1] - (secant - slope) * M[1] @ theta)
     noise_H = np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy._sums.a
     noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy._sums.c
