@@ -230,7 +230,7 @@ class Recording(Keeper):
         >>> ledger.spend(Gaussian(5.0), scope="north/ann", label="Ann's mean")
         Traceback (most recent call last):
             ...
-        accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'
+        accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'...
         """
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
