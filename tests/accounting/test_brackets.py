@@ -205,7 +205,7 @@ def check_walk(number, seed):
 
 
 def test_brackets_of_random_compositions_are_narrow():
-    check_walk(25, seed=1)
+    check_walk(13, seed=1)
 
 
 @pytest.mark.slow

@@ -82,7 +82,7 @@ def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
     ("make", "accountant"),
     [(Gaussian, "gdp"), (DiscreteGaussian, "zcdp"), (GeneralizedGaussian, "zcdp"), (lambda z: NoisyMax(1 / z), "rdp")],
 )
-@pytest.mark.parametrize("count", [7, 100, 3000])
+@pytest.mark.parametrize("count", [7, 1000])
 def test_as_many_fit_as_were_calibrated_by_the_same_measure(make, accountant, count):
     low, high = 1.0, 1000.0
     for _ in range(100):  # the smallest noise that the accountant accepts, to the last digit

@@ -109,9 +109,7 @@ def drawn(kinds, generator):
 @pytest.mark.parametrize(
     ("release", "least"),
     [
-        (PoissonSubsampled(Gaussian(4.0), 0.01), 0.965),
         (PoissonSubsampled(Gaussian(2.0), 0.002), 0.965),
-        (PoissonSubsampled(Gaussian(2.0), 0.01), 0.945),
         (PoissonSubsampled(Gaussian(1.5), 0.01), 0.905),
         (PoissonSubsampled(Gaussian(1.0), 0.001), 0.93),
         (PoissonSubsampled(Gaussian(1.0), 0.005), 0.67),
@@ -151,9 +149,6 @@ KINDS = ["pure", "gaussian", "discrete", "laplace", "subsampled"]
         (["gaussian"], 0.97, 0.97),
         (["pure"], 0.955, 0.96),
         (["discrete"], 0.97, 0.97),
-        (["gaussian", "pure"], 0.965, 0.97),
-        (["pure", "gaussian", "discrete"], 0.97, 0.97),
-        (["gaussian", "subsampled"], 0.965, 0.97),
         (["pure", "gaussian", "subsampled"], 0.965, 0.97),
         (KINDS, 0.955, 0.965),
     ],

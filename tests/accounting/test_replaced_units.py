@@ -47,7 +47,7 @@ def divergence(p, q, at):
     return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     others=st.lists(st.integers(-2, 2), min_size=1, max_size=5),
     ends=st.tuples(st.integers(-2, 2), st.integers(-2, 2)),

@@ -12,7 +12,7 @@ from accounting import Ledger
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize(("spends", "processes"), [(24, 1), pytest.param(5000, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("spends", "processes"), [(12, 1), pytest.param(5000, 4, marks=pytest.mark.slow)])
 def test_a_month_of_three_teams(tmp_path, monkeypatch, spends, processes):
     """In small with one process at a time, since that several agree is tested where they race."""
     pytest.importorskip("typer")

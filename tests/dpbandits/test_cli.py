@@ -110,7 +110,7 @@ def test_run_compares_policies_and_budgets(call, tmp_path):
 @pytest.mark.parametrize("link", ["logistic", "probit", "linear", "poisson"])
 def test_every_policy_plays_every_link(call, tmp_path, link):
     named = [word for policy in CHANGING for word in ("-p", policy)]
-    options = ("--rounds", 50, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
+    options = ("--rounds", 25, "--seeds", 1, "--link", link, *named, "-e", 1, "--theta-norm", 1)
     result = call("run", *QUICK, *options, drawn=link == "logistic")
     assert result.exit_code == 0, result.output
     results = Results.load(tmp_path / "run.json")

@@ -234,7 +234,7 @@ def test_other_policies_start_afresh(kind):
 
 
 @pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB", "JointDPGLM"])
-@pytest.mark.parametrize("rounds", [7, 20, 30, 50, 95])
+@pytest.mark.parametrize("rounds", [7, 30, 95])
 def test_a_simulation_continues_bit_for_bit(algorithm, rounds, tmp_path):
     policy = doubling(algorithm, reward_range=(0.0, 1.0))
     play(policy, np.random.default_rng(1), rounds - 1)

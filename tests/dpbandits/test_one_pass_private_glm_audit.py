@@ -87,7 +87,7 @@ def exact_score(policy: OnePassPrivateGLM, arm: list[float], other: list[float],
 
 @pytest.mark.parametrize(
     ("noise", "changed", "sound"),
-    [(1.0, FIRST, True), (0.5, FIRST, False), (1.0, LATER, True), (0.5, LATER, False), (0.01, LATER, False)],
+    [(1.0, FIRST, True), (1.0, LATER, True), (0.5, LATER, False)],
 )
 def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, changed, sound):
     """Opposite arms with the same reward. With half the noise the audit finds a lower bound above the claim."""

@@ -589,7 +589,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("races", [8, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("races", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_two_processes_at_the_same_release(tmp_path, races):
     """With a copy of the checkpoint each: one wins, and its checkpoint is the one with the newest mark."""
     for race in range(races):

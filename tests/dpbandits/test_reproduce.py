@@ -47,6 +47,9 @@ def test_help_lists_every_figure_and_fits_80_columns(call):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_runs(call, tmp_path, monkeypatch, name):
+    # what a picture shows is looked at in the tests of pictures: here it is drawn coarsely, and not laid out
+    monkeypatch.setattr("matplotlib.figure.Figure.set_layout_engine", lambda self, *how, **more: None)
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "savefig.dpi", 40)
     for S in (2.5, 3.0):  # of three panels that differ in S, one will do: calibrating the noise takes a while
         monkeypatch.delitem(PUBLISHED, S)
     result = call(name, "--quick", "--rounds", 20, "--seeds", 1, "--jobs", 1, "--out", "made")

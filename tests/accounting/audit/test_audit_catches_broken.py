@@ -106,7 +106,7 @@ def published_number_below_threshold(outputs):
             partial(broken.sound_sparse_vector_with_answers, cutoff=1),
             ([0.0] * 4, [1.0] * 4),
             published_number_below_threshold,
-            1_000_000,
+            600_000,
         ),
         (
             partial(broken.query_noise_without_cutoff_factor, cutoff=10),

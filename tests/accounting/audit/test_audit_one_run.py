@@ -68,7 +68,7 @@ def largest_probability(m, r, v, mu, one_sided):
     return -solution.fun
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 7])
+@pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("only_included", [True, False])
 def test_mu_is_where_the_worst_case_is_the_error(seed, only_included):
     rng = np.random.default_rng(seed)

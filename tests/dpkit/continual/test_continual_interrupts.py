@@ -74,7 +74,7 @@ def interrupted(call, line):
 @pytest.mark.parametrize(("many", "dimension"), [(False, 1), (False, 2), (True, 2)])
 def test_an_interrupt_at_any_line_noises_no_sum_twice(case, many, dimension):
     outcomes = set()
-    for line in range(1, 1000):
+    for line in range(dimension, 1000, 2):  # odd lines in one dimension, even ones in two
         sums = started(case, dimension)
         x = np.ones((2, dimension)) if many else np.ones(dimension)
         call = (lambda sums=sums, x=x: sums.add_many(x)) if many else (lambda sums=sums, x=x: sums.add(x))

@@ -93,7 +93,7 @@ def test_iterative_projections_on_balls(p):
                 def left(root, a, mu=mu):
                     return a - root - mu * root ** (mpmath.mpf(p) - 1)
 
-                return [bisection(partial(left, a=a), steps=100) for a in exact]
+                return [bisection(partial(left, a=a), steps=70) for a in exact]
 
             mu = bisection(lambda mu: sum(x ** mpmath.mpf(p) for x in point(mu)) - 1, steps=60)
             difference = [

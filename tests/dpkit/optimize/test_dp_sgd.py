@@ -105,8 +105,7 @@ def test_every_epoch_is_reserved_and_the_sum_is_the_accountants_history(model):
     assert epsilon(fit.cost, BUDGET.delta) <= BUDGET.epsilon
 
 
-@pytest.mark.parametrize(("epochs", "batch"), [(1, 1), (2, 40), (50, 5)])
-@pytest.mark.parametrize("eps", [0.1, 20.0])
+@pytest.mark.parametrize(("epochs", "batch", "eps"), [(1, 1, 0.1), (2, 40, 20.0), (20, 5, 0.1)])
 def test_a_ledger_of_the_same_budget_holds_all_epochs(epochs, batch, eps):
     ledger = Ledger(Budget(eps, 1e-5, adjacency="add_remove"))
     fit = train(glm("logistic", clip=1.0), epochs=epochs, batch=batch, budget=ledger.budget, ledger=ledger)

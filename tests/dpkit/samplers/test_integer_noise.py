@@ -108,7 +108,7 @@ def test_single_values_have_the_law(sampler, scale, secure):
 
 
 @each_sampler
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(log_scale=st.floats(-12, 35), seed=st.integers(0, 2**32))
 def test_every_single_decision_is_the_exact_one(sampler, log_scale, seed):
     scale = 2.0**log_scale

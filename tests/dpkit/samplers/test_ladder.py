@@ -57,7 +57,7 @@ def test_the_law_is_the_exponential_mechanism(case, far, monkeypatch):
     points, low, high, target, rate = CASES[case]
     rng = np.random.default_rng(3)
     cells = np.array(points, dtype=np.int64)
-    sample = [draw_by_rank(cells, low, high, Fraction(target), Fraction(rate), rng) for _ in range(2000)]
+    sample = [draw_by_rank(cells, low, high, Fraction(target), Fraction(rate), rng) for _ in range(1200)]
     grid, probabilities = law(points, low, high, target, rate)
     assert fits(sample, grid, probabilities)
     if case in ("spread", "at the ends"):
