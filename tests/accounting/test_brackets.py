@@ -109,7 +109,7 @@ def test_the_curve_of_noisy_max_near_order_1():
             assert rdp(NoisyMax(eps), [alpha])[0] <= alpha * rdp(NoisyMax(eps), [1 + 1e-9])[0] * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("count", "rate", "at"), [(128, 0.01, (1.0, 1e-6)), (25, 0.001, (1.0, 1e-5))])
+@pytest.mark.parametrize(("count", "rate", "at"), [(25, 0.001, (1.0, 1e-5))])
 def test_what_was_calibrated_meets_the_budget_in_both_directions(count, rate, at):
     z = calibrate(lambda z: count * sampled(z, rate), Budget(*at, adjacency="add_remove"))
     release = count * sampled(z, rate)

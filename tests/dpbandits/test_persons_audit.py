@@ -107,8 +107,7 @@ class Runs(Lives):
         )
 
 
-@pytest.mark.parametrize("m", [1, 3])
-@pytest.mark.parametrize("first_batch", [1, 2])
+@pytest.mark.parametrize(("m", "first_batch"), [(1, 1), (3, 2)])
 def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(monkeypatch, m, first_batch):
     runs = Runs(monkeypatch, m, first_batch=first_batch)
     claim = 1.0 / runs.policy._sums.cost.noise_multiplier

@@ -82,8 +82,7 @@ def test_intervals_cover_what_they_say(query, adjacency, name):
     assert narrow < 0.945
 
 
-@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
-@pytest.mark.parametrize("query", ["mean", "variance"])
+@pytest.mark.parametrize(("query", "adjacency"), [("mean", "replace"), ("variance", "zero_out")])
 def test_intervals_where_the_number_of_rows_is_public(query, adjacency):
     data = np.random.default_rng(1).uniform(0, 10, size=50)
     budget = Budget(1.0, 0.0, adjacency=adjacency)
