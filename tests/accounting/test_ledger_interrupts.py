@@ -76,6 +76,7 @@ def test_a_signal_handler_that_spends_takes_its_turn_or_is_refused(kind, request
             ledger.spend(Gaussian(4000.0), label="outside")
             spent += 1
             signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.raise_signal(signal.SIGALRM)  # and once where no spend is under way
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
