@@ -43,8 +43,9 @@ __all__ = [
 
 # the largest ψ: a round with a short arm weighs little in the regret, too
 _LONGEST_SCALE = 2.0
-# of 2001 points from −S to S, that at 0.6S
-_TYPICAL = 1600
+# of 2001 points from −S to S, that at 0.6S; and how much of the slope at the base rate is left at least: where S or the
+# base rate is far off, ρ is large, and so is the noise of (ρ − γ)Mθ
+_TYPICAL, _LEAST_CUT = 1600, 0.7
 # ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
 _LONGEST_SQUARE = 1e100
 # the squares of W, and of what is in proportion to it, must be numbers
@@ -107,7 +108,7 @@ class SecantRecord:
     def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
         """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or a fifth of W; B is ``clip``.
 
-        But W is at least a fifth of the largest s there.
+        But W is at least 0.7·μ̇(0), and a fifth of the largest s there.
 
         By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most 0.8 ×
         :func:`typical_deviation`: there is no prediction in g that would have to fit into ±B.
@@ -118,7 +119,8 @@ class SecantRecord:
         e[1000] = 0.0
         slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
         steepest = checked_slope(float(slopes.max()))
-        W = max(min(float(slopes[1000]), float(slopes[_TYPICAL])), 0.2 * steepest)
+        base, typical = float(slopes[1000]), float(slopes[_TYPICAL])
+        W = max(min(base, max(typical, _LEAST_CUT * base)), 0.2 * steepest)
         s_min = max(float(slopes.min()), 0.2 * W)
         half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
         secants = np.maximum(slopes[1000:], s_min) / s

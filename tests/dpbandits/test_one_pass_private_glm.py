@@ -181,8 +181,9 @@ def test_records_of_rare_rewards_are_no_steeper_than_the_curve_at_the_base_rate(
 @pytest.mark.parametrize("link", ["logistic", "probit"])
 def test_records_are_no_steeper_than_the_chord_to_a_good_arm(link):
     curve = get_link(link).at(0.5)
-    record = SecantRecord.of(curve, 3.0, (0.0, 1.0), None)
-    assert pytest.approx((float(curve.mean(1.8)) - 0.5) / 1.8) == record.W
+    record = SecantRecord.of(curve, 2.0, (0.0, 1.0), None)
+    assert pytest.approx((float(curve.mean(1.2)) - 0.5) / 1.2) == record.W
+    assert pytest.approx(0.7 * float(curve.derivative(0.0))) == SecantRecord.of(curve, 50.0, (0.0, 1.0), None).W
     assert record.slopes(0.0)[1] == pytest.approx(float(curve.derivative(0.0)) / record.W)
 
 
