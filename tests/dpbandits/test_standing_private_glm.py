@@ -62,11 +62,12 @@ def test_plays_survive_a_crash_by_the_journal(tmp_path):
         decision = one.select(CIRCLE[[4, 1]])
         if t % 2:
             one.update(decision, 1.0)
-    plays, records = one._sums.plays.copy(), one._sums.records.copy()
-    assert plays.sum() == 20 - one.schedule.start(one.releases) > 0
+    plays, waiting, records = one._sums.plays.copy(), one._sums.waiting.copy(), one._sums.records.copy()
+    assert plays.sum() + 1 == 20 - one.schedule.start(one.releases) > 1
     one._run._hold.close()
     again = Policy.load(tmp_path / "state", unattended=True)
     assert again._sums.plays.tolist() == plays.tolist()
+    assert again._sums.waiting.tolist() == waiting.tolist()
     assert again._sums.records.tolist() == records.tolist()
     assert again.public.plays.tolist() == one.public.plays.tolist()
 
@@ -87,7 +88,7 @@ def test_an_interrupted_choice_counts_once():
         one.select(pending)
     one._open = {}
     decision = one.select()
-    assert one._sums.plays.tolist() == np.bincount([decision.index], minlength=6).tolist()
+    assert one._sums.release()[2].tolist() == np.bincount([decision.index], minlength=6).tolist()
 
 
 # ------------------------------------------------------------------------------------------------ what is offered
@@ -112,7 +113,7 @@ def test_arms_may_be_left_out_and_offered_in_part_and_in_any_order():
         ([[np.nan, 0.0]], "arms must be finite"),
         (CIRCLE + [[1e-6, 0.0]] * 6, "arms must have norm at most 1"),
         (-CIRCLE[:2], r"arms must be among the 6 that the policy was made with, got row 0, which is none of them"),
-        ([CIRCLE[3], [0.5, 0.5]], "got row 1, which is none of them: for arms that change take OnePassPrivateGLM"),
+        ([CIRCLE[3], [0.5, 0.5]], "got row 1, which is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for"),
     ],
 )
 def test_other_arms_are_refused_and_nothing_changes(arms, message):
@@ -235,19 +236,48 @@ def test_missing_rewards_do_not_pull_estimates_to_the_base_rate():
     assert mean[1] - 0.5 > 0.22
 
 
-def test_it_runs_in_epochs():
-    one = Restarting(
-        2,
-        "StandingPrivateGLM",
-        budget=BUDGET,
-        horizon=100,
-        every=50,
-        parameters={"arms": CIRCLE, "first_batch": 8},
-        rng=np.random.default_rng(0),
-    )
+def in_epochs(**more) -> Restarting:
+    known = {"budget": BUDGET, "horizon": 100, "every": 50, "parameters": {"arms": CIRCLE, "first_batch": 8}}
+    return Restarting(2, "StandingPrivateGLM", **known, rng=np.random.default_rng(0), **more)
+
+
+def test_epochs_count_plays_too():
+    """They have decisions of their own; a policy that was not told of them would never learn."""
+    one, chosen = in_epochs(), []
     for _ in range(100):
-        one.update(one.select(CIRCLE), 1.0)
+        decision = one.select(CIRCLE)
+        chosen.append(decision.index)
+        one.update(decision, 1.0)
+        if one.epoch == 0:
+            first = one.policy
     assert one.epoch == 1
+    for policy, start in ((first, 0), (one.policy, 50)):
+        ends = [end for end in policy.schedule.ends if end < 50]
+        assert policy.releases == len(ends) > 2
+        for row, (low, high) in zip(policy.public.plays, itertools.pairwise([0, *ends]), strict=False):
+            assert row.tolist() == np.bincount(chosen[start + low : start + high], minlength=6).tolist()
+
+
+def test_epochs_refuse_logs_and_wrong_notes_too(tmp_path):
+    one = in_epochs()
+    with pytest.raises(ValueError, match="rows must be learned by a policy that protects which arm was chosen"):
+        one.learn_log([(CIRCLE[0], 1.0)])
+    assert one.decisions == 0
+    one.select(CIRCLE)
+    one._open[0].note = (0, 0, 6)
+    one.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="note must be the number of an arm, got 6"):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
+def test_plays_in_epochs_survive_a_crash_by_the_journal(tmp_path):
+    one = in_epochs(checkpoint=tmp_path / "state")
+    for _ in range(57):
+        one.update(one.select(CIRCLE), 1.0)
+    kept = repr(one.policy._sums.kept())
+    one._run._hold.close()
+    again = Policy.load(tmp_path / "state", unattended=True)
+    assert repr(again.policy._sums.kept()) == kept
 
 
 def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):
