@@ -27,12 +27,14 @@ from numpy.typing import NDArray
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.prior import Posterior, Prior
 
-__all__ = ["Precision", "fitted", "weighed", "weighed_together"]
+__all__ = ["Precision", "arrivals", "fitted", "weighed", "weighed_together"]
 
 Array = NDArray[np.float64]
 
 # of Gauss and Newton: at most so many, and until nothing moves by more than that
 _STEPS, _STILL = 8, 1e-5
+# how far the share of rewards that come moves from batch to batch
+_DRIFT = 0.2
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,35 @@ class Precision:
 
     def __matmul__(self, columns: Array) -> Array:
         return np.asarray((self.p * columns.T).T + self.L @ (self.R @ columns))
+
+
+def arrivals(noise: Array, plays: Array, came: Array, least: float) -> Array:
+    """Which share of the rewards of each batch has come, from ``least`` to 1.
+
+    A level of mean and deviation 1 and a random walk, seen through c_j = f_j·n_j + noise and chance; the normal
+    posterior's mean.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ, of the numbers that came.
+    plays, came : ndarray of shape (k,)
+        n and c.
+    least : float
+
+    Examples
+    --------
+    All come, and then half:
+
+    >>> import numpy as np
+    >>> plays = np.array([100.0, 200.0, 400.0])
+    >>> arrivals(9.0 * np.eye(3), plays, np.array([100.0, 100.0, 200.0]), least=0.01).round(1).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    steps = np.arange(1.0, len(plays) + 1.0)
+    prior = (1.0 + _DRIFT**2 * np.minimum(steps[:, None], steps)) * plays
+    known = np.linalg.solve(plays[:, None] * prior + noise + np.diag(0.25 * plays), came - plays)
+    return np.clip(1.0 + prior @ known, least, 1.0)
 
 
 def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:

@@ -38,9 +38,10 @@ Guarantee
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Rewards that never come, or come late: plays are scaled by the share of rewards that has come so far, by the released
-number (``arrived``). So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more
-are missing than for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried
-of late where rewards come late.
+number (``arrived``), and by that of each batch where the unit is a person, as nothing is learned of those who come
+back. So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more are missing than
+for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried of late where
+rewards come late: announce it (``delay``), and plays are counted when their rewards come.
 
 Cost per round: O(Kd + d²) to select, O(d) to update; O(Kk³ + J³d³ + K²d) at the k-th of about ln(T)/ln(growth)
 releases, J of them by directions, ten or so. Memory O((K + d)k + K² + d²).
@@ -61,7 +62,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.checks import integer, positive
 from dpbandits.checks import unit_rows
-from dpbandits.mathematics.arm_sums import Precision, fitted, weighed, weighed_together
+from dpbandits.mathematics.arm_sums import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
@@ -88,8 +89,8 @@ _SAME = 1e-9
 class Estimate:
     """The public half.
 
-    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm and what the
-    released sums grew by, zero where there was none yet; the share of rewards that has come; and how many batches, up
+    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
+    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has come; and how many batches, up
     to the open one at most, are summed by directions.
     """
 
@@ -124,8 +125,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, which play by the prior. By default 4d, at most T/20.
     delay : int
-        By how many rounds rewards come late, as a rule: plays are reckoned with so many rounds later. Public knowledge;
-        0 where rewards come within a few percent of the run.
+        By how many rounds rewards come late, on average, from public knowledge: plays are counted so many rounds later.
+        If in doubt a little less: a delay twice as long as the true one is worse than none.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
@@ -216,7 +217,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         start = self._prior.mean, root, self._prior.covariance
         # where there are no more arms than dimensions, their own sums are never worse
         together = int(max(_SPREAD, self.dim) < K)
-        self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K)), 1.0, together)
+        self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K + 1)), 1.0, together)
         if self.prior is None:
             clear = clarity(self.dim, T, self._record.W, S, self._sums.noise_of_sums(max(1, m)))
             warn_of_cold_start(clear, self.dim, T, budget)
@@ -325,14 +326,24 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         sums, last, j = self._sums, self.public, self.releases
         totals, came, played = sums.release()
+        totals = np.append(totals, came)
         plays, growth = last.plays.copy(), last.growth.copy()
         plays[j], growth[j] = played, totals - growth.sum(axis=0)
         k, rounds, unsure = j + 1, self.schedule.ends[j], sums.noise_of_count(j + 1)
-        due = max(0, rounds - self.delay)
-        arrived = 1.0 if came + 2.0 * unsure >= due else max(came, unsure) / due
+        due = max(1, rounds - self.delay)
+        missing = came + 2.0 * unsure < due
 
         d, J, noise, record = self.dim, min(k, last.together), sums.noise_of_batches(k), self._record
-        apart = arrived * plays[:k]
+        arrived, apart = 1.0, plays[:k].copy()
+        if missing:
+            arrived = min(max(came, unsure) / due, 1.0)
+            share = np.full(k, arrived)
+            if self._persons is not None:
+                # of those who come back nothing is learned, so that the share falls. What is late is another matter:
+                # as many rewards as are missing in a batch come in later ones, and plays and rewards agree in total
+                per_count = (sums.noise_of_count(1) / sums.noise_of_sums(1)) ** 2
+                share = arrivals(per_count * noise, apart.sum(axis=1), growth[:k, -1], min(arrived, unsure / due))
+            apart *= share[:, None]
         joint, apart[:J] = apart[:J].copy(), 0.0
 
         def moments(e: Array) -> tuple[Array, Array]:
@@ -342,7 +353,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
 
         def evidence(slopes: Array) -> tuple[Precision, Array]:
             variances = record.chance * slopes
-            precisions, scores = weighed(noise, apart, growth[:k, d:], variances)
+            precisions, scores = weighed(noise, apart, growth[:k, d:-1], variances)
             more, score = weighed_together(noise, joint, growth[:k, :d], variances, self.arms)
             return Precision(precisions, *more), scores + score
 

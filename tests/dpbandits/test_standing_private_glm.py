@@ -157,6 +157,7 @@ def test_what_is_released_chooses_among_arms_that_are_offered():
         ({"arms": np.zeros((0, 2))}, r"arms must have shape \(K, 2\) with K >= 1"),
         ({"growth": 1.0, "first_batch": 1}, "growth must be such that there are at most 128 releases, got growth=1.0"),
         ({"exploration": -1.0}, "exploration"),
+        ({"delay": 200}, "delay must be below the horizon of 200 rounds, got delay=200"),
         ({"reward_range": (0.0, np.inf), "link": "poisson"}, "reward_range must be finite"),
         ({"budget": replace(BUDGET, unit="person"), "rounds_per_person": 2}, "rounds_per_person must be 1"),
     ],
@@ -225,6 +226,34 @@ def test_it_finds_the_best_arm_also_where_rewards_are_missing_or_late(share, del
     assert one.arrived == pytest.approx(
         share - min(delay, rounds) / rounds, abs=0.09
     )  # 6 standard deviations of 1300 coins
+
+
+def test_plays_wait_for_rewards_that_are_announced_to_be_late():
+    """Counted when their rewards come, so that those of all batches agree with the records, arm by arm."""
+    one = policy(np.eye(2), budget=Budget(1e4, 1e-2), horizon=400, first_batch=20, delay=50)
+    waiting, chosen = [], []
+    for _ in range(390):
+        decision = one.select()
+        waiting.append(decision)
+        chosen.append(decision.index)
+        if len(waiting) > 50:
+            one.update(waiting.pop(0), float(decision.index))
+    plays = one.public.plays.sum(axis=0)
+    assert plays.tolist() == np.bincount(chosen[: one.schedule.ends[-1] - 50], minlength=2).tolist()
+    assert not one.public.plays[: sum(end <= 50 for end in one.schedule.ends)].any()
+    assert one.arrived == 1.0
+
+
+def test_persons_who_come_back_teach_once_and_early_batches_are_not_taken_for_half_empty():
+    """Of 2000 rounds of 500 persons the first 500 teach: a share of a quarter for all would take 0.8 for 0.95 or so."""
+    budget = Budget(1e4, 1e-2, unit="person")
+    one = policy(np.eye(2), budget=budget, horizon=2000, first_batch=40, exploration="inverse_gap", theta_bound=6.0)
+    rng, means = np.random.default_rng(3), np.array([0.4, 0.8])
+    for t in range(1990):
+        decision = one.select(person=t % 500)
+        one.update(decision, float(rng.random() < means[decision.index]))
+    assert one.arrived == pytest.approx(500 / one.schedule.ends[-1], rel=0.01)
+    assert one.link.mean(one.theta)[1] == pytest.approx(0.8, abs=0.12)
 
 
 def test_missing_rewards_do_not_pull_estimates_to_the_base_rate():
