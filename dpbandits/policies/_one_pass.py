@@ -45,9 +45,9 @@ Noise = tuple[float, float]
 class Estimate:
     """The public half.
 
-    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
-    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
-    what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
+    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
+    the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
+    fits what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
     whether arms seem to stand.
     """
 

@@ -90,8 +90,8 @@ class Estimate:
     """The public half.
 
     θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
-    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has come; and how many batches, up
-    to the open one at most, are summed by directions.
+    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has
+    come; and how many batches, up to the open one at most, are summed by directions.
     """
 
     theta: Array
@@ -283,7 +283,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
             if apart[found] > _SAME:
                 raise ValueError(
                     f"arms must be among the {len(self.arms)} that the policy was made with, got row {number}, which "
-                    "is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for those that change"
+                    "is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for arms that change"
                 )
         return found
 
@@ -301,7 +301,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         known = self.public
         if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
             raise ValueError(
-                "public must have plays of at least 0, arrived in (0, 1], and together of a number of batches, got others"
+                "public must have plays of at least 0, arrived in (0, 1], and as many batches together as there are, got "
+                "others"
             )
 
     def _score(self, arms: Array) -> Law:

@@ -175,7 +175,14 @@ def test_counting_rewards_is_free_where_the_range_is_centred():
 
 def sums(arms: int, adjacency: str = "replace", delay: int = 0) -> ArmSums:
     budget, rng = Budget(1.0, 1e-5, adjacency=adjacency), np.random.default_rng(5)
-    more = {"budget": budget, "releases": 3, "horizon": 40, "rng": rng, "weigh": lambda noise: np.ones(3), "delay": delay}
+    more = {
+        "budget": budget,
+        "releases": 3,
+        "horizon": 40,
+        "rng": rng,
+        "weigh": lambda noise: np.ones(3),
+        "delay": delay,
+    }
     return ArmSums(np.full((arms, 1), 0.5), -0.3, 0.7, **more)
 
 
