@@ -75,7 +75,7 @@ def arrivals(noise: Array, plays: Array, came: Array, least: float) -> Array:
     steps = np.arange(1.0, len(plays) + 1.0)
     prior = (1.0 + _DRIFT**2 * np.minimum(steps[:, None], steps)) * plays
     known = np.linalg.solve(plays[:, None] * prior + noise + np.diag(0.25 * plays), came - plays)
-    return np.clip(1.0 + prior @ known, least, 1.0)
+    return np.asarray(np.clip(1.0 + prior @ known, least, 1.0))
 
 
 def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:

@@ -125,8 +125,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     first_batch : int, optional
         Rounds before the first release, which play by the prior. By default 4d, at most T/20.
     delay : int
-        By how many rounds rewards come late, on average, from public knowledge: plays are counted so many rounds later.
-        If in doubt a little less: a delay twice as long as the true one is worse than none.
+        By how many rounds all rewards come late, from public knowledge: plays are counted so many rounds later. Where
+        some come much earlier than others, or in doubt, leave it out: one that is twice too long is worse than none.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
@@ -211,7 +211,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         K, self.delay = len(self.arms), integer("delay", delay, at_least=0)
         if self.delay >= T:
             raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
-        known = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
+        known: dict[str, Any] = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
         self._sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
         root = self._width * self._prior.root
         start = self._prior.mean, root, self._prior.covariance
@@ -301,8 +301,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         known = self.public
         if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
             raise ValueError(
-                "public must have plays of at least 0, arrived in (0, 1], and as many batches together as there are, got "
-                "others"
+                "public must have plays of at least 0, arrived in (0, 1], and together of at most all batches, got others"
             )
 
     def _score(self, arms: Array) -> Law:

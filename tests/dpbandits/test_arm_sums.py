@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits.mathematics.arm_sums import fitted, weighed, weighed_together
+from dpbandits.mathematics.arm_sums import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.mathematics.prior import Prior
 from dpbandits.policies._arm_sums import ArmSums, reward_scales, reward_sensitivity
 
@@ -83,6 +83,24 @@ def test_a_linear_model_is_ridge_regression_in_the_ball(seed, d, K, radius):
         assert np.allclose(found.mean, free, rtol=1e-7, atol=1e-9)
     assert np.allclose(found.covariance, np.linalg.inv(precision), rtol=1e-7, atol=1e-9)
     assert np.allclose(found.root @ found.root, found.covariance, rtol=1e-7, atol=1e-9)
+
+
+def test_a_precision_is_the_matrix_that_it_stands_for():
+    rng = np.random.default_rng(0)
+    p, left, right = rng.uniform(size=4), rng.normal(size=(4, 2)), rng.normal(size=(2, 4))
+    for columns in (rng.normal(size=4), rng.normal(size=(4, 3))):
+        assert np.allclose(Precision(p, left, right) @ columns, (np.diag(p) + left @ right) @ columns)
+
+
+@settings(max_examples=40)
+@given(shares=st.lists(st.floats(0.1, 1.0), min_size=1, max_size=8), delayed=st.booleans())
+def test_shares_that_are_known_well_are_found_and_others_are_within_their_limits(shares, delayed):
+    plays = 1e6 * np.arange(1.0, len(shares) + 1.0)
+    plays[0] *= not delayed  # nothing is counted yet
+    found = arrivals(np.eye(len(plays)), plays, plays * shares, least=0.01)
+    assert np.allclose(found[delayed:], shares[delayed:], atol=1e-3)
+    drowned = arrivals(1e30 * np.eye(len(plays)), plays, -plays, least=0.01)
+    assert ((drowned >= 0.01) & (drowned <= 1.0)).all()
 
 
 def test_what_is_known_well_is_found_on_the_curve():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -131,6 +133,25 @@ def test_other_arms_are_refused_and_nothing_changes(arms, message):
     assert fingerprint(one) == before
 
 
+def test_thousands_of_arms_may_be_handed_over_again():
+    """One array of all pairs of rows would hold 90 MB here, and gigabytes for 20 features."""
+    angles = np.linspace(0.0, 6.0, 2500)
+    many = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.9
+    one = policy(many)
+    tracemalloc.start()
+    decision = one.select(many[::-1].copy())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert one._open[decision.id].note == (2499 - decision.index,)
+    assert peak < 2**23
+    assert np.array_equal(one._checked_arms(many + 1e-12), many)
+
+
+def test_the_first_of_two_arms_that_are_the_same_is_counted():
+    one = policy(CIRCLE[[0, 1, 1]])
+    assert {one.select(CIRCLE[[1]]).index, one._open[0].note} == {0, (1,)}
+
+
 def test_logs_are_refused_and_nothing_changes():
     """Which arms others chose may be a secret; here it would be counted without noise."""
     one = policy()
@@ -169,6 +190,16 @@ def test_what_is_released_chooses_among_arms_that_are_offered():
 def test_wrong_parameters_are_refused(more, message):
     with pytest.raises(ValueError, match=message):
         policy(**more)
+
+
+@tabled("name", ["plays", "arrived", "together"])
+def test_states_with_a_wrong_public_half_are_refused(tmp_path, name):
+    one = policy()
+    wrong = {"plays": one.public.plays - 1.0, "arrived": 0.0, "together": 100}
+    one.public = replace(one.public, **{name: wrong[name]})
+    one.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="public must have plays of at least 0"):
+        Policy.load(tmp_path / "state", unattended=True)
 
 
 def test_states_with_a_wrong_note_are_refused(tmp_path):
@@ -262,7 +293,8 @@ def test_persons_who_come_back_teach_once_which_is_reckoned_with_batch_by_batch(
     for t in range(900):
         one.update(one.select(person=t % 100), 1.0)
     if unit == "round":
-        assert not shares and one.arrived == 1.0
+        assert not shares
+        assert one.arrived == 1.0
         return
     ends = np.array([0, *one.schedule.ends[: one.releases]])
     learned = np.diff(np.minimum(ends, 100)) / np.diff(ends)
@@ -338,6 +370,25 @@ def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):
         simulate({"standing": Make()}, world, rounds=60, seeds=seeds, resume=tmp_path / "r.jsonl", progress=False)
     assert len(seen) == 4  # three runs, and one that asks whether the parameters are the same
     assert not np.array_equal(seen[0], seen[1])
+
+
+def test_simulations_refuse_arms_that_change():
+    make = functools.partial(StandingPrivateGLM, budget=BUDGET, horizon=60)
+
+    def made(rng, arms):
+        return make(3, arms, rng=rng)
+
+    made.public_arms = True
+    with pytest.raises(ValueError, match="environment must have arms that stand for a policy that is told them"):
+        simulate({"standing": made}, GLM(3, arms=4), rounds=60, seeds=1, progress=False)
+
+
+def test_counts_from_a_range_without_the_base_rate_are_survived():
+    one = policy(link="poisson", reward_range=(3.0, 10.0), horizon=60)
+    for _ in range(60):
+        one.update(one.select(), 4.0)
+    assert np.isfinite(one.theta).all()
+    assert one._record.chance > 0.0
 
 
 def test_its_price_is_found_where_arms_stand():
