@@ -301,7 +301,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         known = self.public
         if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
             raise ValueError(
-                "public must have plays of at least 0, arrived in (0, 1], and together of at most all batches, got others"
+                "public must have plays of at least 0, arrived in (0, 1], and together of as many batches, got others"
             )
 
     def _score(self, arms: Array) -> Law:
