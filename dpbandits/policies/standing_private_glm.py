@@ -71,6 +71,7 @@ from dpbandits.mathematics.release_weights import release_weights
 from dpbandits.policies._arm_sums import ArmSums
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Exploration, checked_exploration
+from dpbandits.policies._public_arms import PublicArms
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policy import Array, Decision, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
@@ -81,8 +82,6 @@ __all__ = ["StandingPrivateGLM"]
 _MOST_RELEASES = 128
 # records are summed by directions until plays are spread over no more than so many arms
 _SPREAD = 3.0
-# arms are the same if no entry differs by more
-_SAME = 1e-9
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         self.arms = np.array(unit_rows(arms, self.dim))
         self.arms.setflags(write=False)
-        # of two arms that are the same, the first
-        self._numbers = {row.tobytes(): k for k, row in reversed(list(enumerate(self.arms)))}
+        self._public_arms = PublicArms(self.arms)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = self._rounds = self._batches(first_batch, 4 * self.dim, growth)
         m = len(self.schedule.ends)
@@ -272,23 +270,10 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     def _checked_arms(self, arms: ArrayLike) -> Array:
         if arms is self.arms:
             return self.arms
-        return self.arms[[self._which(row, i) for i, row in enumerate(super()._checked_arms(arms))]]
-
-    def _which(self, row: Array, number: int) -> int:
-        """Which arm a row is: mostly one to the last digit."""
-        found = self._numbers.get(row.tobytes())
-        if found is None:
-            apart = np.abs(self.arms - row).max(axis=1)
-            found = int(apart.argmin())
-            if apart[found] > _SAME:
-                raise ValueError(
-                    f"arms must be among the {len(self.arms)} that the policy was made with, got row {number}, which "
-                    "is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for arms that change"
-                )
-        return found
+        return self.arms[self._public_arms.which(super()._checked_arms(arms))]
 
     def _note(self, arm: Array, index: int) -> tuple[int, ...]:
-        return (self._which(arm, 0),)
+        return tuple(self._public_arms.which(arm[None]))
 
     def _checked_pending(self, pending: Pending) -> Pending:
         found = super()._checked_pending(pending)
