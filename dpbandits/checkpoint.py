@@ -62,12 +62,23 @@ class Checkpointed(Loadable):
 
     def _wait_for(self, pending: Pending) -> None:
         """Count the decision, which is in the journal."""
-        self._count_person(pending)
+        self._counted(pending)
         super()._admit(pending)
+
+    def _counted(self, pending: Pending) -> None:
+        """Note a decision for good, live or from the journal: its person, and what is played.
+
+        It may be the last one once more, which an interrupt left unmade.
+        """
+        self._count_person(pending)
+        self._count_play(pending)
 
     def _count_person(self, pending: Pending) -> None:
         if self._counts_decisions and self._persons is not None and len(pending.arm):
             self._persons.admit(pending.person, self._batch())
+
+    def _count_play(self, pending: Pending) -> None:
+        """What a policy notes of the arms that are played: by default nothing."""
 
     def _take_in(self, key: int, pending: Pending, reward: float) -> None:
         if self._journal is not None:
@@ -197,7 +208,7 @@ class Checkpointed(Loadable):
                         self._wait_for(entry)
                     else:  # known, or a choice that was made again after an interrupt
                         if not known:
-                            self._count_person(entry)
+                            self._counted(entry)
                         self._open[entry.round] = entry
                 case (int(key), float(reward)):
                     if (pending := self._open.pop(key, None)) is not None and not known:

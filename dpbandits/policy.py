@@ -249,6 +249,9 @@ class Policy(Loadable):
                 self.decision_log.decided(made, X, person, self._number() if release is None else release)
             return made
 
+    def _check_log(self) -> None:
+        """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
+
     def _number(self) -> int:
         """Of the newest release, where there are any."""
         return 0
@@ -310,6 +313,7 @@ class Policy(Loadable):
         """
         from dpbandits.logs import checked_rows, learn
 
+        self._check_log()
         self._check()
         checked = checked_rows(self, rows)
         with self._lock:

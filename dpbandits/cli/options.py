@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -110,14 +111,17 @@ def processes(jobs: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def unit_note(unit: str) -> str:
-    """What a table says of the unit."""
-    if unit == "person":
-        return (
-            "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
-            "served every time; person-private learns from all rounds of everybody, the others from one round of each."
-        )
-    return (
+def unit_note(unit: str, policies: Sequence[str] = ()) -> str:
+    """What a table of these policies says of the unit."""
+    note = (
         "The unit of privacy is one round, its arms and its reward, not one person: who takes part in several rounds "
         "is protected less."
     )
+    if unit == "person":
+        note = (
+            "The unit of privacy is one person: arms and rewards of all rounds of that person together. Everyone is "
+            "served every time; person-private learns from all rounds of everybody, the others from one round of each."
+        )
+    if "standing-private" in policies:
+        note += " standing-private protects rewards alone: arms, and which was shown in which round, must be public."
+    return note

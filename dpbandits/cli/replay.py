@@ -96,7 +96,8 @@ def replay(
         theta_bound=theta_bound,
         base_rate=base_rate,
     )
-    policies = factories(chosen(policy, unit), epsilon, delta, environment, environment.rounds, unit=unit)
+    names = chosen(policy, unit)
+    policies = factories(names, epsilon, delta, environment, environment.rounds, unit=unit)
     size = f"{environment.rounds:,} rounds, {environment.rows:,} rows, d = {environment.dim}"
     typer.echo(f"{file.name}: {size}; {environment.rescaled:,} rows longer than --feature-bound {feature_bound:g}")
     play(
@@ -108,5 +109,5 @@ def replay(
         jobs=jobs,
         out=out,
         resume=resume,
-        unit_note=unit_note(unit),
+        unit_note=unit_note(unit, names),
     )

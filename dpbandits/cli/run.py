@@ -118,7 +118,8 @@ def run(
         environment = Delayed(environment, delay="geometric" if delay else 0, mean=delay or 1.0, missing=missing)
     if rounds is None:
         rounds = 5000 if world is None else gallery(world).rounds
-    policies = factories(chosen(policy, unit), epsilon, delta, environment, rounds, base_rate, unit)
+    names = chosen(policy, unit)
+    policies = factories(names, epsilon, delta, environment, rounds, base_rate, unit)
     play(
         policies,
         environment,
@@ -128,5 +129,5 @@ def run(
         jobs=jobs,
         out=out,
         resume=resume,
-        unit_note=unit_note(unit),
+        unit_note=unit_note(unit, names),
     )

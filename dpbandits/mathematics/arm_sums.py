@@ -12,12 +12,14 @@ release, where the newest running sum has one and a half to two times as much. R
 
 :func:`fitted` joins the arms: one parameter θ, with a normal prior, by Gauss and Newton.
 
-All are post-processing of what was released, and cost O(Kk³), O(J³d³) for J batches by directions, and O(K²d + d³).
+All are post-processing of what was released, and cost O(k³) for each arm that was played, O(J³d³ + KJ²d²) for J batches
+by directions, and O(KJd² + d³): nothing is of K² entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +27,55 @@ from numpy.typing import NDArray
 from dpbandits.mathematics.ellipsoid import ball_constrained_minimizer
 from dpbandits.mathematics.prior import Posterior, Prior
 
-__all__ = ["fitted", "weighed", "weighed_together"]
+__all__ = ["Precision", "arrivals", "fitted", "weighed", "weighed_together"]
 
 Array = NDArray[np.float64]
 
 # of Gauss and Newton: at most so many, and until nothing moves by more than that
 _STEPS, _STILL = 8, 1e-5
+# how far the share of rewards that come moves from batch to batch
+_DRIFT = 0.2
+
+
+@dataclass(frozen=True)
+class Precision:
+    """diag(p) + LR, of shape (K, K), which is not written out."""
+
+    p: Array
+    L: Array
+    R: Array
+
+    def __matmul__(self, columns: Array) -> Array:
+        return np.asarray((self.p * columns.T).T + self.L @ (self.R @ columns))
+
+
+def arrivals(noise: Array, plays: Array, came: Array, least: float) -> Array:
+    """Which share of the rewards of each batch has come, from ``least`` to 1.
+
+    A level of mean and deviation 1 and a random walk, seen through c_j = f_j·n_j + noise and chance; the normal
+    posterior's mean.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ, of the numbers that came.
+    plays, came : ndarray of shape (k,)
+        n and c.
+    least : float
+
+    Examples
+    --------
+    All come, and then half:
+
+    >>> import numpy as np
+    >>> plays = np.array([100.0, 200.0, 400.0])
+    >>> arrivals(9.0 * np.eye(3), plays, np.array([100.0, 100.0, 200.0]), least=0.01).round(1).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    steps = np.arange(1.0, len(plays) + 1.0)
+    prior = (1.0 + _DRIFT**2 * np.minimum(steps[:, None], steps)) * plays
+    known = np.linalg.solve(plays[:, None] * prior + noise + np.diag(0.25 * plays), came - plays)
+    return np.asarray(np.clip(1.0 + prior @ known, least, 1.0))
 
 
 def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:
@@ -56,13 +101,17 @@ def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[
     >>> (score / p).round(3).item(), (1.0 / p).round(3).item()    # (4 + 9·1)/9²
     (0.333, 0.16)
     """
-    chance = (variances[:, None] * plays.T)[:, :, None] * np.eye(len(noise))
-    weights = np.linalg.solve(noise + chance, plays.T[:, :, None])[:, :, 0]
+    weights, known = np.zeros_like(plays.T), plays.any(axis=0)
+    if known.any():
+        n = plays.T[known, :, None]
+        weights[known] = np.linalg.solve(noise + variances[known, None, None] * n * np.eye(len(noise)), n)[:, :, 0]
     return np.einsum("kj,jk->k", weights, plays), np.einsum("kj,jk->k", weights, sums)
 
 
-def weighed_together(noise: Array, plays: Array, sums: Array, variances: Array, arms: Array) -> tuple[Array, Array]:
-    """What sums by directions say of m: its precision, of shape (K, K), and that times the estimate.
+def weighed_together(
+    noise: Array, plays: Array, sums: Array, variances: Array, arms: Array
+) -> tuple[tuple[Array, Array], Array]:
+    """What sums by directions say of m: its precision, as factors (K, Jd) and (Jd, K), and that times the estimate.
 
     s_j = Σ_k n_jk·m_k·x_k + noise and chance: Σ_ij·I for two batches, and Σ_k v_k·n_jk·x_kx_kᵀ for one. Batches after
     the J first ones have no records; what they show is the noise of the others.
@@ -81,9 +130,10 @@ def weighed_together(noise: Array, plays: Array, sums: Array, variances: Array, 
     Examples
     --------
     >>> import numpy as np
-    >>> known = weighed_together(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), np.ones(1), np.eye(1))
-    >>> [one.round(3).item() for one in known]    # as above
-    [6.231, 2.077]
+    >>> noise, plays, sums = (np.full((1, 1), number) for number in (4.0, 9.0, 3.0))
+    >>> (L, R), score = weighed_together(noise, plays, sums, np.ones(1), np.eye(1))
+    >>> (L @ R).round(3).item(), score.round(3).item()    # as above
+    (6.231, 2.077)
     """
     J, d = len(plays), arms.shape[1]
     sure = np.linalg.inv(noise)
@@ -92,15 +142,15 @@ def weighed_together(noise: Array, plays: Array, sums: Array, variances: Array, 
     covariance = np.kron(left, np.eye(d)).reshape(J, d, J, d)
     each = np.arange(J)
     covariance[each, :, each] += np.einsum("jk,ka,kb->jab", plays * variances, arms, arms)
-    design = (plays[:, None, :] * arms.T).reshape(J * d, -1)
+    design = (plays[:, None, :] * arms.T).reshape(J * d, len(arms))
     weights = np.linalg.solve(covariance.reshape(J * d, J * d), design)
-    return weights.T @ design, weights.T @ s.ravel()
+    return (weights.T, design), weights.T @ s.ravel()
 
 
 def fitted(
     arms: Array,
     moments: Callable[[Array], tuple[Array, Array]],
-    evidence: Callable[[Array], tuple[Array, Array]],
+    evidence: Callable[[Array], tuple[Array | Precision, Array]],
     prior: Prior,
     start: Array,
     radius: float,
@@ -138,7 +188,7 @@ def fitted(
         mean, slopes = moments(e)
         precision, scores = evidence(slopes)
         steep = arms * slopes[:, None]
-        eigenvalues, U = np.linalg.eigh(steep.T @ precision @ steep + prior.precision)
+        eigenvalues, U = np.linalg.eigh(steep.T @ (precision @ steep) + prior.precision)
         # m is taken to be mean + slope·(xᵀθ' − e)
         pull = steep.T @ (scores - precision @ (mean - slopes * e)) + prior.precision @ prior.mean
         before, theta = theta, ball_constrained_minimizer(eigenvalues, U, pull, radius)

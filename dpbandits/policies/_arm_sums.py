@@ -88,6 +88,8 @@ class ArmSums:
         The policy's.
     weigh : callable
         From the noise of a single release in a sum of g to the weights of all releases.
+    delay : int
+        A play is counted in the batch that is open so many decisions later.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class ArmSums:
         σ, of a single release of a sum of g.
     """
 
-    _KEPT = ("sums", "records", "plays", "newest")
+    _KEPT = ("sums", "records", "plays", "decisions", "waiting")
 
     def __init__(
         self,
@@ -108,6 +110,7 @@ class ArmSums:
         horizon: int,
         rng: np.random.Generator,
         weigh: Callable[[float], Array],
+        delay: int = 0,
     ) -> None:
         self._c, self._a = reward_scales(low, high, budget.adjacency)
         digits, slack = whole_digits(horizon, sum(arms.shape) + 1)
@@ -126,8 +129,8 @@ class ArmSums:
         self._arms = arms
         # of the open batch: by directions, by arms, and how many, whole numbers in units of 2^−digits; and plays
         self.records, self.plays = np.zeros(sum(arms.shape) + 1), np.zeros(len(arms))
-        # the last decision that was counted, and its arm
-        self.newest = np.array([-1, 0])
+        # how many there were, and the arms of the last ``delay`` + 1, which are not counted yet: −1 is none
+        self.decisions, self.waiting = 0, np.full(delay + 1, -1)
 
     @property
     def cost(self) -> Release:
@@ -136,11 +139,17 @@ class ArmSums:
 
     def decided(self, round: int, arm: int) -> None:
         """A play: that of the next decision, or of the last one once more, which an interrupt left unmade."""
-        last, other = self.newest
-        if round == last:
-            self.plays[other] -= 1.0
-        self.plays[arm] += 1.0
-        self.newest = np.array([round, arm])
+        place = round % len(self.waiting)
+        if round >= self.decisions:
+            self._count(place)
+        self.waiting[place], self.decisions = arm, round + 1
+
+    def _count(self, place: int) -> None:
+        """Count the oldest play that waits, once."""
+        arm = int(self.waiting[place])
+        self.waiting[place] = -1
+        if arm >= 0:
+            self.plays[arm] += 1.0
 
     def add(self, arm: int, g: float, *, together: bool) -> None:
         """Take in the record of a round whose reward came: by directions (``together``), or by arms."""
@@ -156,6 +165,7 @@ class ArmSums:
 
         Sums and number are those of all batches so far.
         """
+        self._count(self.decisions % len(self.waiting))
         records, plays = self.records / self._unit, self.plays
         self.records, self.plays = np.zeros_like(self.records), np.zeros_like(self.plays)
         noisy = self.sums.add(records)
@@ -181,5 +191,5 @@ class ArmSums:
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
         entries.resume(self, self._KEPT, entries.in_units(saved, (self._c, self._a)))
-        if (self.plays < 0).any() or not 0 <= self.newest[1] < len(self.plays):
-            raise ValueError("plays must be at least 0, and newest name an arm, got others")
+        if (self.plays < 0).any() or self.waiting.min() < -1 or self.waiting.max() >= len(self.plays):
+            raise ValueError("plays must be at least 0, and waiting ones name an arm, got others")

@@ -158,6 +158,18 @@ class Epochs(PrivatePolicy[None]):
         super()._wait_for(pending)
         self.policy.decisions += 1
 
+    def _check_log(self) -> None:
+        self.policy._check_log()
+
+    def _count_play(self, pending: Pending) -> None:
+        self.policy._count_play(self._in_epoch(pending))
+
+    def _checked_pending(self, pending: Pending) -> Pending:
+        found = super()._checked_pending(pending)
+        if len(found.arm) and found.note[0] == self.epoch:
+            self.policy._checked_pending(self._in_epoch(found))
+        return found
+
     # ----------------------------------------------------------------------------------------------- learn
 
     def _in_epoch(self, pending: Pending) -> Pending:

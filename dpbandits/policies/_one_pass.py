@@ -45,9 +45,9 @@ Noise = tuple[float, float]
 class Estimate:
     """The public half.
 
-    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j² and Σθ_jᵀM_jθ_j; the running sums as last released; the
-    mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch fits
-    what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
+    θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
+    the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
+    fits what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
     whether arms seem to stand.
     """
 
@@ -56,6 +56,7 @@ class Estimate:
     H: Array
     b: Array
     slopes: float
+    secants: float
     squares: float
     totals: tuple[Array, Array]
     past: Past
@@ -107,7 +108,7 @@ class Refit:
         root, covariance = square, self.theta_bound**2 * np.eye(d)
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
-        public = self.prior.mean, root, square, zero, 0.0, 0.0, (square, zero)
+        public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
         return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), False)
 
     def after(
@@ -160,7 +161,7 @@ class Refit:
         M, m = inverse @ M @ inverse, inverse @ m
         H = decay * last.H + slope * M
         b = decay * last.b + m - (secant - slope) * (M @ theta)
-        slopes = last.slopes + slope**2
+        slopes, secants = last.slopes + slope**2, last.secants + secant**2
 
         # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
         # the root mean square of γ. (While A changes, noise of earlier releases is left in H: N_j, once in the metric
@@ -169,8 +170,8 @@ class Refit:
         eigenvalues, U = np.linalg.eigh(A @ H @ A)
         eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
         length = float(seen @ seen) if guessed else 0.25 * S**2
-        # b − Hθ has the noise of Σρ_jM_jθ, and ρ is 1 or γ
-        variances = errors(eigenvalues, max(noise_H, left_in_H), noise_b, length, self.record.chance)
+        # b − Hθ has the noise of Σρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
+        variances = errors(eigenvalues, noise_H * math.sqrt(secants / k), noise_b, length, self.record.chance)
         gains, precision = precisions(eigenvalues, variances)
         known = posterior(self.prior, precision, inverse @ U, gains * (U.T @ A @ b), S)
 
@@ -180,7 +181,7 @@ class Refit:
         metric = A
         if self.levels and (k == 1 or (eigenvalues > _KNOWN * left_in_H).mean() < 0.5):
             metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, left_in_H)
-        sums = H, b, slopes, squares, totals, past
+        sums = H, b, slopes, secants, squares, totals, past
         return Estimate(known.mean, root, *sums, found, known.covariance, unlikely, metric, stands)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:

@@ -127,8 +127,10 @@ class SecantRecord:
         tangents = np.minimum(np.maximum(link.derivative(half), s_min) / s, secants)
         default = min(max(high - c, c - low), 0.8 * typical_deviation(link, theta_bound))
         B = default if clip is None else positive("clip", clip)
-        # of rewards as they are after clipping
-        chance = min(c - low, B) * min(high - c, B) / max(float(link.derivative(0.0)), s_min)
+        # of rewards as they are after clipping; no reward in the range has the mean c₀ if that is outside
+        least, most = max(low - c, -B), min(high - c, B)
+        largest = -least * most if least < 0.0 < most else 0.25 * (high - low) ** 2
+        chance = largest / max(float(link.derivative(0.0)), s_min)
         return cls(link, s_min, W, B, c, chance, np.maximum.accumulate(s * half**2), tangents, secants)
 
     @property

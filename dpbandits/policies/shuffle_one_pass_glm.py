@@ -263,6 +263,6 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
         root = known.root @ (U * (self._width * np.sqrt(np.maximum(f, _LEAST))))
         past = last.past.followed_by(rounds, H, squares)
-        variance = (std / self._sums.c) ** 2 + (std / self._sums.a) ** 2 * float(last.theta @ last.theta)
-        found = misfit(m - M @ last.theta, last.theta, variance, users, self.clip)
+        variance = (std / self._sums.c) ** 2 + (secant * std / self._sums.a) ** 2 * float(theta @ theta)
+        found = misfit(m - secant * M @ theta, theta, variance, users, self.clip)
         return Estimate(known.mean, root, H, b, noise, squares, past, found)

@@ -38,9 +38,10 @@ Guarantee
 * It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
 
 Rewards that never come, or come late: plays are scaled by the share of rewards that has come so far, by the released
-number (``arrived``). So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more
-are missing than for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried
-of late where rewards come late.
+number (``arrived``), and by that of each batch where the unit is a person, as nothing is learned of those who come
+back. So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more are missing than
+for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried of late where
+rewards come late: announce it (``delay``), and plays are counted when their rewards come.
 
 Cost per round: O(Kd + d²) to select, O(d) to update; O(Kk³ + J³d³ + K²d) at the k-th of about ln(T)/ln(growth)
 releases, J of them by directions, ten or so. Memory O((K + d)k + K² + d²).
@@ -52,17 +53,16 @@ Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from accounting import Budget
-from accounting.checks import positive
+from accounting.checks import integer, positive
 from dpbandits.checks import unit_rows
-from dpbandits.mathematics.arm_sums import fitted, weighed, weighed_together
+from dpbandits.mathematics.arm_sums import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.mathematics.choices import Law, Perturbed, inverse_gap
 from dpbandits.mathematics.cold_start import clarity, warn_of_cold_start
 from dpbandits.mathematics.links import Link, get_link
@@ -71,6 +71,7 @@ from dpbandits.mathematics.release_weights import release_weights
 from dpbandits.policies._arm_sums import ArmSums
 from dpbandits.policies._estimating import EstimatingPolicy
 from dpbandits.policies._parameters import Exploration, checked_exploration
+from dpbandits.policies._public_arms import PublicArms
 from dpbandits.policies._records import SecantRecord
 from dpbandits.policy import Array, Decision, Pending
 from dpbandits.private_policy import PrivateOptions, finite_rewards
@@ -81,17 +82,15 @@ __all__ = ["StandingPrivateGLM"]
 _MOST_RELEASES = 128
 # records are summed by directions until plays are spread over no more than so many arms
 _SPREAD = 3.0
-# arms are the same if no entry differs by more
-_SAME = 1e-9
 
 
 @dataclass(frozen=True)
 class Estimate:
     """The public half.
 
-    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm and what the
-    released sums grew by, zero where there was none yet; the share of rewards that has come; and how many batches, up
-    to the open one at most, are summed by directions.
+    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
+    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has
+    come; and how many batches, up to the open one at most, are summed by directions.
     """
 
     theta: Array
@@ -124,6 +123,9 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         Length of a batch over the length of the one before; such that there are at most 128 releases.
     first_batch : int, optional
         Rounds before the first release, which play by the prior. By default 4d, at most T/20.
+    delay : int
+        By how many rounds all rewards come late, from public knowledge: plays are counted so many rounds later. Where
+        some come much earlier than others, or in doubt, leave it out: one that is twice too long is worse than none.
     clip : float, optional
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     exploration : float or "inverse_gap"
@@ -176,6 +178,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         theta_bound: float = 3.0,
         growth: float = 1.2,
         first_batch: int | None = None,
+        delay: int = 0,
         clip: float | None = None,
         exploration: Exploration = 1.0,
         gamma_scale: float = 10.0,
@@ -186,6 +189,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         self.arms = np.array(unit_rows(arms, self.dim))
         self.arms.setflags(write=False)
+        self._public_arms = PublicArms(self.arms)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = self._rounds = self._batches(first_batch, 4 * self.dim, growth)
         m = len(self.schedule.ends)
@@ -202,13 +206,16 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         self._record = SecantRecord.of(self.link, S, (low, high), clip)
         self.clip = self._record.B
         g = max(-self.clip, low - self._record.centre), min(self.clip, high - self._record.centre)
-        K = len(self.arms)
-        self._sums = ArmSums(self.arms, *g, budget=budget, releases=m, horizon=T, rng=self.rng, weigh=self._weigh)
+        K, self.delay = len(self.arms), integer("delay", delay, at_least=0)
+        if self.delay >= T:
+            raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
+        known: dict[str, Any] = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
+        self._sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
         root = self._width * self._prior.root
-        known = self._prior.mean, root, self._prior.covariance
+        start = self._prior.mean, root, self._prior.covariance
         # where there are no more arms than dimensions, their own sums are never worse
         together = int(max(_SPREAD, self.dim) < K)
-        self.public = Estimate(*known, np.zeros((m, K)), np.zeros((m, self.dim + K)), 1.0, together)
+        self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K + 1)), 1.0, together)
         if self.prior is None:
             clear = clarity(self.dim, T, self._record.W, S, self._sums.noise_of_sums(max(1, m)))
             warn_of_cold_start(clear, self.dim, T, budget)
@@ -253,14 +260,8 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         offered = self.arms if arms is None else arms
         return super().register(offered, index, person, probability=probability, release=release)
 
-    def learn_log(self, rows: Iterable[Any], *, progress: bool = True) -> NoReturn:
-        """Refused: arms that others chose may tell of the persons who came, and plays are counted without noise.
-
-        Raises
-        ------
-        ValueError
-            Always.
-        """
+    def _check_log(self) -> None:
+        """Refuse logs: arms that others chose may tell of the persons who came, and plays are counted without noise."""
         raise ValueError(
             "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
             "StandingPrivateGLM counts plays without noise, and takes only choices of its own"
@@ -269,28 +270,24 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     def _checked_arms(self, arms: ArrayLike) -> Array:
         if arms is self.arms:
             return self.arms
-        which, apart = self._nearest(super()._checked_arms(arms))
-        if apart.max() > _SAME:
-            raise ValueError(
-                f"arms must be among the {len(self.arms)} that the policy was made with, got row {apart.argmax()}, "
-                "which is none of them: for arms that change take OnePassPrivateGLM"
-            )
-        return self.arms[which]
-
-    def _nearest(self, rows: Array) -> tuple[NDArray[np.intp], Array]:
-        """Which arm each row is, and by how much it differs."""
-        apart = np.abs(rows[:, None] - self.arms).max(axis=2)
-        which = apart.argmin(axis=1)
-        return which, apart[np.arange(len(rows)), which]
+        return self.arms[self._public_arms.which(super()._checked_arms(arms))]
 
     def _note(self, arm: Array, index: int) -> tuple[int, ...]:
-        return (int(self._nearest(arm[None])[0][0]),)
+        return tuple(self._public_arms.which(arm[None]))
 
     def _checked_pending(self, pending: Pending) -> Pending:
         found = super()._checked_pending(pending)
         if not 0 <= found.note[0] < len(self.arms):
             raise ValueError(f"an open decision's note must be the number of an arm, got {found.note[0]}")
         return found
+
+    def _resume(self, saved: Any) -> None:
+        super()._resume(saved)
+        known = self.public
+        if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
+            raise ValueError(
+                "public must have plays of at least 0, arrived in (0, 1], and together of as many batches, got others"
+            )
 
     def _score(self, arms: Array) -> Law:
         if self.exploration == "inverse_gap":
@@ -300,8 +297,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _count_person(self, pending: Pending) -> None:
-        super()._count_person(pending)
+    def _count_play(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self._sums.decided(pending.round, pending.note[0])
 
@@ -315,13 +311,24 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         sums, last, j = self._sums, self.public, self.releases
         totals, came, played = sums.release()
+        totals = np.append(totals, came)
         plays, growth = last.plays.copy(), last.growth.copy()
         plays[j], growth[j] = played, totals - growth.sum(axis=0)
         k, rounds, unsure = j + 1, self.schedule.ends[j], sums.noise_of_count(j + 1)
-        arrived = 1.0 if came + 2.0 * unsure >= rounds else max(came, unsure) / rounds
+        due = max(1, rounds - self.delay)
+        missing = came + 2.0 * unsure < due
 
         d, J, noise, record = self.dim, min(k, last.together), sums.noise_of_batches(k), self._record
-        apart = arrived * plays[:k]
+        arrived, apart = 1.0, plays[:k].copy()
+        if missing:
+            arrived = min(max(came, unsure) / due, 1.0)
+            share = np.full(k, arrived)
+            if self._persons is not None:
+                # of those who come back nothing is learned, so that the share falls. What is late is another matter:
+                # as many rewards as are missing in a batch come in later ones, and plays and rewards agree in total
+                per_count = (sums.noise_of_count(1) / sums.noise_of_sums(1)) ** 2
+                share = arrivals(per_count * noise, apart.sum(axis=1), growth[:k, -1], min(arrived, unsure / due))
+            apart *= share[:, None]
         joint, apart[:J] = apart[:J].copy(), 0.0
 
         def moments(e: Array) -> tuple[Array, Array]:
@@ -329,13 +336,11 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
             mean = np.fmin(np.fmax(self.link.mean(e) - record.centre, -self.clip), self.clip)
             return mean, np.fmin(np.fmax(self.link.derivative(e), record.s_min), record.W)
 
-        def evidence(slopes: Array) -> tuple[Array, Array]:
+        def evidence(slopes: Array) -> tuple[Precision, Array]:
             variances = record.chance * slopes
-            precisions, scores = weighed(noise, apart, growth[:k, d:], variances)
-            if not J:
-                return np.diag(precisions), scores
+            precisions, scores = weighed(noise, apart, growth[:k, d:-1], variances)
             more, score = weighed_together(noise, joint, growth[:k, :d], variances, self.arms)
-            return np.diag(precisions) + more, scores + score
+            return Precision(precisions, *more), scores + score
 
         known = fitted(self.arms, moments, evidence, self._prior, last.theta, self.theta_bound)
         late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - rounds / self._rounds)))

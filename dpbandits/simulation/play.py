@@ -80,7 +80,14 @@ def made(make: PolicyFactory, environment: Environment, seed: int, name: str) ->
     """The policy of a run."""
     if not getattr(make, "public_arms", False):
         return make(generator(seed, name))
-    return make(generator(seed, name), next(iter(environment.episode(generator(seed)))).arms)
+    first, *more = (now.arms for now in islice(environment.episode(generator(seed)), 2))
+    for arms in more:
+        if arms is not first and not set(map(tuple, arms.tolist())) <= set(map(tuple, first.tolist())):
+            raise ValueError(
+                f"environment must have arms that stand for a policy that is told them, such as StandingPrivateGLM, "
+                f"got {environment.name}, whose arms change: take OnePassPrivateGLM"
+            )
+    return make(generator(seed, name), first)
 
 
 def _offered(policy: Policy, context: Array | None) -> Array:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits.mathematics.arm_sums import fitted, weighed, weighed_together
+from dpbandits.mathematics.arm_sums import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.mathematics.prior import Prior
 from dpbandits.policies._arm_sums import ArmSums, reward_scales, reward_sensitivity
 
@@ -51,14 +51,14 @@ def test_estimates_by_directions_are_too(seed, J, more, K, d):
     rng, k = np.random.default_rng(seed), J + more
     C, plays, sums = triangle(rng, k), rng.integers(0, 20, (J, K)).astype(float), rng.normal(0, 9, (k, d))
     v, X = rng.uniform(0.0, 1.0, K), rng.normal(size=(K, d))
-    precision, scores = weighed_together(covariance(C, 2.0), plays, sums, v, X)
+    (left, right), scores = weighed_together(covariance(C, 2.0), plays, sums, v, X)
     F = np.kron(C, np.eye(d))
     design, chance = np.zeros((k * d, K)), np.zeros((k * d, k * d))
     for j in range(J):
         rows = slice(j * d, (j + 1) * d)
         design[rows], chance[rows, rows] = X.T * plays[j], (X.T * (v * plays[j])) @ X
     inverse = np.linalg.inv(4.0 * np.eye(k * d) + F @ chance @ F.T)
-    assert np.allclose(precision, design.T @ F.T @ inverse @ F @ design, rtol=1e-5, atol=1e-7)
+    assert np.allclose(left @ right, design.T @ F.T @ inverse @ F @ design, rtol=1e-5, atol=1e-7)
     assert np.allclose(scores, design.T @ F.T @ inverse @ F @ sums.ravel(), rtol=1e-4, atol=1e-6)
 
 
@@ -83,6 +83,24 @@ def test_a_linear_model_is_ridge_regression_in_the_ball(seed, d, K, radius):
         assert np.allclose(found.mean, free, rtol=1e-7, atol=1e-9)
     assert np.allclose(found.covariance, np.linalg.inv(precision), rtol=1e-7, atol=1e-9)
     assert np.allclose(found.root @ found.root, found.covariance, rtol=1e-7, atol=1e-9)
+
+
+def test_a_precision_is_the_matrix_that_it_stands_for():
+    rng = np.random.default_rng(0)
+    p, left, right = rng.uniform(size=4), rng.normal(size=(4, 2)), rng.normal(size=(2, 4))
+    for columns in (rng.normal(size=4), rng.normal(size=(4, 3))):
+        assert np.allclose(Precision(p, left, right) @ columns, (np.diag(p) + left @ right) @ columns)
+
+
+@settings(max_examples=40)
+@given(shares=st.lists(st.floats(0.1, 1.0), min_size=1, max_size=8), delayed=st.booleans())
+def test_shares_that_are_known_well_are_found_and_others_are_within_their_limits(shares, delayed):
+    plays = 1e6 * np.arange(1.0, len(shares) + 1.0)
+    plays[0] *= not delayed  # nothing is counted yet
+    found = arrivals(np.eye(len(plays)), plays, plays * shares, least=0.01)
+    assert np.allclose(found[delayed:], shares[delayed:], atol=1e-3)
+    drowned = arrivals(1e30 * np.eye(len(plays)), plays, -plays, least=0.01)
+    assert ((drowned >= 0.01) & (drowned <= 1.0)).all()
 
 
 def test_what_is_known_well_is_found_on_the_curve():
@@ -173,9 +191,16 @@ def test_counting_rewards_is_free_where_the_range_is_centred():
 # ------------------------------------------------------------------------------------------------------ sums
 
 
-def sums(arms: int, adjacency: str = "replace") -> ArmSums:
+def sums(arms: int, adjacency: str = "replace", delay: int = 0) -> ArmSums:
     budget, rng = Budget(1.0, 1e-5, adjacency=adjacency), np.random.default_rng(5)
-    more = {"budget": budget, "releases": 3, "horizon": 40, "rng": rng, "weigh": lambda noise: np.ones(3)}
+    more = {
+        "budget": budget,
+        "releases": 3,
+        "horizon": 40,
+        "rng": rng,
+        "weigh": lambda noise: np.ones(3),
+        "delay": delay,
+    }
     return ArmSums(np.full((arms, 1), 0.5), -0.3, 0.7, **more)
 
 
@@ -203,15 +228,28 @@ def test_records_enter_the_sum_that_they_are_for():
     assert np.array_equal(kept.records, np.rint(kept.records))
 
 
-def test_plays_are_counted_as_they_are_decided():
-    kept = sums(3)
-    for round, arm in enumerate([0, 2, 2, 1]):
-        kept.decided(round, arm)
-    kept.decided(3, 2)  # made again after an interrupt
-    assert kept.plays.tolist() == [1.0, 0.0, 3.0]
-    assert kept.release()[2].tolist() == [1.0, 0.0, 3.0]
-    kept.decided(4, 0)
-    assert kept.plays.tolist() == [1.0, 0.0, 0.0]
+@settings(max_examples=60)
+@given(
+    delay=st.integers(0, 6),
+    batches=st.lists(
+        st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=5), min_size=3, max_size=3
+    ),
+)
+def test_plays_are_counted_as_they_are_decided_so_many_rounds_later(delay, batches):
+    """Also where a choice is made again after an interrupt, and over a state in the middle."""
+    kept, chosen, counted = sums(3, delay=delay), [], 0
+    for batch in batches:
+        for arm, again in batch:
+            if again:
+                kept.decided(len(chosen), (arm + 1) % 3)
+            kept.decided(len(chosen), arm)
+            chosen.append(arm)
+        other = sums(3, delay=delay)
+        other.resume(kept.kept())
+        until = max(counted, len(chosen) - delay)
+        expected = np.bincount(chosen[counted:until], minlength=3).tolist()
+        assert other.release()[2].tolist() == kept.release()[2].tolist() == expected
+        counted = until
 
 
 def test_states_go_on_and_wrong_ones_are_refused():
@@ -219,10 +257,10 @@ def test_states_go_on_and_wrong_ones_are_refused():
     one.decided(0, 1)
     one.add(1, 0.25, together=True)
     other.resume(one.kept())
-    assert other.plays.tolist() == [0.0, 1.0, 0.0]
     assert np.array_equal(other.records, one.records)
-    for name, wrong in (("plays", np.array([-1.0, 0, 0])), ("newest", np.array([0, 3])), ("newest", np.array([0, -1]))):
-        with pytest.raises(ValueError, match="plays must be at least 0, and newest name an arm"):
+    assert other.release()[2].tolist() == [0.0, 1.0, 0.0]
+    for name, wrong in (("plays", np.array([-1.0, 0, 0])), ("waiting", np.array([3])), ("waiting", np.array([-2]))):
+        with pytest.raises(ValueError, match="plays must be at least 0, and waiting ones name an arm"):
             sums(3).resume(one.kept() | {name: wrong})
     with pytest.raises(ValueError, match="units must be"):
         sums(3).resume(one.kept() | {"units": np.array([1.0, 0.5])})

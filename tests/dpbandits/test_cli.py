@@ -242,7 +242,7 @@ def test_replay_learns_labels_from_parquet(call, tmp_path):
         (("run", "--policy", "disjoint-private"), "policy must be one that chooses from changing arms in "),
         (
             ("run", "--policy", "standing-private", "--rounds", 9),
-            "arms must be among the 20 that the policy was made with",
+            "environment must have arms that stand for a policy that is told them",
         ),
         (("run", "--seeds", 0), "seeds must be at least 1"),
         (("run", "--jobs", 0), "jobs must be at least 1"),

@@ -18,7 +18,7 @@ from dpbandits import Pending, Policy
 from dpbandits.environments import LinearBernoulli
 from dpbandits.mathematics.links import get_link
 from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
-from dpbandits.policies import ShuffleOnePassGLM
+from dpbandits.policies import OnePassPrivateGLM, ShuffleOnePassGLM
 from dpbandits.policies._shuffled import ShuffledBatches
 from dpbandits.simulation.simulate import simulate
 from dpkit.geometry import smat, svec
@@ -357,3 +357,26 @@ def test_regret_with_a_fixed_set_of_arms_and_linear_rewards():
         progress=False,
     )
     assert results.table()[0]["regret"] <= 1100
+
+
+@pytest.mark.parametrize("kind", [ShuffleOnePassGLM, OnePassPrivateGLM])
+def test_a_model_that_holds_is_no_misfit_where_chords_are_steeper_than_records(kind):
+    """At e = 2.9 above a base rate of 0.04 the mean is 0.43, and w is a quarter of the chord's slope.
+
+    A gradient m − Mθ would be taken for 0.30·B in every round; the right one leaves a quarter of B, 240 for the 1000
+    rounds of the batch, by fifteen of its standard deviations of 16 or with probability below 1e-50.
+    """
+    policy = kind(
+        1,
+        budget=Budget(8.0, 1e-3),
+        horizon=1200,
+        first_batch=1000,
+        base_rate=0.04,
+        prior=([2.9], 1e6),
+        rng=np.random.default_rng(0),
+    )
+    rng, mean = np.random.default_rng(1), float(policy.link.mean(2.9))
+    for _ in range(1100):
+        policy.update(policy.select([[1.0]]), float(rng.random() < mean))
+    assert policy.releases == 1
+    assert policy.public.misfit == 0.0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,9 @@ from accounting import Budget, Gaussian, calibrate
 from dpbandits import Policy, Released, price_of_privacy, simulate
 from dpbandits.environments import GLM
 from dpbandits.evaluate import LoggedRound
+from dpbandits.mathematics.arm_sums import arrivals
 from dpbandits.mathematics.links import Link
-from dpbandits.policies import Restarting, StandingPrivateGLM
+from dpbandits.policies import Restarting, StandingPrivateGLM, standing_private_glm
 
 BUDGET = Budget(4.0, 1e-4)
 CIRCLE = np.column_stack([np.cos(np.arange(6)), np.sin(np.arange(6))])
@@ -62,11 +65,12 @@ def test_plays_survive_a_crash_by_the_journal(tmp_path):
         decision = one.select(CIRCLE[[4, 1]])
         if t % 2:
             one.update(decision, 1.0)
-    plays, records = one._sums.plays.copy(), one._sums.records.copy()
-    assert plays.sum() == 20 - one.schedule.start(one.releases) > 0
+    plays, waiting, records = one._sums.plays.copy(), one._sums.waiting.copy(), one._sums.records.copy()
+    assert plays.sum() + 1 == 20 - one.schedule.start(one.releases) > 1
     one._run._hold.close()
     again = Policy.load(tmp_path / "state", unattended=True)
     assert again._sums.plays.tolist() == plays.tolist()
+    assert again._sums.waiting.tolist() == waiting.tolist()
     assert again._sums.records.tolist() == records.tolist()
     assert again.public.plays.tolist() == one.public.plays.tolist()
 
@@ -87,7 +91,7 @@ def test_an_interrupted_choice_counts_once():
         one.select(pending)
     one._open = {}
     decision = one.select()
-    assert one._sums.plays.tolist() == np.bincount([decision.index], minlength=6).tolist()
+    assert one._sums.release()[2].tolist() == np.bincount([decision.index], minlength=6).tolist()
 
 
 # ------------------------------------------------------------------------------------------------ what is offered
@@ -112,7 +116,10 @@ def test_arms_may_be_left_out_and_offered_in_part_and_in_any_order():
         ([[np.nan, 0.0]], "arms must be finite"),
         (CIRCLE + [[1e-6, 0.0]] * 6, "arms must have norm at most 1"),
         (-CIRCLE[:2], r"arms must be among the 6 that the policy was made with, got row 0, which is none of them"),
-        ([CIRCLE[3], [0.5, 0.5]], "got row 1, which is none of them: for arms that change take OnePassPrivateGLM"),
+        (
+            [CIRCLE[3], [0.5, 0.5]],
+            "got row 1, which is none of them: StandingPrivateGLM is for arms that stand, OnePassPrivateGLM for",
+        ),
     ],
 )
 def test_other_arms_are_refused_and_nothing_changes(arms, message):
@@ -124,6 +131,25 @@ def test_other_arms_are_refused_and_nothing_changes(arms, message):
     with pytest.raises(ValueError, match=message):
         one.register(arms, 0)
     assert fingerprint(one) == before
+
+
+def test_thousands_of_arms_may_be_handed_over_again():
+    """One array of all pairs of rows would hold 90 MB here, and gigabytes for 20 features."""
+    angles = np.linspace(0.0, 6.0, 2500)
+    many = np.column_stack([np.cos(angles), np.sin(angles)]) * 0.9
+    one = policy(many)
+    tracemalloc.start()
+    decision = one.select(many[::-1].copy())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert one._open[decision.id].note == (2499 - decision.index,)
+    assert peak < 2**23
+    assert np.array_equal(one._checked_arms(many + 1e-12), many)
+
+
+def test_the_first_of_two_arms_that_are_the_same_is_counted():
+    one = policy(CIRCLE[[0, 1, 1]])
+    assert {one.select(CIRCLE[[1]]).index, one._open[0].note} == {0, (1,)}
 
 
 def test_logs_are_refused_and_nothing_changes():
@@ -156,6 +182,7 @@ def test_what_is_released_chooses_among_arms_that_are_offered():
         ({"arms": np.zeros((0, 2))}, r"arms must have shape \(K, 2\) with K >= 1"),
         ({"growth": 1.0, "first_batch": 1}, "growth must be such that there are at most 128 releases, got growth=1.0"),
         ({"exploration": -1.0}, "exploration"),
+        ({"delay": 200}, "delay must be below the horizon of 200 rounds, got delay=200"),
         ({"reward_range": (0.0, np.inf), "link": "poisson"}, "reward_range must be finite"),
         ({"budget": replace(BUDGET, unit="person"), "rounds_per_person": 2}, "rounds_per_person must be 1"),
     ],
@@ -163,6 +190,16 @@ def test_what_is_released_chooses_among_arms_that_are_offered():
 def test_wrong_parameters_are_refused(more, message):
     with pytest.raises(ValueError, match=message):
         policy(**more)
+
+
+@tabled("name", ["plays", "arrived", "together"])
+def test_states_with_a_wrong_public_half_are_refused(tmp_path, name):
+    one = policy()
+    wrong = {"plays": one.public.plays - 1.0, "arrived": 0.0, "together": 100}
+    one.public = replace(one.public, **{name: wrong[name]})
+    one.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="public must have plays of at least 0"):
+        Policy.load(tmp_path / "state", unattended=True)
 
 
 def test_states_with_a_wrong_note_are_refused(tmp_path):
@@ -226,6 +263,45 @@ def test_it_finds_the_best_arm_also_where_rewards_are_missing_or_late(share, del
     )  # 6 standard deviations of 1300 coins
 
 
+def test_plays_wait_for_rewards_that_are_announced_to_be_late():
+    """Counted when their rewards come, so that those of all batches agree with the records, arm by arm."""
+    one = policy(np.eye(2), budget=Budget(1e4, 1e-2), horizon=400, first_batch=20, delay=50)
+    waiting, chosen = [], []
+    for _ in range(390):
+        decision = one.select()
+        waiting.append(decision)
+        chosen.append(decision.index)
+        if len(waiting) > 50:
+            one.update(waiting.pop(0), float(decision.index))
+    plays = one.public.plays.sum(axis=0)
+    assert plays.tolist() == np.bincount(chosen[: one.schedule.ends[-1] - 50], minlength=2).tolist()
+    assert not one.public.plays[: sum(end <= 50 for end in one.schedule.ends)].any()
+    assert one.arrived == 1.0
+
+
+@pytest.mark.parametrize("unit", ["round", "person"])
+def test_persons_who_come_back_teach_once_which_is_reckoned_with_batch_by_batch(monkeypatch, unit):
+    """The first 100 rounds teach, of 100 persons, and then none; where rounds are the unit all would."""
+    shares = []
+
+    def seen(noise, plays, came, least):
+        shares.append(arrivals(noise, plays, came, least))
+        return shares[-1]
+
+    monkeypatch.setattr(standing_private_glm, "arrivals", seen)
+    one = policy(np.eye(2), budget=Budget(1e4, 1e-2, unit=unit), horizon=1000, first_batch=20)
+    for t in range(900):
+        one.update(one.select(person=t % 100), 1.0)
+    if unit == "round":
+        assert not shares
+        assert one.arrived == 1.0
+        return
+    ends = np.array([0, *one.schedule.ends[: one.releases]])
+    learned = np.diff(np.minimum(ends, 100)) / np.diff(ends)
+    assert shares[-1] == pytest.approx(learned, abs=0.15)  # noise is some 0.1 records, and the model is a smooth one
+    assert one.arrived == pytest.approx(100 / ends[-1], abs=0.01)
+
+
 def test_missing_rewards_do_not_pull_estimates_to_the_base_rate():
     """Of plays that were not scaled by the share that came, half of the rewards would leave half of every gap."""
     one = policy(np.eye(2), budget=Budget(1e4, 1e-2), horizon=4000, first_batch=40, exploration="inverse_gap")
@@ -235,19 +311,48 @@ def test_missing_rewards_do_not_pull_estimates_to_the_base_rate():
     assert mean[1] - 0.5 > 0.22
 
 
-def test_it_runs_in_epochs():
-    one = Restarting(
-        2,
-        "StandingPrivateGLM",
-        budget=BUDGET,
-        horizon=100,
-        every=50,
-        parameters={"arms": CIRCLE, "first_batch": 8},
-        rng=np.random.default_rng(0),
-    )
+def in_epochs(**more) -> Restarting:
+    known = {"budget": BUDGET, "horizon": 100, "every": 50, "parameters": {"arms": CIRCLE, "first_batch": 8}}
+    return Restarting(2, "StandingPrivateGLM", **known, rng=np.random.default_rng(0), **more)
+
+
+def test_epochs_count_plays_too():
+    """They have decisions of their own; a policy that was not told of them would never learn."""
+    one, chosen = in_epochs(), []
     for _ in range(100):
-        one.update(one.select(CIRCLE), 1.0)
+        decision = one.select(CIRCLE)
+        chosen.append(decision.index)
+        one.update(decision, 1.0)
+        if one.epoch == 0:
+            first = one.policy
     assert one.epoch == 1
+    for policy, start in ((first, 0), (one.policy, 50)):
+        ends = [end for end in policy.schedule.ends if end < 50]
+        assert policy.releases == len(ends) > 2
+        for row, (low, high) in zip(policy.public.plays, itertools.pairwise([0, *ends]), strict=False):
+            assert row.tolist() == np.bincount(chosen[start + low : start + high], minlength=6).tolist()
+
+
+def test_epochs_refuse_logs_and_wrong_notes_too(tmp_path):
+    one = in_epochs()
+    with pytest.raises(ValueError, match="rows must be learned by a policy that protects which arm was chosen"):
+        one.learn_log([(CIRCLE[0], 1.0)])
+    assert one.decisions == 0
+    one.select(CIRCLE)
+    one._open[0].note = (0, 0, 6)
+    one.save(tmp_path / "state")
+    with pytest.raises(ValueError, match="note must be the number of an arm, got 6"):
+        Policy.load(tmp_path / "state", unattended=True)
+
+
+def test_plays_in_epochs_survive_a_crash_by_the_journal(tmp_path):
+    one = in_epochs(checkpoint=tmp_path / "state")
+    for _ in range(57):
+        one.update(one.select(CIRCLE), 1.0)
+    kept = repr(one.policy._sums.kept())
+    one._run._hold.close()
+    again = Policy.load(tmp_path / "state", unattended=True)
+    assert repr(again.policy._sums.kept()) == kept
 
 
 def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):
@@ -265,6 +370,25 @@ def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):
         simulate({"standing": Make()}, world, rounds=60, seeds=seeds, resume=tmp_path / "r.jsonl", progress=False)
     assert len(seen) == 4  # three runs, and one that asks whether the parameters are the same
     assert not np.array_equal(seen[0], seen[1])
+
+
+def test_simulations_refuse_arms_that_change():
+    make = functools.partial(StandingPrivateGLM, budget=BUDGET, horizon=60)
+
+    def made(rng, arms):
+        return make(3, arms, rng=rng)
+
+    made.public_arms = True
+    with pytest.raises(ValueError, match="environment must have arms that stand for a policy that is told them"):
+        simulate({"standing": made}, GLM(3, arms=4), rounds=60, seeds=1, progress=False)
+
+
+def test_counts_from_a_range_without_the_base_rate_are_survived():
+    one = policy(link="poisson", reward_range=(3.0, 10.0), horizon=60)
+    for _ in range(60):
+        one.update(one.select(), 4.0)
+    assert np.isfinite(one.theta).all()
+    assert one._record.chance > 0.0
 
 
 def test_its_price_is_found_where_arms_stand():
