@@ -28,9 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.numerics import fast_length
+from accounting.accountants.numerics import fast_length, mass_errors
 
-__all__ = ["Laws", "gathered", "play_above", "play_below"]
+__all__ = ["Laws", "gathered", "laws_below", "play_above", "play_below", "quarters"]
 
 Array = NDArray[np.float64]
 
@@ -75,7 +75,8 @@ def gathered(p: Array, q: Array, nodes: Array) -> Array:
     """P's masses on ``nodes`` of a law that is less than one with finitely many losses, in rising order.
 
     From the lowest on, every node takes what is left below it, and from above as much as makes up for it, so that it
-    has the masses of P and Q of what it took: the mean of P/Q where it lies. What is left above the last is left out.
+    has the masses of P and Q of what it took: the mean of P/Q where it lies. Where there is not enough above, P is made
+    less.
     """
     losses = np.log(p / q)
     first_above = np.searchsorted(losses, nodes, side="right").tolist()
@@ -96,7 +97,42 @@ def gathered(p: Array, q: Array, nodes: Array) -> Array:
             break
         masses[node] = taken + lack / gain * in_p[i]
         at, share = i, 1 - lack / gain
+    below = np.searchsorted(nodes, losses[at:], side="right") - 1
+    left = q[at:] * np.exp(nodes[below])
+    left[0] *= share
+    np.add.at(masses, below[below >= 0], left[below >= 0])
     return masses
+
+
+def laws_below(pairs: list[tuple[Array, Array]], places: NDArray[np.int64], step: float) -> Laws:
+    """Laws on ``step`` times ``places`` that are less than pairs of P's and Q's masses, and their mirror images.
+
+    ``places`` rise and are symmetric around 0; the first and the last masses of a pair are left out. Mirrored after
+    they are gathered: from the lowest on, a steep end that is there is on the grid first.
+    """
+    nodes, reach = step * places, int(places[-1])
+    found = []
+    for p, q in pairs:
+        off_p, off_q = mass_errors(p), mass_errors(q)
+        # known to some digits
+        some = (off_p < 0.5 * p) & (off_q < 0.5 * q) & (q > 1e-280)
+        some[[0, -1]] = False
+        for sign in (1, -1):
+            # of a law its own P is rounded down, and of its mirror image Q
+            in_p = (p - sign * off_p)[some] * (1 - 2e-13 * sign)
+            in_q = (q + sign * off_q)[some]
+            order = np.argsort(np.log(in_p / in_q), kind="stable")
+            at_nodes = gathered(in_p[order], in_q[order], nodes)
+            mass = np.zeros(2 * reach + 1)
+            mass[places + reach] = at_nodes if sign > 0 else (at_nodes * np.exp(-nodes))[::-1]
+            found.append(mass)
+    return Laws(np.array(found), step)
+
+
+def quarters(nodes: Array) -> Array:
+    """Edges between ``nodes``, a quarter of the way from either."""
+    middle = (nodes[1:] + nodes[:-1]) / 2
+    return np.sort(np.concatenate([(nodes[1:] + middle) / 2, (nodes[:-1] + middle) / 2]))
 
 
 class _Circle:

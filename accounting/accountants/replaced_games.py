@@ -12,7 +12,7 @@ from accounting.accountants.replaced_coins import ReplacedCoins
 from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
-from accounting.releases import FixedSizeSubsampled, Gaussian, PureDP, RandomizedResponse, Release
+from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
 
 __all__ = ["batches_at_least", "game_at_least", "played", "weight"]
 
@@ -72,6 +72,8 @@ def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatche
         case Gaussian(noise_multiplier=z):
             tail = replaced_steps.cut(tail)
             known = replaced_steps.most_steps(1 / z, release.rate, tail) > 0
+        case Laplace(noise_multiplier=z):
+            known = replaced_laplace.most_steps(1 / z, release.rate) > 0
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
             count = min(count, replaced_coins.MOST_STEPS)
             known = (
@@ -88,6 +90,8 @@ def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPa
     match batch.release:
         case Gaussian(noise_multiplier=z):
             return ReplacedSteps(1.0 / z, batch.rate, count, tail, from_below=True)
+        case Laplace(noise_multiplier=z):
+            return ReplacedLaplace(1.0 / z, batch.rate, count, tail, from_below=True)
         case PureDP(epsilon=eps):
             return ReplacedCoins(float(eps), None, batch.rate, count, tail, from_below=True)
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -100,6 +104,8 @@ def weight(batch: FixedSizeSubsampled) -> float:
     match batch.release:
         case Gaussian(noise_multiplier=z):
             return float(batch.rate**2 * math.expm1(min(z**-2.0, 700.0)))
+        case Laplace(noise_multiplier=z):
+            return replaced_laplace.deviation(min(1 / z, 300.0), batch.rate) ** 2
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
             return float((batch.rate * math.expm1(min(eps, 300.0))) ** 2)
     return 0.0

@@ -10,97 +10,90 @@ each coordinate moves two of R, S, S′ away from M, to opposite sides. Let r, s
 all: r + s, r + s′ and s + s′ are their distances, at most θ. A point may be moved along a coordinate of its own, too:
 who forgets it has the old laws. So let two of the sums be θ: one arm is θ − t, and two are t ≤ θ/2.
 
-*Theorem.* Write x_R for the probability R(A), and so on, and let up(x, s) be the largest probability that noise at
-distance s may have where M has x. For w, a, b ≥ 0
+*Theorem.* Write x_R for the probability R(A), and so on. For w, a, b ≥ 0
 
-    max over A of w·x_S − a·x_R − b·x_S′  ≤  max over x of w·up(x, s) − min over A with M(A) = x of a·R′(A) + b·S″(A)
-                                          ≤  u(λ) + E_M[(λ − aρ − bσ)₊]  for every λ,
-
-where R′ and S″ are moved from M by r and by s′ along two coordinates of their own, ρ and σ are their densities over M,
-which are independent, and u(λ) = max over x of w·up(x, s) − λx. This is what the divergence asks for: with c = e^ε ≥ 1
-it is the left side for w = q, a = (1 − q)(c − 1), b = cq, and for c ≤ 1 it is 1 − c and, with S and S′ exchanged and A
-for what it is not, that for w = cq, a = (1 − q)(1 − c), b = q.
-
-*Proof.* On the way from M to S in small steps x and 1 − x change by no more than a factor of e^(ds), so x_S ≤ up(x, s)
-(see :class:`~accounting.accountants.losses.LaplacePair`), where x = M(A). Let now A be the best for R and S′ alone: for
-it E_M[φ(aρ + bσ)] counts, φ convex. Where one coordinate moves both, to opposite sides, one of its factors of ρ and σ
-falls as the other rises, and φ(aρ + bσ) has a mixed derivative ≥ 0; so the mean grows if they are drawn independently,
-coordinate after coordinate. Then each of ρ and σ is a product over coordinates, and at most the one of a single
-coordinate in convex order: a shift that is spread is never worse. The second line is weak duality. ∎
-
-*Which arms.* Call K the bound's first form, at an x where the maximum is reached, and λ = w·up′(x) the slope there, of
-F(x) = min of a·R′(A) + b·S″(A) too. As up is a flow, up′(x)·min(x, 1 − x) = min(u, 1 − u) = ∂up/∂s, u = up(x, s). With
-h the probability under M of a section of A along the coordinate of R, ∂R′(A)/∂r is minus the mean of what min(·, 1 − ·)
-is for R′ of sections, and a times that at most the mean of (λ − bσ)₊·min(h, 1 − h), which is ≤ λ·min(x, 1 − x) =
-∂(w·up)/∂s. So K grows if S's arm does as much as that of R (or of S′) shrinks. Hence:
-
-* With R's arm θ − t, K and the curve grow with t up to t = θ/2, for c ≥ 1 and c ≤ 1.
-* With S's arm θ − t the bound grows with t for c ≤ 1, where the longest arm is one of the two that are to be unlikely.
-* With S's arm θ − t it falls with t for c ≥ 1: there aρ + bσ ≥ q·e^(−t) ≥ q·e^(−(θ−t)), which is up′ above ½, so x ≤ ½;
-  and as R′(A) and S″(A) fall by at most themselves, F by at most F(x) ≤ λx, which is w·∂up/∂s.
-
-So with R's arm θ − t nothing is worse than the bound at t = θ/2; and with S's arm (or that of S′, the mirror image)
-θ − t the bound on t in [t₀, t₁] is that of t₀ for c ≥ 1 and that of t₁ for c ≤ 1. At t = 0 it is exact.
-
-*Closer.* Here S need not move against R and against S′ with all of its arm at once. With densities τ, ρ and σ over M,
-
-    max over A of w·x_S − a·x_R − b·x_S′  ≤  max over α of E_M[(w·τ₁τ₂ − aρ₂ − bσ₁)₊],
+    max over A of w·x_S − a·x_R − b·x_S′  ≤  max over α of D(α),    D(α) = E_M[(w·τ₁τ₂ − aρ₂ − bσ₁)₊],
 
 where along a first coordinate S moves by α and S′, to the other side, by s′; and along a second one S by s − α and R,
-to the other side, by r. *Proof.* As above, coordinates that move R and S′ may be taken for two: of what is drawn there
-a convex function of aρ + bσ counts. Given all else, sections of A along the coordinates that move S′ ask for the same,
-with weights of any size on S, M and S′. On the way from S to M to S′ the bounds of ``up`` hold; half-lines of a single
-coordinate reach them. The same holds of R. ∎ Triples with longer arms are no better, so finitely many α and t do.
+to the other side, by r; τ, σ and ρ are their densities over M. So three such points have D(α). This is what the
+divergence asks for: with c = e^ε ≥ 1 it is the left side for w = q, a = (1 − q)(c − 1), b = cq, and for c ≤ 1 it is 1 −
+c and, with S and S′ exchanged and A for what it is not, that for w = cq, a = (1 − q)(1 − c), b = q.
 
-With up(x, s) = e^s·x up to ½, then 1 − e^(−s)/(4x), and 1 − e^(−s)(1 − x) above x = ½, u(λ) is w − √(wλe^(−s)) where
-λ/w lies between e^(−s) and e^s.
+*Proof.* Where one coordinate moves R and S′, to opposite sides, one of its factors of ρ and σ falls as the other rises,
+and (wτ − aρ − bσ)₊ has a mixed derivative ≥ 0 in them; so its mean grows if they are drawn independently, coordinate
+after coordinate. Now given all else, sections of A along the coordinates that move S′ ask for the same, with weights of
+any size on S, M and S′. On the way from M to S in small steps x and 1 − x change by no more than a factor of e^(ds),
+and so from M to S′ (see :class:`~accounting.accountants.losses.LaplacePair`); half-lines of a single coordinate reach
+both bounds at once. The same holds of the coordinates that move R. ∎
 
-*Numbers.* Densities are moved to the ends of pieces, which is more in convex order, and the least of all bounds is put
-on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few groups of t with their mirror
-images, in which the worst t counts for every ε.
+*Lemma.* Longer arms have no less; for who forgets a coordinate has the old laws. (i) D grows if S's arm along a
+coordinate does as much as the other one there shrinks. (ii) Let α* = ½(s + ln(w/(ae^(−r) + be^(−s′)))). Where α ≥ α*,
+and at α = s if we^(−s) ≤ ae^(−r) + be^(−s′), D does not fall as α grows by as much as s − α shrinks; (iii) and not as
+α grows by as much as r and s′ both shrink. The same holds of s − α.
+
+*Proof.* Sections of the best A along the first coordinate are half-lines on the side of S. At their ends y the gain is
+0, wτ₂f_S = aρ₂f_M + bf_S′, f the densities along it. As A is the best, D changes as if it stood. So S's arm there gains
+E[wτ₂f_S] = aX + bY, where X is the mean of ρ₂f_M, and Y that of f_S′, what S′(A) loses as s′ grows: (i). Of half-lines
+f_M is min(h, 1 − h), h = M's probability. If 0 gains nothing, h ≤ ½ in all sections and X = R(A), Y = S′(A). What S
+gains along the second coordinate is aY′ + bX′ likewise, Y′ what R(A) loses as r grows; and a mean of min(h, 1 − h) is
+at most that of h, so Y′ ≤ R(A) and X′ ≤ S′(A). Hence aX + bY is at least aY′ + bX′ and aY′ + bY. And 0 gains nothing
+if wτ₂e^(−α) ≤ aρ₂ + be^(−s′), where τ₂ ≤ e^(s−α), ρ₂ ≥ e^(−r), and τ₂ = 1 if α = s. ∎
+
+*Which arms.* For t in [t₀, t₁] nothing is worse than the largest of:
+
+* With R's arm θ − t: D at t = θ/2, by (i) along R's coordinate.
+* With S's arm θ − t and c ≤ 1, where S′ is the one that is to be likely: D at t₁, by (i) along the first coordinate.
+* With S's arm θ − t and c ≥ 1: qe^(t−θ) ≤ (c − 1 + q)e^(−t), and 2α* = θ − ln(1 + (c − 1)/q) whatever t is. So D at
+  t₀, at α = 0 or α = s; or some α with α and s − α below α*.
+
+With S′'s arm θ − t the laws are the mirror images. Of α and s − α below α*, at c ≤ 1 too, all are counted in cells,
+with longer arms. There is little to gain.
+
+*From below* a player has S′ = R, three points at equal distances (α = s and t = θ/2, of which
+:class:`~accounting.accountants.triangles.LaplaceTrianglePair` is less), and their mirror images.
+
+*Numbers.* Densities are moved to the ends of pieces, which is more in convex order, and what no triple passes is put
+on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few cells of t with their mirror
+images.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, pair_of_curve, pair_of_whole_curve, value_between
-from accounting.accountants.loss_games import Laws, play_above
+from accounting.accountants.curves import (
+    Atoms,
+    delta_of_atoms,
+    pair_of_curve,
+    pair_of_points_below,
+    pair_of_whole_curve,
+    value_between,
+)
+from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
 from accounting.accountants.losses import LaplacePair, Symmetric
-from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
+from accounting.accountants.triangles import LaplaceTrianglePair
 
-__all__ = ["ReplacedLaplace", "most_steps"]
+__all__ = ["ReplacedLaplace", "deviation", "most_steps"]
 
 Array = NDArray[np.float64]
-#: A bound on what an event gains, by the weights of S, R and S′ and their arms.
-Event = Callable[[Array, float, Array, float, Array, float], Array]
 
-# t as shares of θ: groups of cells, narrow where the worst ones are.
-_GROUPS = tuple(
-    np.linspace(start, end, cells + 1)
-    for start, end, cells in (
-        (0.0, 0.0025, 1), (0.0025, 0.005, 1), (0.005, 0.01, 2), (0.01, 0.02, 4), (0.02, 0.04, 4), (0.04, 0.07, 3),
-        (0.07, 0.12, 5), (0.12, 0.2, 7), (0.2, 0.3, 9), (0.3, 0.4, 9), (0.4, 0.46, 6), (0.46, 0.49, 6), (0.49, 0.5, 5),
-    )
-)  # fmt: skip
-# The same where R is the farthest, which hardly matters.
-_R_FARTHEST = np.concatenate([np.linspace(0.0, 0.4, 9), np.linspace(0.4, 0.49, 10)[1:], [0.4925, 0.495, 0.4975, 0.5]])
-# What S moves against R, as a share of its arm.
-_SHARES = (0.0, 0.004, 0.012, 0.03, 0.07, 0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97, 0.988, 0.996, 1.0)
-# Pieces of a density between its largest and its smallest value.
-_PIECES = 10
-# The grid's step as a share of qθ.
-_FINE = 0.1
-_SEARCHES = 36
-# Beyond this the bounds are of little use.
-_LARGEST_SHIFT, _GOLDEN = 3.0, (math.sqrt(5.0) - 1) / 2
+# t as shares of θ: the ends of the cells.
+_CELLS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.21, 0.27, 0.33, 0.38, 0.42, 0.45, 0.47, 0.485, 0.495, 0.5)
+# s − α as a share of s: cells that are narrow at both ends.
+_SHARES = 0.5 - 0.5 * np.cos(np.pi * np.linspace(0.0, 1.0, 33))
+# Pieces of a density between its largest and its smallest value, where they are more than this wide.
+_PIECES, _WIDEST = 12, 0.15
+# The grid's step as a share of a loss's deviation; and from below.
+_FINE, _FINE_BELOW = 0.08, 0.05
+# Beyond this there are too many nodes.
+_LARGEST_SHIFT = 12.0
 
 
 def most_steps(theta: float, rate: float) -> int:
@@ -108,11 +101,16 @@ def most_steps(theta: float, rate: float) -> int:
     return 1024 if 1e-4 <= theta <= _LARGEST_SHIFT and 1e-7 <= rate <= 1 - 1e-6 else 0
 
 
+def deviation(theta: float, rate: float) -> float:
+    """About that of one loss, where S′ = R."""
+    return rate * math.sqrt((2 * math.expm1(theta) + math.expm1(-2 * theta)) / 3)
+
+
 def _densities(arm: float) -> tuple[Array, Array]:
     """M's masses and the values of ρ of a point at this distance, a little larger in convex order."""
     if arm == 0.0:
         return np.ones(1), np.ones(1)
-    y = np.linspace(0.0, arm, _PIECES + 1)
+    y = np.linspace(0.0, arm, max(_PIECES, math.ceil(arm / _WIDEST)) + 1)
     ratios = np.exp(2 * y - arm)
     in_m, in_r = 0.5 * np.exp(-y[:-1]) * -np.expm1(-y[1]), 0.5 * np.exp(y[1:] - arm) * -np.expm1(-y[1])
     up = np.clip((in_r - in_m * ratios[:-1]) / np.diff(ratios), 0.0, in_m)
@@ -121,29 +119,6 @@ def _densities(arm: float) -> tuple[Array, Array]:
     masses[:-1] += in_m - up
     masses[1:] += up
     return masses, ratios
-
-
-def _best_event(w: Array, far: float, a: Array, near: float, b: Array, other: float) -> Array:
-    """The theorem's bound, for arms ``far`` of S, ``near`` of R and ``other`` of S′; all weights per point."""
-    (in_r, rho), (in_s, sigma) = _densities(near), _densities(other)
-    mass = np.outer(in_r, in_s).ravel()
-    values = a[:, None] * np.repeat(rho, sigma.size) + b[:, None] * np.tile(sigma, rho.size)
-
-    def bound(log_share: Array) -> Array:
-        # λ/w from e^(−s) to e^s
-        given_up = w * -np.expm1((log_share - far) / 2)
-        return given_up + np.maximum((w * np.exp(log_share))[:, None] - values, 0.0) @ mass
-
-    low, high = np.full(w.size, -far), np.full(w.size, far)
-    best = np.minimum(bound(low), bound(high))
-    for _ in range(_SEARCHES):
-        # it is convex in λ, and every λ will do
-        one, two = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-        at_one, at_two = bound(one), bound(two)
-        best = np.minimum(best, np.minimum(at_one, at_two))
-        left = at_one < at_two
-        low, high = np.where(left, low, one), np.where(left, two, high)
-    return np.asarray(np.maximum(best, 0.0) * (1 + 1e-12) + 1e-15 * w)
 
 
 def _opposite(one: float, other: float) -> tuple[Array, Array, Array]:
@@ -156,67 +131,70 @@ def _opposite(one: float, other: float) -> tuple[Array, Array, Array]:
     return masses, taus, np.concatenate([np.full(tau.size, math.exp(-other)), sigma])
 
 
-def _best_split(w: Array, far: float, a: Array, near: float, b: Array, other: float) -> Array:
-    """The closer bound, of the same arms."""
-    best = np.zeros(w.size)
+def _gain(w: Array, arms: tuple[float, float], a: Array, near: float, b: Array, other: float) -> Array:
+    """D, for S's ``arms`` along the two coordinates, R's ``near`` and S′'s ``other``; all weights per point."""
+    first, tau, sigma = _opposite(arms[0], other)
+    second, more, rho = _opposite(arms[1], near)
+    gain = np.multiply.outer(w, np.outer(tau, more))
+    gain -= np.multiply.outer(a, rho)[:, None, :]
+    gain -= np.multiply.outer(b, sigma)[:, :, None]
+    np.maximum(gain, 0.0, out=gain)
+    return np.asarray((gain @ second @ first) * (1 + 1e-12) + 1e-15 * w)
+
+
+def _ends(w: Array, far: float, a: Array, near: float, b: Array, other: float) -> Array:
+    """The larger of D at α = 0 and α = s."""
+    return np.maximum(_gain(w, (far, 0.0), a, near, b, other), _gain(w, (0.0, far), a, near, b, other))
+
+
+def _between(w: Array, far: tuple[float, float], a: Array, near: float, b: Array, other: float, limit: Array) -> Array:
+    """At least D wherever α and s − α are at most ``limit``, for s between both of ``far``."""
+    least, most = far
+    found = np.zeros(w.size)
     for share, end in itertools.pairwise(_SHARES):
-        first, tau, sigma = _opposite(far * (1 - share), other)
-        second, more, rho = _opposite(far * end, near)
-        gain = np.multiply.outer(w, np.outer(tau, more))
-        gain -= np.multiply.outer(a, rho)[:, None, :]
-        gain -= np.multiply.outer(b, sigma)[:, :, None]
-        np.maximum(gain, 0.0, out=gain)
-        np.maximum(best, gain @ second @ first, out=best)
-    return np.asarray(best * (1 + 1e-12) + 1e-15 * w)
+        some = (most * (1 - end) <= limit) & (least - most * (1 - share) <= limit)
+        if some.any():
+            arms = most * (1 - share), most * end
+            found[some] = np.maximum(found[some], _gain(w[some], arms, a[some], near, b[some], other))
+    return found
 
 
-def _curve_of_arms(event: Event, rate: float, arms: tuple[float, float, float], losses: Array) -> Array:
-    """A bound on H at ``losses`` by one on events, of the triples with arms of at most r, s and s′."""
-    r, s, other = arms
+def _curve_of_cell(theta: float, rate: float, ends: tuple[float, float], losses: Array) -> Array:
+    """A bound on H at ``losses`` of all triples with S's arm θ − t, or R's, t between ``ends``; R's up to θ/2."""
+    start, end = ends
     up = losses >= 0
     down = ~up
     found, c = np.empty(losses.size), np.exp(losses)
-    away, full = (1 - rate) * np.abs(np.expm1(losses)), np.full(losses.size, rate)
-    found[up] = event(full[up], s, away[up], r, c[up] * rate, other)
-    found[down] = -np.expm1(losses[down]) + event(c[down] * rate, other, away[down], r, full[down], s)
+    away, q = (1 - rate) * np.abs(np.expm1(losses)), np.full(losses.size, rate)
+    limit = (theta - np.log1p(np.maximum(np.expm1(losses), 0.0) / rate)) / 2 * (1 + 1e-9)
+    w, a, b = q[up], away[up], (c * rate)[up]
+    found[up] = np.maximum(
+        _ends(w, theta - start, a, start, b, start),
+        _between(w, (theta - end, theta - start), a, end, b, end, limit[up]),
+    )
+    w, a, b = (c * rate)[down], away[down], q[down]
+    limit = (end + np.log(w / (a * math.exp(-end) + b * math.exp(end - theta)))) / 2 * (1 + 1e-9)
+    found[down] = -np.expm1(losses[down]) + np.maximum(
+        _ends(w, end, a, end, b, theta - end), _between(w, (end, end), a, end, b, theta - end, limit)
+    )
     return found
 
 
 def _curves(theta: float, rate: float, losses: Array) -> list[Array]:
-    """Of every group of t; and of those with R farthest away, where they are not below one of these."""
+    """Of every cell of t."""
     pair = ReplacedPair(LaplacePair(theta), rate)
     # no triple is worse, and beyond the largest loss there is nothing
     most = np.array([pair.delta(float(loss)) for loss in losses])
     most[-1] = 0.0
-    up = losses >= 0
-
-    def relaxed(t: float) -> Array:
-        return _curve_of_arms(_best_event, rate, (theta * t, theta * (1 - t), theta * t), losses)
-
-    found = []
-    for group in _GROUPS:
-        # the ends of a group differ little
-        ends = relaxed(float(group[0])), relaxed(float(group[-1]))
-        least = np.minimum(most, np.where(up, np.maximum(*ends), ends[1]))
-        worst = np.zeros(losses.size)
-        for t, end in itertools.pairwise(theta * group):
-            closer = _curve_of_arms(_best_split, rate, (end, theta - t, end), losses)
-            np.maximum(worst, np.minimum(least, closer), out=worst)
-        found.append(worst)
-    least = np.minimum(most, relaxed(0.5))
-    others = [
-        np.minimum(least, _curve_of_arms(_best_split, rate, (theta - t, end, end), losses))
-        for t, end in itertools.pairwise(theta * _R_FARTHEST)
-    ]
-    left = [curve for curve in others if not any(np.all(curve <= worst) for worst in found)]
-    return [*found, np.max(left, axis=0)] if left else found
+    cells = itertools.pairwise([theta * share for share in _CELLS])
+    return [np.minimum(most, _curve_of_cell(theta, rate, cell, losses)) for cell in cells]
 
 
 @lru_cache(maxsize=8)
 def _laws(theta: float, rate: float) -> Laws:
-    """The losses of all groups and their mirror images."""
+    """The losses of all cells and their mirror images."""
     highest = math.log1p(rate * math.expm1(theta))
-    reach = max(16, math.ceil(highest / (_FINE * rate * theta)))
+    reach = max(16, math.ceil(highest / (_FINE * deviation(theta, rate))))
     step = highest / reach
     losses = step * np.arange(-reach - 1, reach + 2, dtype=np.float64)
     zero, masses = reach + 1, []
@@ -230,6 +208,21 @@ def _laws(theta: float, rate: float) -> Laws:
             mass[zero] += max(0.0, 1.0 - float(p.sum())) + 1e-14
             masses.append(mass)
     return Laws(np.array(masses), step)
+
+
+@lru_cache(maxsize=8)
+def _laws_below(theta: float, rate: float) -> Laws:
+    """Both laws that a player has from below, and their mirror images."""
+    one, other = SubsampledPair(LaplacePair(theta), rate, True), LaplaceTrianglePair(theta, rate)
+    tops = np.array([math.log1p(rate * math.expm1(theta)), other.highest(0.0)])
+    # both largest losses a little above a node, where nothing else is above to make up for what is below
+    fewest = math.ceil(tops[0] / (_FINE_BELOW * deviation(theta, rate)))
+    sizes = np.arange(fewest, 2 * fewest)
+    reach = int(sizes[np.argmin(sizes * (tops[1] / tops[0]) % 1.0)])
+    step = tops[0] * (1 - 1e-9) / reach
+    places = np.arange(-reach - 1, reach + 2)
+    edges = np.sort(np.concatenate([quarters(step * places), tops * (1 - 1e-10)]))
+    return laws_below([one.masses(edges), other.masses(edges)], places, step)
 
 
 @lru_cache(maxsize=4)
@@ -246,6 +239,9 @@ def _curve(pair: ReplacedLaplace) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=16)
 def _atoms(pair: ReplacedLaplace) -> tuple[Array, Array, Array, float]:
+    if pair.from_below:
+        laws = _laws_below(pair.theta, pair.rate)
+        return *pair_of_points_below(*play_below(laws, pair.count, pair.tail)), 0.0
     losses, values = _curve(pair)
     return *pair_of_curve(losses, values), float(values[-1])
 
@@ -254,15 +250,19 @@ def _atoms(pair: ReplacedLaplace) -> tuple[Array, Array, Array, float]:
 class ReplacedLaplace(Atoms, Symmetric):
     """``count`` steps with Laplace noise of scale 1 and a sensitivity of ``theta``, last of a composition.
 
-    ``tail`` is a probability that may be cut off.
+    ``tail`` is a probability that may be cut off. With ``from_below`` it is a lower bound on what the worst of these
+    cost, where they come last.
     """
 
     theta: float
     rate: float
     count: int
     tail: float
+    from_below: bool = False
 
     def delta(self, epsilon: float) -> float:
+        if self.from_below:
+            return delta_of_atoms(epsilon, *_atoms(self)[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*_curve(self), epsilon)

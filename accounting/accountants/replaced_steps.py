@@ -54,9 +54,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve, pair_of_points_below, value_between
-from accounting.accountants.loss_games import Laws, gathered, play_above, play_below
+from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
 from accounting.accountants.losses import GaussianPair, Symmetric
-from accounting.accountants.numerics import mass_errors, split
+from accounting.accountants.numerics import split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
 
@@ -101,7 +101,7 @@ def _grid(mu: float, rate: float, tail: float, many: int = _MANY_NODES) -> tuple
     return step, math.ceil(highest / step)
 
 
-def _places(reach: int) -> Array:
+def _places(reach: int) -> NDArray[np.int64]:
     """All points up to 64 from 0, and then some, at distances of 1.5 % of the loss."""
     some = np.round(np.geomspace(64, max(reach, 64), 2 + max(0, round(67 * math.log(reach / 64))))).astype(int)
     some = np.union1d(np.arange(min(64, reach)), some[some <= reach])
@@ -136,32 +136,12 @@ def _cells(mu: float, rate: float, tail: float) -> Laws:
 
 @lru_cache(maxsize=8)
 def _triangles(mu: float, rate: float, tail: float) -> Laws:
-    """The losses of two triangles and their mirror images, from below.
-
-    Mirrored after they are gathered: from the lowest on, the steep end of t = 0 is on the grid first.
-    """
+    """The losses of two triangles and their mirror images, from below."""
     step, reach = _grid(mu, rate, tail, _MANY_NODES_BELOW)
     places = _places(reach)
-    nodes = step * places
-    middle = (nodes[1:] + nodes[:-1]) / 2
-    edges = np.sort(np.concatenate([(nodes[1:] + middle) / 2, (nodes[:-1] + middle) / 2]))
-    found = []
-    for share in (0.0, 1.0):
-        p, q = triangle_masses(mu, share, rate, edges, below=True)
-        off_p, off_q = mass_errors(p), mass_errors(q)
-        # losses that are off by no more than MISSED, and known to some digits
-        some = (off_p < 0.5 * p) & (off_q < 0.5 * q) & (q > 1e-280)
-        some[[0, -1]] = False
-        for sign in (1, -1):
-            # of a law its own P is rounded down, and of its mirror image Q
-            in_p = (p - sign * off_p)[some] * (1 - 2 * sign * MISSED)
-            in_q = (q + sign * off_q)[some]
-            order = np.argsort(np.log(in_p / in_q), kind="stable")
-            at_nodes = gathered(in_p[order], in_q[order], nodes)
-            mass = np.zeros(2 * reach + 1)
-            mass[places + reach] = at_nodes if sign > 0 else (at_nodes * np.exp(-nodes))[::-1]
-            found.append(mass)
-    return Laws(np.array(found), step)
+    edges = quarters(step * places)
+    pairs = [triangle_masses(mu, share, rate, edges, below=True) for share in (0.0, 1.0)]
+    return laws_below(pairs, places, step)
 
 
 @lru_cache(maxsize=4)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.losses import GaussianPair, Symmetric, histogram, normal_masses
+from accounting.accountants.numerics import mass_errors
 from accounting.accountants.sampled_losses import SubsampledPair
 
 __all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
@@ -155,10 +156,13 @@ def _triangle_atoms(pair: TrianglePair) -> tuple[Array, Array, Array]:
     far = np.geomspace(100 * fine, highest, 2 + math.ceil(67 * math.log(highest / (100 * fine))))
     some = np.concatenate([fine * np.arange(100), far])
     p, q = triangle_masses(pair.mu, 1.0, pair.rate, np.concatenate([-some[:0:-1], some]), below=True)
-    # smaller ones have fewer digits; what is left out is missing from the mechanism's own tails
+    # P is rounded down and Q up, by all that masses and the arithmetic around them may be off; what is left out is
+    # missing from the mechanism's own tails
+    p, q = np.maximum(p - mass_errors(p), 0.0) * (1 - 2 * MISSED), (q + mass_errors(q)) * (1 + 2 * MISSED)
     kept = (p > 1e-18) & (q > 1e-18)
-    p, q = p[kept] * (1 - 1e-10), q[kept] * (1 - 1e-10)
-    return np.maximum.accumulate(np.log(p / q)), p, q
+    p, q = p[kept], q[kept]
+    order = np.argsort(losses := np.log(p / q), kind="stable")
+    return losses[order], p[order], q[order]
 
 
 # Pieces of what is seen of R's own coordinate.

@@ -11,7 +11,7 @@ from accounting import FixedSizeSubsampled, Laplace, bound, epsilon
 from accounting.accountants.losses import LaplacePair
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_games import played
-from accounting.accountants.replaced_laplace import ReplacedLaplace, _best_event, _best_split, _curve_of_arms
+from accounting.accountants.replaced_laplace import ReplacedLaplace, _curve_of_cell, _gain
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.accountants.triangles import LaplaceTrianglePair
 
@@ -37,16 +37,6 @@ def divergence(p, q, at):
     return float(np.maximum(p - math.exp(at) * q, 0.0).sum())
 
 
-def arms_of(places):
-    """How far R, S and S′ are from what lies between them in every coordinate."""
-    arms = np.abs(places - np.median(places, axis=0)).sum(axis=1)
-    return tuple(np.maximum(arms, 1e-6))  # a longer one will do
-
-
-def relaxed(rate, theta, t, losses):
-    return _curve_of_arms(_best_event, rate, (t, theta - t, t), losses)
-
-
 triples = st.lists(st.tuples(st.floats(-1.0, 1.0), st.floats(-1.0, 1.0)), min_size=3, max_size=3)
 
 
@@ -57,40 +47,46 @@ def test_no_triple_passes_the_bound_of_its_arms_or_the_game(triple, case, share)
     places = np.array(triple)
     distances = [np.abs(places[i] - places[j]).sum() for i, j in ((0, 1), (0, 2), (1, 2))]
     places *= theta / max(*distances, 1e-9)
-    r, s, other = arms_of(places)
     at = share * math.log1p(rate * math.expm1(theta))
-    c, away = math.exp(at), np.array([(1 - rate) * abs(math.expm1(at))])
-    weights, full = np.array([rate * c]), np.array([rate])
-    p, q = laws(rate, places)
-    found = divergence(p, q, at)
-    for event in (_best_event, _best_split):
-        if at >= 0:
-            most = float(event(full, s, away, r, weights, other)[0])
-        else:
-            most = 1 - c + float(event(weights, other, away, r, full, s)[0])
-        assert found <= most + 1e-12
-    assert found <= ReplacedLaplace(theta, rate, 1, TAIL).delta(at) + 1e-12
+    assert divergence(*laws(rate, places), at) <= ReplacedLaplace(theta, rate, 1, TAIL).delta(at) + 1e-12
 
 
-@pytest.mark.parametrize(("theta", "rate"), [(0.3, 0.5), (1.0, 0.01), (2.5, 0.1)])
-def test_bounds_fall_and_rise_with_the_arm_as_is_proved(theta, rate):
-    highest = math.log1p(rate * math.expm1(theta))
-    losses = highest * np.array([-0.9, -0.5, -0.1, 0.1, 0.5, 0.9])
-    curves = np.array([relaxed(rate, theta, theta * t, losses) for t in np.linspace(0.0, 0.5, 11)])
-    # pieces of densities add a little
-    slack = 2e-4 * rate
-    assert np.all(np.diff(curves[:, losses < 0], axis=0) >= -slack)
-    assert np.all(np.diff(curves[:, losses > 0], axis=0) <= slack)
-    # R farthest away, against the same distance for all
-    for at, equal in zip(losses, curves[-1], strict=True):
-        weights, away = np.array([rate * math.exp(at)]), np.array([(1 - rate) * abs(math.expm1(at))])
-        full = np.array([rate])
-        for t in theta * np.array([0.05, 0.2, 0.4]):
-            if at > 0:
-                found = float(_best_event(full, t, away, theta - t, weights, t)[0])
-            else:
-                found = -math.expm1(at) + float(_best_event(weights, t, away, theta - t, full, t)[0])
-            assert found <= equal + slack
+def best(w, a, b, arms, near, other):
+    return float(_gain(np.array([w]), arms, np.array([a]), near, np.array([b]), other)[0])
+
+
+arm = st.floats(0.01, 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    arms=st.tuples(arm, arm),
+    near=arm,
+    other=arm,
+    weights=st.tuples(*[st.floats(0.02, 1.0)] * 3),
+    size=st.floats(0.1, 3),
+)
+def check_that_arms_grow_and_shrink_as_is_proved(arms, near, other, weights, size):
+    (alpha, beta), near, other = size * np.array(arms), size * near, size * other
+    w, a, b = weights
+    d, found = 0.004, best(w, a, b, (alpha, beta), near, other)
+    # what pieces of densities may add
+    slack = 1e-3 * (1 + size**2) * w * d
+    assert best(w, a, b, (alpha + d, beta), near, other) >= found - slack
+    assert best(w, a, b, (alpha + d, beta), near, other - d) >= found - slack
+    assert best(w, a, b, (alpha, beta + d), near - d, other) >= found - slack
+    limit = (alpha + beta + math.log(w / (a * math.exp(-near) + b * math.exp(-other)))) / 2
+    if alpha >= limit:
+        assert best(w, a, b, (alpha + d, beta - d), near, other) >= found - slack
+        assert best(w, a, b, (alpha + d, beta), near - d, other - d) >= found - slack
+    if beta >= limit:
+        assert best(w, a, b, (alpha - d, beta + d), near, other) >= found - slack
+        assert best(w, a, b, (alpha, beta + d), near - d, other - d) >= found - slack
+
+
+def test_arms_grow_and_shrink_as_is_proved(monkeypatch):
+    monkeypatch.setattr("accounting.accountants.replaced_laplace._PIECES", 80)
+    check_that_arms_grow_and_shrink_as_is_proved()
 
 
 @pytest.mark.parametrize(("theta", "rate"), [(0.3, 0.5), (1.0, 0.01)])
@@ -98,7 +94,7 @@ def test_without_a_third_place_the_bound_is_what_the_pair_has(theta, rate):
     pair = ReplacedPair(LaplacePair(theta), rate)
     losses = math.log1p(rate * math.expm1(theta)) * np.array([0.0, 0.2, 0.6, 0.95])
     exact = [pair.delta(float(at)) for at in losses]
-    assert relaxed(rate, theta, 0.0, losses) == pytest.approx(exact, abs=1e-7 * rate)
+    assert _curve_of_cell(theta, rate, (0.0, 0.0), losses) == pytest.approx(exact, abs=1e-3 * rate)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +147,10 @@ def test_the_triangle_has_the_divergence_of_its_laws(theta, rate):
 @pytest.mark.filterwarnings("ignore:ε is only known")
 @pytest.mark.parametrize(
     ("noise", "size", "count", "delta", "width"),
-    # 7 and 0.8 % where any pure release was played, or both directions were the worst at once
-    [(2.0, 1000, 100, 1e-6, 0.01), (10.0, 5000, 100, 1e-9, 0.002)],
+    # 7 % and more where both directions were the worst at once, and no player followed what was seen
+    [(2.0, 1000, 100, 1e-6, 0.004), (10.0, 5000, 100, 1e-9, 0.002), (1.0, 100, 1000, 1e-5, 0.005)],
 )
-def test_totals_with_little_shift_are_known_closely(noise, size, count, delta, width):
+def test_totals_are_known_closely(noise, size, count, delta, width):
     lower, upper = bound(count * FixedSizeSubsampled(Laplace(noise), size, 10_000), delta)
     assert (1 - width) * upper < lower <= upper
 
