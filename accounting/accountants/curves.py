@@ -116,12 +116,9 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
     y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
     kept = _lower_hull(y, values)
+    q = np.diff(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
     losses = epsilons[np.array(kept[1:]) - 1]
-    y = np.exp(losses)
-    # and so do differences, also where ε is far below 0
-    rises = np.concatenate([y[:1], y[:-1] * np.expm1(np.diff(losses))])
-    q = np.diff(np.append(np.diff(values[kept]) / rises, 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
-    return losses, y * q, q
+    return losses, np.exp(losses) * q, q
 
 
 def _lower_hull(x: Array, y: Array) -> list[int]:

@@ -12,6 +12,8 @@ their masses (:func:`~accounting.accountants.numerics.split`). Downwards, what l
 as much from below as from above that P/Q keeps its mean (:func:`gathered`). Either way V is known on the grid without
 interpolation.
 
+What is left over at an end moves to a node alone, as P or, of a mirror image, Q is made less.
+
 *Numbers.* Convolutions are fast Fourier transforms of V(x)e^(λx), with a bound on their rounding errors added or taken
 off: an output is a sum whose terms pass log₂ n stages, and is right to a few log₂ n units of the product of the
 Euclidean norms. Losses that wrap around the circle come to lie outside of x ≥ 0.
@@ -39,6 +41,8 @@ _GROWTH = 12.0
 # Choices of the player from below.
 _CHOICES = 64
 _UNIT_ROUNDOFF = 2.0**-52
+# What exponentials of large numbers, and products, are off by.
+_OUTWARD = 1 + 2e-13
 
 
 @dataclass(frozen=True)
@@ -71,17 +75,28 @@ class Laws:
         return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
 
 
-def gathered(p: Array, q: Array, nodes: Array) -> Array:
+def gathered(p: Array, q: Array, nodes: Array, *, mirrored: bool = False) -> Array:
     """P's masses on ``nodes`` of a law that is less than one with finitely many losses, in rising order.
 
-    From the lowest on, every node takes what is left below it, and from above as much as makes up for it, so that it
-    has the masses of P and Q of what it took: the mean of P/Q where it lies. Where there is not enough above, P is made
-    less.
+    The last node that is not above all takes what is above it, and from below as much as makes up for it. From the
+    lowest on, every node takes what is left below it, and from above as much as makes up for it. So it has the masses
+    of P and Q of what it took: the mean of P/Q where it lies. Where not enough is left, losses move down to a node as P
+    is made less; or, if it is the mirror image that is to be less, up to a node as Q is.
     """
     losses = np.log(p / q)
-    first_above = np.searchsorted(losses, nodes, side="right").tolist()
     masses = np.zeros(nodes.size)
     in_p, in_q, ratios = p.tolist(), q.tolist(), np.exp(nodes).tolist()
+    top = int(np.searchsorted(nodes, losses[-1], side="right")) - 1
+    i = losses.size - 1
+    excess = taken = 0.0
+    while i >= 0 and top >= 0 and (gain := in_p[i] - ratios[top] * in_q[i]) >= -excess:
+        excess, taken, i = excess + gain, taken + in_p[i], i - 1
+    if i >= 0 and top >= 0:
+        part = excess / -gain
+        masses[top] = taken + part * in_p[i]
+        in_p[i], in_q[i] = (1 - part) * in_p[i], (1 - part) * in_q[i]
+    size = i + 1
+    first_above = np.searchsorted(losses[:size], nodes, side="right").tolist()
     at, share = 0, 1.0  # the first atom that is left, and what of it
     for node, (above, ratio) in enumerate(zip(first_above, ratios, strict=True)):
         if above <= at:
@@ -90,17 +105,23 @@ def gathered(p: Array, q: Array, nodes: Array) -> Array:
         for i in range(at + 1, above):
             taken += in_p[i]
             lack += ratio * in_q[i] - in_p[i]
-        i = above
-        while i < losses.size and (gain := in_p[i] - ratio * in_q[i]) < lack:
+        i, lack = above, max(lack, 0.0)
+        while i < size and (gain := in_p[i] - ratio * in_q[i]) <= lack:
             lack, taken, i = lack - gain, taken + in_p[i], i + 1
-        if i == losses.size:
+        if i == size:
             break
-        masses[node] = taken + lack / gain * in_p[i]
+        masses[node] += taken + lack / gain * in_p[i]
         at, share = i, 1 - lack / gain
-    below = np.searchsorted(nodes, losses[at:], side="right") - 1
-    left = q[at:] * np.exp(nodes[below])
-    left[0] *= share
-    np.add.at(masses, below[below >= 0], left[below >= 0])
+    for i in range(at, size):
+        if mirrored:
+            node = int(np.searchsorted(nodes, losses[i]))
+            if node < nodes.size:
+                masses[node] += share * in_p[i]
+        else:
+            node = int(np.searchsorted(nodes, losses[i], side="right")) - 1
+            if node >= 0:
+                masses[node] += share * in_q[i] * ratios[node]
+        share = 1.0
     return masses
 
 
@@ -110,7 +131,7 @@ def laws_below(pairs: list[tuple[Array, Array]], places: NDArray[np.int64], step
     ``places`` rise and are symmetric around 0; the first and the last masses of a pair are left out. Mirrored after
     they are gathered: from the lowest on, a steep end that is there is on the grid first.
     """
-    nodes, reach = step * places, int(places[-1])
+    nodes, reach = np.asarray(step * places, dtype=np.float64), int(places[-1])
     found = []
     for p, q in pairs:
         off_p, off_q = mass_errors(p), mass_errors(q)
@@ -122,7 +143,7 @@ def laws_below(pairs: list[tuple[Array, Array]], places: NDArray[np.int64], step
             in_p = (p - sign * off_p)[some] * (1 - 2e-13 * sign)
             in_q = (q + sign * off_q)[some]
             order = np.argsort(np.log(in_p / in_q), kind="stable")
-            at_nodes = gathered(in_p[order], in_q[order], nodes)
+            at_nodes = gathered(in_p[order], in_q[order], nodes, mirrored=sign < 0)
             mass = np.zeros(2 * reach + 1)
             mass[places + reach] = at_nodes if sign > 0 else (at_nodes * np.exp(-nodes))[::-1]
             found.append(mass)
@@ -162,15 +183,23 @@ class _Circle:
 
 def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
-    size, tilt, _ = laws.window(most, tail)
-    x = laws.step * np.arange(size + 1, dtype=np.float64)
-    circle = _Circle(laws.tilted(tilt), laws.step, tilt, size)
-    up, down = np.exp(tilt * x), np.exp(-tilt * x)
-    values = np.zeros((most + 1, size + 1))
-    for k in range(1, most + 1):
-        last = float(values[k - 1, -1])
-        best, error = circle.best(values[k - 1], up, last)
-        values[k] = np.minimum(((best + error) * down + laws.beyond + last) * (1 + 1e-14), 1.0)
+    whole, _, _ = laws.window(most, tail)
+    x = laws.step * np.arange(whole + 1, dtype=np.float64)
+    values = np.zeros((most + 1, whole + 1))
+    played = 0
+    for end in sorted({-(-most // 16), -(-most // 4), most}):
+        # fewer steps do not come as far
+        size, tilt, _ = laws.window(end, tail)
+        size = min(size, whole)
+        circle = _Circle(laws.tilted(tilt), laws.step, tilt, size)
+        up, down = np.exp(tilt * x[: size + 1]), np.exp(-tilt * x[: size + 1])
+        for k in range(played + 1, end + 1):
+            before = values[k - 1, : size + 1]
+            last = float(before[-1])
+            best, error = circle.best(before, up, last)
+            values[k, : size + 1] = np.minimum(((best + error) * down + laws.beyond + last) * _OUTWARD, 1.0)
+            values[k, size + 1 :] = values[k, size]
+        played = end
     return x, values
 
 
@@ -192,7 +221,7 @@ def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array
     circles = {b: _Circle(tilted[b], laws.step, tilt, size) for b in set(lengths)}
     for length in lengths:
         best, error = circles[length].best(half, up, 0.0)
-        half = np.minimum(np.maximum((best - error) * down * (1 - 1e-14), 0.0), 1.0)
+        half = np.minimum(np.maximum((best - error) * down * (2 - _OUTWARD), 0.0), 1.0)
         # what is off by a·e^(−tilt·x) is off by as much times the moment a step later
         off = off * math.exp(min(length * max(cumulant, 0.0), 700.0)) * (1 + 1e-9) + 2 * error
         cut += 2 * tail

@@ -97,6 +97,22 @@ def test_what_is_gathered_is_less_in_convex_order(masses, gaps, start, at):
     on_nodes = gathered(p, q, nodes)
     assert on_nodes.sum() <= p.sum() * (1 + 1e-12)
     assert delta_of_atoms(at, nodes, on_nodes) <= delta_of_atoms(at, losses, p) + 1e-12
+    # and so is the mirror image of what is gathered for it
+    turned = gathered(p, q, nodes, mirrored=True) * np.exp(-nodes)
+    assert turned.sum() <= q.sum() * (1 + 1e-12)
+    assert delta_of_atoms(at, -nodes, turned) <= delta_of_atoms(at, -losses, q) + 1e-12
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_losses_at_nodes_stay_there(mirrored):
+    nodes = 0.25 * np.arange(-4, 5)
+    p = np.array([0.2, 0.3, 0.5])
+    found = gathered(p, p * np.exp(-nodes[[1, 4, 7]]), nodes, mirrored=mirrored)
+    assert found[[1, 4, 7]] == pytest.approx(p, abs=1e-12)
+    # a steep end at the top, of which a little is left over below
+    steep = np.append(np.full(50, 0.01), 0.5)
+    losses = np.append(np.linspace(-0.9, 0.74, 50), 0.75)
+    assert gathered(steep, steep * np.exp(-losses), nodes, mirrored=mirrored).sum() == pytest.approx(1.0, abs=0.01)
 
 
 def test_of_many_small_losses_all_are_gathered_and_little_is_lost():

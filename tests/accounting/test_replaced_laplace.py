@@ -8,11 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import FixedSizeSubsampled, Laplace, bound, epsilon
+from accounting.accountants.curves import delta_of_atoms
+from accounting.accountants.loss_games import Laws, play_above
 from accounting.accountants.losses import LaplacePair
+from accounting.accountants.numerics import split
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_games import played
-from accounting.accountants.replaced_laplace import ReplacedLaplace, _curve_of_cell, _gain
-from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.accountants.replaced_laplace import ReplacedLaplace, _curve_of_cell, _gain, _laws_below
+from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
 from accounting.accountants.triangles import LaplaceTrianglePair
 
 TAIL = 1e-15
@@ -128,6 +131,42 @@ def test_no_player_of_two_steps_passes_the_curve(places):
         assert total <= ReplacedLaplace(theta, rate, 2, TAIL).delta(at) + 1e-12
 
 
+@pytest.mark.parametrize(("theta", "rate", "count"), [(0.5, 0.05, 3), (2.5, 0.1, 2)])
+def test_from_below_is_less_than_what_its_two_laws_reach(theta, rate, count, monkeypatch):
+    reach = 300
+    step = math.log1p(rate * math.expm1(theta)) * (1 + 1e-12) / reach
+    edges = step * np.arange(-reach - 1, reach + 2)
+    monkeypatch.setattr("accounting.accountants.triangles._PIECES", 100)
+    found = []
+    for pair in (SubsampledPair(LaplacePair(theta), rate, True), LaplaceTrianglePair(theta, rate)):
+        p, q = pair.masses(edges)
+        found += [split(p, q, edges), split(q[::-1], p[::-1], edges)]
+    losses, values = play_above(Laws(np.array(found), step), count, 1e-16)
+    below, above = (ReplacedLaplace(theta, rate, count, 1e-16, from_below=of) for of in (True, False))
+    for x, value in zip(losses[:-2:30], values[-1, :-2:30], strict=True):
+        assert below.delta(x) <= value <= above.delta(x) + 1e-13
+        assert below.delta(x) >= 0.99 * value - 1e-4 * rate
+
+
+@pytest.mark.parametrize("theta", [0.3, 2.0])
+def test_laws_from_below_are_less_than_the_bounds_of_a_step(theta):
+    laws = _laws_below(theta, 0.1)
+    nodes = laws.step * np.arange(-laws.reach, laws.reach + 1)
+    one = ReplacedLaplace(theta, 0.1, 1, TAIL)
+    for masses in laws.masses:
+        assert masses.sum() == pytest.approx(1.0, abs=1e-3)
+        for at in nodes[1:-1:3]:
+            assert delta_of_atoms(at, nodes, masses) <= one.delta(at) + 1e-12
+
+
+def test_tiny_losses_are_rounded_up_too():
+    theta, rate = 1e-4, 1e-7
+    highest = math.log1p(rate * math.expm1(theta))
+    one, pair = ReplacedLaplace(theta, rate, 1, TAIL), LaplacePair(theta)
+    for share in (0.1, 0.5, 0.9):
+        assert one.delta(share * highest) >= SubsampledPair(pair, rate, True).delta(share * highest)
+
+
 @pytest.mark.parametrize(("theta", "rate"), [(0.4, 0.6), (1.5, 0.05)])
 def test_the_triangle_has_the_divergence_of_its_laws(theta, rate):
     pair = LaplaceTrianglePair(theta, rate)
@@ -173,4 +212,4 @@ def test_what_is_played():
         return pair
 
     assert of(2.0) == ReplacedLaplace(0.5, 0.1, 20, 1e-13)
-    assert not isinstance(of(0.2), ReplacedLaplace)
+    assert not isinstance(of(0.05), ReplacedLaplace)
