@@ -54,8 +54,8 @@ with longer arms. There is little to gain.
 
 *Numbers.* Densities are moved to the ends of pieces, which is more in convex order, and what no triple passes is put
 on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few cells of t with their mirror
-images. Brackets are at most 0.5 % wide for θ ≤ 1, and 1 % for θ ≤ 2; for θ > 2 at rates of a hundredth or less 1 to 3 %. With θ > 12 there
-is no game.
+images. Brackets are at most 0.5 % wide for θ ≤ 1, and 1 % for θ ≤ 2; for θ > 2 at rates of a hundredth or less 1 to
+3 %. With θ > 12 there is no game.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ and no others: those between are hardly ever worse than both. The player may cho
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
 :class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More than 2048
 steps (512 where losses are rarest) are several such pairs, each of which the player may play anew for every ε, a little
-too much. Brackets of up to a thousand steps are at most about 1 % wide, of 10⁴ steps 1.5 %. Wider ones: at rates of about 0.001
-with z < ½ 3 % (10⁴ steps), and at rates of about 0.0001 2.4 %.
+too much. Brackets of up to a thousand steps are at most about 1 % wide, of 10⁴ steps 1.5 %. Wider ones: at rates of
+about 0.001 with z < ½ 3 % (10⁴ steps), and at rates of about 0.0001 2.4 %.
 
 *Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.accountants.triangles`), and put on a grid
 Δ·ℤ, the larger ones on fewer of its points; on it the game is played (:mod:`accounting.accountants.loss_games`).

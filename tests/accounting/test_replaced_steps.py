@@ -172,7 +172,7 @@ def test_equal_distances_are_the_worst_of_many_small_steps():
     step = FixedSizeSubsampled(Gaussian(1.0), 1, 20)
     poisson = PoissonSubsampled(Gaussian(1.0), 0.05)
     lower, upper = bound(900 * step, 1e-5)
-    assert lower > 1.02 * epsilon(900 * poisson, 1e-5)
+    assert lower > 1.01 * epsilon(900 * poisson, 1e-5)
     assert upper < 1.015 * lower
 
 
