@@ -58,6 +58,7 @@ __all__ = [
     "Games",
     "Played",
     "is_playable",
+    "largest_moments",
     "played_curve",
     "played_delta",
     "played_epsilon",
@@ -93,7 +94,7 @@ def is_playable(kind: Kind, count: int) -> bool:
     return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
 
 
-def _moments(kind: Kind, orders: Array) -> Array:
+def largest_moments(kind: Kind, orders: Array) -> Array:
     """The largest ln E[e^(order·L)] of all coins, at each order."""
     t = np.linspace(*kind.ends, 65)
     high, low = kind.losses(t)
@@ -110,7 +111,7 @@ def _extent(games: Games) -> tuple[float, float, float]:
     """How far below and above 0 the lattice goes, and its step: what it adds to ε is about count·order·step²/12."""
     most, highest = _most(games), max(kind.highest for kind, _ in games)
     count, orders = sum(n for _, n in games), np.geomspace(1e-2, 1e3, 80) / highest
-    moments = np.sum([n * _moments(kind, orders) for kind, n in games], axis=0)
+    moments = np.sum([n * largest_moments(kind, orders) for kind, n in games], axis=0)
     # (Chernoff), also where each choice follows the others
     above = min(most, float(np.min((moments + _FAINT) / orders)))
     # a moment near 0 tells the variance

@@ -40,6 +40,8 @@ Array = NDArray[np.float64]
 _LEAST = 1e-280
 # A curve that is known from below is followed from here on: P has at most e^(−12) at smaller losses.
 _LOWEST = -12.0
+# e^x of larger losses is beyond floats.
+_HIGHEST = 700.0
 _POINTS = 400
 
 
@@ -110,7 +112,8 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
     if lower:
         # further below, 1 − e^ε has lost what tells it from 1
         first = min(int(np.searchsorted(epsilons, _LOWEST)), epsilons.size - 2)
-        epsilons, deltas = epsilons[first:], np.maximum(deltas[first:], -np.expm1(epsilons[first:]))
+        known = slice(first, max(int(np.searchsorted(epsilons, _HIGHEST)), first + 2))
+        epsilons, deltas = epsilons[known], np.maximum(deltas[known], -np.expm1(epsilons[known]))
         deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
     # y − 1, which keeps its digits where all ε are small
     y = np.concatenate([[-1.0], np.expm1(epsilons)])

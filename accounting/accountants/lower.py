@@ -131,6 +131,9 @@ def _play(part: Release, count: int) -> Play | None:
             play = Play(noise, float(eps), int(count))
         case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate, adjacency="add_remove"):
             play = Play(noise, float(eps), int(count), float(rate))
+        case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate):
+            # all others contribute what the unit, or its substitute, does
+            play = Play(noise, float(eps), int(count), float(rate))
         case _:
             return None
     return play if is_playable(play) else None
@@ -138,7 +141,7 @@ def _play(part: Release, count: int) -> Play | None:
 
 def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float, bool]:
     """A lower bound where choices follow what was seen, 0 where there are none; and whether it is enough."""
-    parts = release.parts if isinstance(release, Composed) else ()
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
     found = [(_play(part, count), part, count) for part, count in parts]
     # the strongest ones last, which are first in the game
     plays = tuple(sorted((play for play, _, _ in found if play is not None), key=lambda p: -p.rate * p.epsilon))

@@ -242,27 +242,28 @@ def _doubled(release: Release) -> Counter[LossPair]:
     raise UnsupportedRelease(f"the PLD accountant has no bound for two steps of {release!r}")
 
 
-def played(pair: LossPair, count: int) -> Played | None:
-    """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
+def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> Kind | None:
+    """The coins that a choice is at worst, on a sample; None for what is no choice."""
     from accounting.accountants.laplace_maxima import LARGEST_RANGE, MaximumPair
     from accounting.accountants.losses import SpanPair
     from accounting.accountants.permute_and_flip import FlipKind, FlipPair
+
+    match pair:
+        case SpanPair(span=span):
+            return CoinKind(span, 0.0, rate, present)
+        case FlipPair(theta=theta):
+            return FlipKind(theta, rate, present)
+        case MaximumPair(theta=theta):
+            return CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
+    return None
+
+
+def played(pair: LossPair, count: int) -> Played | None:
+    """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
     from accounting.accountants.sampled_losses import SubsampledPair
 
-    inner, rate, present = (
-        (pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else (pair, 1.0, True)
-    )
-    kind: Kind
-    match inner:
-        case SpanPair(span=span):
-            kind = CoinKind(span, 0.0, rate, present)
-        case FlipPair(theta=theta):
-            kind = FlipKind(theta, rate, present)
-        case MaximumPair(theta=theta):
-            kind = CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
-        case _:
-            return None
-    return (kind, count) if is_playable(kind, count) else None
+    kind = kind_of(pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else kind_of(pair)
+    return (kind, count) if kind is not None and is_playable(kind, count) else None
 
 
 def _played(pairs: Counter[LossPair]) -> Counter[LossPair]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants import replaced_coins, replaced_laplace, replaced_steps
+from accounting.accountants import replaced_coins, replaced_laplace, replaced_maxima, replaced_steps
+from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
-from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair
+from accounting.accountants.laplace_maxima import MaximumPair
+from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair, SpanPair
+from accounting.accountants.pairs import kind_of
+from accounting.accountants.permute_and_flip import FlipPair
 from accounting.accountants.replaced_coins import ReplacedCoins
 from accounting.accountants.replaced_laplace import ReplacedLaplace
+from accounting.accountants.replaced_maxima import ReplacedMaxima
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
@@ -40,7 +45,15 @@ def _tail(delta: float, count: int) -> float:
     return 10.0 ** math.floor(math.log10(max(delta, 1e-280) / count) - 5)
 
 
+def _kind(pair: ReplacedPair) -> Kind | None:
+    """The coins that two neighbours are at worst, of noisy maxima."""
+    kind = kind_of(pair.inner) if isinstance(pair.inner, (SpanPair, FlipPair, MaximumPair)) else None
+    return kind if kind is not None and replaced_maxima.is_playable(kind, pair.rate) else None
+
+
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
+    if _kind(pair) is not None:
+        return replaced_maxima.MOST_STEPS
     match pair.inner:
         case GaussianPair(mu=mu) if pair.own:
             return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
@@ -52,6 +65,8 @@ def _most_steps(pair: ReplacedPair, tail: float) -> int:
 
 
 def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
+    if (kind := _kind(pair)) is not None:
+        return ReplacedMaxima(kind, pair.rate, count, tail)
     match pair.inner:
         case Coins(epsilon=eps, categories=k):
             # what is as private as responses is as private as the ε-DP ones

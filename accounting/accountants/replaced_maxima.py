@@ -1,0 +1,158 @@
+"""Many batches of a fixed size of noisy maxima, one after another: a bound on what they cost when each follows others.
+
+One of n records is replaced, and a batch is m of them: q = m/n. As in :mod:`accounting.accountants.replaced_steps` the
+laws of a step are P = (1 − q)R + qS and Q = (1 − q)R + qS′, of choices without the record, with it, and with its
+substitute, and k steps are a game. Of R, S and S′ any two are neighbours: what is lost between them is at most a coin
+of the kind of :mod:`accounting.accountants.coin_kinds`, of one t for all ε.
+
+*A step.* Let V be an upper bound, linear in y = e^x between points y_m at which its slope grows by s_m. What a step is
+worth is the mean under Q of a function of P/Q that is as often bent, so
+
+    E_P[V(x − L)] = V(x) + Σ_m y_m·s_m·H(x − ln y_m),
+
+H(ε) the divergence E_Q(P/Q − e^ε)₊ for ε ≥ 0, and E_Q(e^ε − P/Q)₊ for ε < 0. With c = e^ε ≥ 1, c′ = 1 + (c − 1)/q and
+β = c/c′ is P − cQ = q(S − c′((1 − β)R + βS′)), so that by convexity
+
+    H(ε) ≤ q(1 − β)·H_{S, R}(ln c′) + qβ·H_{S, S′}(ln c′),
+
+and H(−ε) is e^(−ε) times as much with S and S′ exchanged. These are divergences of three coins: that of S and R, for ε
+≥ 0; that of S′ and R, for ε ≤ 0; and that of S and S′, for both. The sum is one of three such sums, each of which is at
+most its largest value over the t of its coin alone; and a divergence is at most the largest one of t in a cell, which
+is reached at (ε + E)/2 or next to it. So few cells are enough.
+
+It is not the truth: where R is S′, the coin of S′ and R is counted in vain. No three laws were found that are worse
+than two (R = S′ or R = S, a Poisson sample's game), but that is not proved.
+
+*Numbers.* As V_k is convex in y, and its neighbours may change places, it is known from above by its values at the
+points of a grid in x ≥ 0. Where V̂ bends downwards nothing is counted. What differences of V̂ lose of its digits is added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from accounting.accountants.coin_games import largest_moments
+from accounting.accountants.coin_kinds import CoinKind, Kind
+from accounting.accountants.curves import Atoms, pair_of_curve, value_between
+from accounting.accountants.losses import Symmetric
+from accounting.accountants.permute_and_flip import FlipKind
+
+__all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
+
+Array = NDArray[np.float64]
+
+#: More steps are several games.
+MOST_STEPS = 1024
+# Cells of t; the coins of one in between are hardly less.
+_CELLS = 8
+# The grid's step as a share of how far the losses of a middle coin are apart; points of the largest loss, and in all.
+_FINE, _FEWEST, _MOST, _MOST_POINTS = 0.1, 40, 400, 6000
+_UNIT_ROUNDOFF = 2.0**-52
+
+
+def is_playable(kind: Kind, rate: float) -> bool:
+    """Whether the losses of a step are neither next to nothing nor too strong."""
+    return 1e-4 <= kind.longest <= 20.0 and 1e-6 <= rate <= 1 - 1e-6
+
+
+def _coin(kind: Kind, first: float, last: float, epsilon: Array, *, exchanged: bool) -> Array:
+    """The largest divergence of coins in a cell at ``epsilon`` ≥ 0, or of those with P and Q exchanged."""
+    # what a divergence subtracts is a multiple of e^(−t) and one of e^t, least here
+    best = (kind.exponent + (-epsilon if exchanged else epsilon)) / 2
+    t = np.clip(best, first, last)
+    u = np.exp(-t)
+    in_q, more = kind.chances(u, -np.expm1(-t), u - math.exp(-kind.exponent))
+    less = 1 - in_q - more if exchanged else in_q
+    return np.asarray(np.maximum(more - np.expm1(epsilon) * less, 0.0) * (1 + 1e-12) + 4 * _UNIT_ROUNDOFF)
+
+
+def _parts(kind: Kind, rate: float, step: float, reach: int) -> list[Array]:
+    """Bounds on the divergences on ``step``·(−reach, …, reach): of every cell, for each of the three coins."""
+    at = step * np.arange(reach + 1, dtype=np.float64)
+    scaled = 1 + np.expm1(at) / rate
+    beta, inner, falling = np.exp(at) / scaled, np.log(scaled), np.exp(-at)
+    ends = np.linspace(*kind.ends, _CELLS + 1).tolist()
+    nothing = np.zeros(reach)
+    present, absent, both = [], [], []
+    for first, last in zip(ends[:-1], ends[1:], strict=True):
+        up, down = (_coin(kind, first, last, inner, exchanged=side) * rate for side in (False, True))
+        to_rest = np.maximum(1 - beta, 0.0) * up
+        present.append(np.concatenate([nothing, to_rest]))
+        absent.append(np.concatenate([(falling * to_rest)[:0:-1], [0.0], nothing]))
+        both.append(np.concatenate([(falling * beta * down)[:0:-1], beta * up]))
+    return [np.array(one) * (1 + 1e-12) for one in (present, absent, both)]
+
+
+def _grid(kind: Kind, rate: float, count: int, tail: float) -> tuple[float, int, int]:
+    """The step, how many of them the largest loss has, and how many the grid."""
+    sampled = _sampled(kind, rate)
+    highest = sampled.highest
+    orders = np.geomspace(1e-2, 1e3, 80) / highest
+    # about; what is beyond counts all the same
+    top = min(count * highest, 1.15 * float(np.min((1.2 * count * largest_moments(sampled, orders) - math.log(tail)) / orders)))
+    step = min(max(_FINE * sampled.width, highest / _MOST), highest / _FEWEST)
+    step = max(step, top / _MOST_POINTS)
+    reach = math.ceil(highest / step) + 1
+    return step, reach, max(math.ceil(top / step), 2 * reach) + 2
+
+
+def _sampled(kind: Kind, rate: float) -> Kind:
+    if not isinstance(kind, (CoinKind, FlipKind)):
+        raise TypeError(f"there are no samples of {kind!r}")
+    return replace(kind, rate=rate)
+
+
+@lru_cache(maxsize=16)
+def _curve(kind: Kind, rate: float, count: int, tail: float) -> tuple[Array, Array]:
+    """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
+    step, reach, size = _grid(kind, rate, count, tail)
+    parts = _parts(kind, rate, step, reach)
+    largest = sum(float(part.max()) for part in parts)
+    reversed_parts = np.concatenate(parts)[:, ::-1].T.copy()
+    # a slope is right to a few units of V, and there are so many
+    rounding = 32 * _UNIT_ROUNDOFF * (2 * reach + 1) * largest / math.expm1(step)
+    # mirrored values: from −(reach + 1) on, with one more for the slope
+    x = -step * np.arange(reach + 1, 0, -1)
+    least, falling = -np.expm1(x), np.exp(x)
+    half = np.zeros(size + 1)
+    for _ in range(count):
+        whole = np.concatenate([least + falling * half[reach + 1 : 0 : -1], half, np.full(reach + 1, half[-1])])
+        slopes = np.diff(whole) / math.expm1(step)
+        bends = np.maximum(slopes[1:] - slopes[:-1] * math.exp(step), 0.0)
+        sums = sliding_window_view(bends, 2 * reach + 1) @ reversed_parts
+        more = sums.reshape(size + 1, len(parts), _CELLS).max(axis=2).sum(axis=1)
+        half = np.minimum((half + more) * (1 + 1e-12) + rounding * whole[: size + 1], 1.0)
+    return step * np.arange(size + 1, dtype=np.float64), half
+
+
+@dataclass(frozen=True)
+class ReplacedMaxima(Atoms, Symmetric):
+    """``count`` batches of noisy maxima whose coins are of a ``kind``; last of a composition.
+
+    ``tail`` is a probability that may be cut off.
+    """
+
+    kind: Kind
+    rate: float
+    count: int
+    tail: float
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return value_between(*_curve(self.kind, self.rate, self.count, self.tail), epsilon)
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _atoms(self)
+
+
+@lru_cache(maxsize=16)
+def _atoms(pair: ReplacedMaxima) -> tuple[Array, Array, Array, float]:
+    losses, values = _curve(pair.kind, pair.rate, pair.count, pair.tail)
+    return *pair_of_curve(losses, values), float(values[-1])

@@ -1,0 +1,107 @@
+"""Many batches of a fixed size of noisy maxima: no three laws are worse than the bound, and both sides are near."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound, epsilon
+from accounting.accountants.coin_kinds import CoinKind
+from accounting.accountants.permute_and_flip import FlipKind
+from accounting.accountants.replaced_maxima import ReplacedMaxima
+
+TAIL = 1e-12
+
+
+def gumbel(scores):
+    w = np.exp(scores - scores.max())
+    return w / w.sum()
+
+
+def exponential(scores):
+    """P(i) = w_i ∫₀¹ Π_{j ≠ i} (1 − w_j v) dv, a polynomial, integrated exactly."""
+    w = np.exp(scores - scores.max())
+    nodes, mass = np.polynomial.legendre.leggauss(w.size)
+    factors = 1 - np.outer((nodes + 1) / 2, w)
+    return w * np.array([mass @ np.delete(factors, i, axis=1).prod(axis=1) / 2 for i in range(w.size)])
+
+
+KINDS = {gumbel: CoinKind, exponential: FlipKind}
+
+
+def value(laws, rate, curve, x):
+    """E_P[V(x − L)] of laws R, S, S′."""
+    absent, one, other = laws
+    p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+    return sum(a * curve(x - math.log(a / b)) for a, b in zip(p, q, strict=True))
+
+
+def nothing_yet(x):
+    return max(0.0, -math.expm1(x))
+
+
+@pytest.mark.parametrize("choice", [gumbel, exponential])
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), eps=st.sampled_from([0.05, 0.5, 2.0]), rate=st.sampled_from([0.02, 0.2, 0.7]))
+def test_no_three_neighbours_are_worse(choice, data, eps, rate):
+    size = data.draw(st.integers(2, 5))
+    vector = st.lists(st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0]), min_size=size, max_size=size)
+    # three corners no two of which are farther apart than ε up to a constant
+    scores = eps * np.array(data.draw(vector))
+    moved = eps * np.array(data.draw(vector)), eps * np.array(data.draw(vector))
+    apart = np.ptp(moved[0] - moved[1])
+    laws = [choice(scores)] + [choice(scores + one * min(1.0, eps / max(apart, 1e-9))) for one in moved]
+    share = data.draw(st.floats(-1.2, 1.2))
+    x = share * math.log1p(rate * math.expm1(eps))
+    for count in (1, 2):
+        before = ReplacedMaxima(KINDS[choice](eps), rate, count - 1, TAIL).delta if count > 1 else nothing_yet
+        after = ReplacedMaxima(KINDS[choice](eps), rate, count, TAIL).delta(x)
+        assert value(laws, rate, before, x) <= after * (1 + 1e-9) + 1e-14
+
+
+@pytest.mark.parametrize("choice", [gumbel, exponential])
+@pytest.mark.parametrize(("eps", "rate"), [(0.1, 0.3), (1.0, 0.05), (6.0, 0.01)])
+def test_two_scores_with_and_without_the_record(choice, eps, rate):
+    # R is S′ or S: one step is exact but for the grid, three are near
+    leads = [np.array([lead, 0.0]) for lead in [*(eps * np.linspace(-0.2, 1.2, 29)), *np.linspace(-9.0, 9.0, 73)]]
+    coins = [(choice(lead), choice(lead - np.array([eps, 0.0]))) for lead in leads]
+    laws = [law for p, q in coins for law in ((q, p, q), (p, p, q))]
+    highest = math.log1p(rate * math.expm1(eps))
+    curves = [nothing_yet] + [ReplacedMaxima(KINDS[choice](eps), rate, k, TAIL).delta for k in (1, 2, 3)]
+    for x in (0.0, 0.1 * highest, 0.5 * highest, 0.9 * highest, 1.7 * highest):
+        values = [max(value(law, rate, curve, x) for law in laws) for curve in curves[:-1]]
+        for found, above in zip(values, curves[1:], strict=True):
+            assert found <= above(x) * (1 + 1e-9) + 1e-14
+        assert curves[1](x) <= 1.03 * values[0] + 2e-3 * rate * eps
+
+
+@pytest.mark.parametrize(
+    ("noise", "eps", "batch", "count", "width"),
+    [
+        ("gumbel", 1.0, 100, 40, 0.15),
+        ("gumbel", 1.0, 10, 1, 0.01),
+        ("exponential", 1.0, 100, 40, 0.14),
+        ("laplace", 1.0, 500, 30, 0.24),
+        ("laplace", 1.0, 10, 1, 0.04),
+    ],
+)
+def test_totals_are_bracketed(noise, eps, batch, count, width):
+    release = count * FixedSizeSubsampled(NoisyMax(eps, noise), batch_size=batch, records=1000)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="ε is only known")
+        found = bound(release, 1e-6)
+    assert found.lower <= found.upper <= found.lower * (1 + width)
+    # a Poisson sample's game is one of those that are to be covered
+    assert epsilon(count * PoissonSubsampled(NoisyMax(eps, noise), batch / 1000), 1e-6) <= found.upper * 1.005
+
+
+def test_rates_and_strengths_that_are_not_played():
+    for eps, batch in ((1e-9, 10), (40.0, 10), (1.0, 999)):
+        release = 3 * FixedSizeSubsampled(NoisyMax(eps, "gumbel"), batch_size=batch, records=1000)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="ε is only known")
+            found = bound(release, 1e-6)
+        assert 0 <= found.lower <= found.upper <= 3 * eps * (1 + 1e-9)
