@@ -143,7 +143,8 @@ class FixedSizeSubsampled(Release):
     moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
     Which data are the worst depends on what was seen already; with Gaussian and Laplace noise and for pure releases
     that is played out (:mod:`accounting.accountants.replaced_steps`, :mod:`~accounting.accountants.replaced_laplace`,
-    :mod:`~accounting.accountants.replaced_coins`), and with other noise priced a little higher.
+    :mod:`~accounting.accountants.replaced_coins`), for noisy maxima bounded
+    (:mod:`~accounting.accountants.replaced_maxima`), and with other noise priced a little higher.
 
     Examples
     --------

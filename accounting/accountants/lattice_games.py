@@ -30,9 +30,9 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-13
 # What is taken off the losses between the points of a curve of coins, for its bend.
 _CHORD = 2e-5
-_MOST_WORK = 8e7
+_MOST_WORK = 5e8
 #: More are too slow.
-MOST_CHOICES = 2000
+MOST_CHOICES = 10_000
 _MOST_POINTS = 3e5
 # The share of the moments that may be lost on the lattice, before a finer one is tried.
 _LOST = 2e-3
@@ -257,7 +257,8 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
         x, place = _lattice(spread, target * (1 - share), step)
         values = _values(plays, x, step)
         if values[place] >= delta and x[place] > 0:
-            return float(x[place])
+            # the points are right to a unit of the largest
+            return max(0.0, float(x[place]) - 1e-15 * float(x[-1] - x[0]))
         if share == 0.0:
             # where the values on the lattice say that δ is met
             last = int(np.flatnonzero(values > delta)[-1]) if values[0] > delta else 0

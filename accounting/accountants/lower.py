@@ -162,7 +162,8 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
             best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
-    return best, best > min(_ENOUGH[play.noise] for play in plays) * upper
+    # of a single one the pair is exact, without a lattice
+    return best, bool(parts[1:] or parts[0][1] > 1) and best > min(_ENOUGH[play.noise] for play in plays) * upper
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:

@@ -18,17 +18,18 @@ H(ε) the divergence E_Q(P/Q − e^ε)₊ for ε ≥ 0, and E_Q(e^ε − P/Q)₊
 and H(−ε) is e^(−ε) times as much with S and S′ exchanged. These are divergences of three coins: that of S and R, for ε
 ≥ 0; that of S′ and R, for ε ≤ 0; and that of S and S′, for both. The sum is one of three such sums, each of which is at
 most its largest value over the t of its coin alone; and a divergence is at most the largest one of t in a cell, which
-is reached at (ε + E)/2 or next to it. So few cells are enough.
+is reached at (ε + E)/2 or next to it. What cells add falls with their number.
 
 It is not the truth: where R is S′, the coin of S′ and R is counted in vain. No three laws were found that are worse
 than two (R = S′ or R = S, a Poisson sample's game), but that is not proved.
 
-*Numbers.* As V_k is convex in y, and its neighbours may change places, it is known from above by its values at the
-points of a grid in x ≥ 0. Where V̂ bends downwards nothing is counted. What differences of V̂ lose of its digits is added.
+*Numbers.* V_k is convex in y, and neighbours may change places: it is known from above by its values on a grid in
+x ≥ 0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -47,10 +48,10 @@ __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
 
 Array = NDArray[np.float64]
 
-#: More steps are several games.
-MOST_STEPS = 1024
-# Cells of t; the coins of one in between are hardly less.
-_CELLS = 8
+#: More steps are several games, of finer cells.
+MOST_STEPS = 256
+# Cells of t, what they add falls with their number: so many of all steps together, but at least and at most so many.
+_CELLS, _FEWEST_CELLS, _MOST_CELLS = 20_000, 32, 128
 # The grid's step as a share of how far the losses of a middle coin are apart; points of the largest loss, and in all.
 _FINE, _FEWEST, _MOST, _MOST_POINTS = 0.1, 40, 400, 6000
 _UNIT_ROUNDOFF = 2.0**-52
@@ -72,17 +73,17 @@ def _coin(kind: Kind, first: float, last: float, epsilon: Array, *, exchanged: b
     return np.asarray(np.maximum(more - np.expm1(epsilon) * less, 0.0) * (1 + 1e-12) + 4 * _UNIT_ROUNDOFF)
 
 
-def _parts(kind: Kind, rate: float, step: float, reach: int) -> list[Array]:
+def _parts(kind: Kind, rate: float, step: float, reach: int, cells: int) -> list[Array]:
     """Bounds on the divergences on ``step``·(−reach, …, reach): of every cell, for each of the three coins."""
     at = step * np.arange(reach + 1, dtype=np.float64)
-    scaled = 1 + np.expm1(at) / rate
-    beta, inner, falling = np.exp(at) / scaled, np.log(scaled), np.exp(-at)
-    ends = np.linspace(*kind.ends, _CELLS + 1).tolist()
+    more = np.expm1(at) / rate
+    beta, inner, falling = np.exp(at) / (1 + more), np.log1p(more), np.exp(-at)
+    ends = np.linspace(*kind.ends, cells + 1).tolist()
     nothing = np.zeros(reach)
     present, absent, both = [], [], []
-    for first, last in zip(ends[:-1], ends[1:], strict=True):
+    for first, last in itertools.pairwise(ends):
         up, down = (_coin(kind, first, last, inner, exchanged=side) * rate for side in (False, True))
-        to_rest = np.maximum(1 - beta, 0.0) * up
+        to_rest = (1 - rate) * more / (1 + more) * up
         present.append(np.concatenate([nothing, to_rest]))
         absent.append(np.concatenate([(falling * to_rest)[:0:-1], [0.0], nothing]))
         both.append(np.concatenate([(falling * beta * down)[:0:-1], beta * up]))
@@ -95,7 +96,10 @@ def _grid(kind: Kind, rate: float, count: int, tail: float) -> tuple[float, int,
     highest = sampled.highest
     orders = np.geomspace(1e-2, 1e3, 80) / highest
     # about; what is beyond counts all the same
-    top = min(count * highest, 1.15 * float(np.min((1.2 * count * largest_moments(sampled, orders) - math.log(tail)) / orders)))
+    top = min(
+        count * highest,
+        1.15 * float(np.min((1.2 * count * largest_moments(sampled, orders) - math.log(tail)) / orders)),
+    )
     step = min(max(_FINE * sampled.width, highest / _MOST), highest / _FEWEST)
     step = max(step, top / _MOST_POINTS)
     reach = math.ceil(highest / step) + 1
@@ -112,7 +116,8 @@ def _sampled(kind: Kind, rate: float) -> Kind:
 def _curve(kind: Kind, rate: float, count: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
     step, reach, size = _grid(kind, rate, count, tail)
-    parts = _parts(kind, rate, step, reach)
+    cells = min(max(_CELLS // count, _FEWEST_CELLS), _MOST_CELLS)
+    parts = _parts(kind, rate, step, reach, cells)
     largest = sum(float(part.max()) for part in parts)
     reversed_parts = np.concatenate(parts)[:, ::-1].T.copy()
     # a slope is right to a few units of V, and there are so many
@@ -126,7 +131,7 @@ def _curve(kind: Kind, rate: float, count: int, tail: float) -> tuple[Array, Arr
         slopes = np.diff(whole) / math.expm1(step)
         bends = np.maximum(slopes[1:] - slopes[:-1] * math.exp(step), 0.0)
         sums = sliding_window_view(bends, 2 * reach + 1) @ reversed_parts
-        more = sums.reshape(size + 1, len(parts), _CELLS).max(axis=2).sum(axis=1)
+        more = sums.reshape(size + 1, len(parts), cells).max(axis=2).sum(axis=1)
         half = np.minimum((half + more) * (1 + 1e-12) + rounding * whole[: size + 1], 1.0)
     return step * np.arange(size + 1, dtype=np.float64), half
 

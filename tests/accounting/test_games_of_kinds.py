@@ -184,3 +184,15 @@ def test_brackets_of_compositions_of_noisy_maxima(total, width):
         lower, upper = bound(total, 1e-6)
     assert (1 - width) * upper < lower <= upper
     assert delta(total, upper) <= 1e-6 * (1 + 1e-3)
+
+
+def test_totals_beyond_what_floats_hold_have_lower_values():
+    found = bound(3000 * NoisyMax(1.0, "exponential"), 1e-6)
+    assert 0.99 * found.upper < found.lower <= found.upper
+    # beside others the curve ends at e^700: finite masses that are less than laws
+    pair = GamePair((Play("gumbel", 30.0, 60),))
+    p, q = pair.masses(np.array([-5.0, 0.0, 100.0, 650.0]))
+    assert np.all(np.isfinite(p))
+    assert np.all(np.isfinite(q))
+    assert p.sum() <= 1
+    assert q.sum() <= 1
