@@ -24,6 +24,7 @@ from accounting.half_normal import half_normal_delta
 
 __all__ = [
     "Atoms",
+    "Batches",
     "GamePair",
     "HalfNormalPair",
     "PlayedPair",
@@ -31,7 +32,6 @@ __all__ = [
     "pair_of_curve",
     "pair_of_points_below",
     "pair_of_whole_curve",
-    "value_between",
 ]
 
 Array = NDArray[np.float64]
@@ -190,6 +190,23 @@ class Atoms:
     def infinite(self) -> float:
         """What P has at infinite losses: all beyond the curve's end."""
         return self._atoms()[3]
+
+
+class Batches(Atoms, Symmetric):
+    """Many batches of a fixed size, last of a composition: a curve from above, or finitely many losses from below."""
+
+    from_below: bool = False
+
+    def _curve(self) -> tuple[Array, Array]:
+        """Losses from 0 on, and the divergence there, rounded up."""
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        if self.from_below:
+            return delta_of_atoms(epsilon, *self._atoms()[:2])
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return value_between(*self._curve(), epsilon)
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:

@@ -38,8 +38,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve, pair_of_points_below, value_between
-from accounting.accountants.losses import Symmetric
+from accounting.accountants.curves import Batches, pair_of_curve, pair_of_points_below
 
 __all__ = ["MOST_STEPS", "ReplacedCoins", "is_playable"]
 
@@ -214,7 +213,7 @@ def _values_at_least(
 
 
 @dataclass(frozen=True)
-class ReplacedCoins(Atoms, Symmetric):
+class ReplacedCoins(Batches):
     """``count`` steps with laws within e^``epsilon`` of each other, or randomized responses; last of a composition.
 
     ``tail`` is a probability that may be cut off. With ``from_below`` it is a lower bound on what the worst of these
@@ -228,12 +227,8 @@ class ReplacedCoins(Atoms, Symmetric):
     tail: float
     from_below: bool = False
 
-    def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            return delta_of_atoms(epsilon, *_atoms(self)[:2])
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*_curve(self), epsilon)
+    def _curve(self) -> tuple[Array, Array]:
+        return _curve(self)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms(self)

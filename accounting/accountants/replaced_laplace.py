@@ -69,15 +69,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import (
-    Atoms,
-    delta_of_atoms,
+    Batches,
     pair_of_curve,
     pair_of_points_below,
     pair_of_whole_curve,
-    value_between,
 )
 from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
-from accounting.accountants.losses import LaplacePair, Symmetric
+from accounting.accountants.losses import LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
 from accounting.accountants.triangles import LaplaceTrianglePair
 
@@ -248,7 +246,7 @@ def _atoms(pair: ReplacedLaplace) -> tuple[Array, Array, Array, float]:
 
 
 @dataclass(frozen=True)
-class ReplacedLaplace(Atoms, Symmetric):
+class ReplacedLaplace(Batches):
     """``count`` steps with Laplace noise of scale 1 and a sensitivity of ``theta``, last of a composition.
 
     ``tail`` is a probability that may be cut off. With ``from_below`` it is a lower bound on what the worst of these
@@ -261,12 +259,8 @@ class ReplacedLaplace(Atoms, Symmetric):
     tail: float
     from_below: bool = False
 
-    def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            return delta_of_atoms(epsilon, *_atoms(self)[:2])
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*_curve(self), epsilon)
+    def _curve(self) -> tuple[Array, Array]:
+        return _curve(self)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms(self)

@@ -40,8 +40,7 @@ from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import largest_moments
 from accounting.accountants.coin_kinds import CoinKind, Kind
-from accounting.accountants.curves import Atoms, pair_of_curve, value_between
-from accounting.accountants.losses import Symmetric
+from accounting.accountants.curves import Batches, pair_of_curve
 from accounting.accountants.permute_and_flip import FlipKind
 
 __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
@@ -137,7 +136,7 @@ def _curve(kind: Kind, rate: float, count: int, tail: float) -> tuple[Array, Arr
 
 
 @dataclass(frozen=True)
-class ReplacedMaxima(Atoms, Symmetric):
+class ReplacedMaxima(Batches):
     """``count`` batches of noisy maxima whose coins are of a ``kind``; last of a composition.
 
     ``tail`` is a probability that may be cut off.
@@ -148,10 +147,8 @@ class ReplacedMaxima(Atoms, Symmetric):
     count: int
     tail: float
 
-    def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*_curve(self.kind, self.rate, self.count, self.tail), epsilon)
+    def _curve(self) -> tuple[Array, Array]:
+        return _curve(self.kind, self.rate, self.count, self.tail)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms(self)

@@ -55,9 +55,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve, pair_of_points_below, value_between
+from accounting.accountants.curves import Batches, pair_of_curve, pair_of_points_below
 from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
-from accounting.accountants.losses import GaussianPair, Symmetric
+from accounting.accountants.losses import GaussianPair
 from accounting.accountants.numerics import split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
@@ -175,7 +175,7 @@ def _atoms(pair: ReplacedSteps) -> tuple[Array, Array, Array, float]:
 
 
 @dataclass(frozen=True)
-class ReplacedSteps(Atoms, Symmetric):
+class ReplacedSteps(Batches):
     """``count`` releases, each μ-GDP in a replaced record of a batch of a fixed size: the whole game.
 
     Of each loss what is rarer than ``tail`` counts as infinite. With ``from_below`` it is a lower bound on what the
@@ -188,12 +188,8 @@ class ReplacedSteps(Atoms, Symmetric):
     tail: float
     from_below: bool = False
 
-    def delta(self, epsilon: float) -> float:
-        if self.from_below:
-            return delta_of_atoms(epsilon, *_atoms(self)[:2])
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*_curve(self), epsilon)
+    def _curve(self) -> tuple[Array, Array]:
+        return _curve(self)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms(self)
