@@ -201,12 +201,27 @@ class Batches(Atoms, Symmetric):
         """Losses from 0 on, and the divergence there, rounded up."""
         raise NotImplementedError
 
+    def _below(self) -> tuple[Array, Array, Array]:
+        """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
+        raise NotImplementedError
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _atoms_of_batches(self)
+
     def delta(self, epsilon: float) -> float:
         if self.from_below:
             return delta_of_atoms(epsilon, *self._atoms()[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*self._curve(), epsilon)
+
+
+@lru_cache(maxsize=64)
+def _atoms_of_batches(pair: Batches) -> tuple[Array, Array, Array, float]:
+    if pair.from_below:
+        return *pair._below(), 0.0
+    losses, values = pair._curve()
+    return *pair_of_curve(losses, values), float(values[-1])
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:

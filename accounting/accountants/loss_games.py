@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from accounting.accountants.numerics import fast_length, mass_errors
 
-__all__ = ["Laws", "gathered", "laws_below", "play_above", "play_below", "quarters"]
+__all__ = ["Laws", "gathered", "laws_below", "play_above", "play_below", "quarters", "steps_to_play"]
 
 Array = NDArray[np.float64]
 
@@ -179,6 +179,16 @@ class _Circle:
         start = 2 * self._reach
         best = sums[:, start : start + self._size + 1].max(axis=0)
         return best, self._rounding * math.sqrt(float(whole @ whole))
+
+
+def steps_to_play(count: int) -> int:
+    """So many that growing totals need few games: the next power of two, where that is not much more.
+
+    >>> steps_to_play(500), steps_to_play(300)
+    (512, 300)
+    """
+    most = 1 << (count - 1).bit_length()
+    return most if count > 0.8 * most else count
 
 
 def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:

@@ -38,7 +38,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Batches, pair_of_curve, pair_of_points_below
+from accounting.accountants.curves import Batches, pair_of_points_below
 
 __all__ = ["MOST_STEPS", "ReplacedCoins", "is_playable"]
 
@@ -228,24 +228,12 @@ class ReplacedCoins(Batches):
     from_below: bool = False
 
     def _curve(self) -> tuple[Array, Array]:
-        return _curve(self)
+        return _values(self.epsilon, self.categories, self.rate, self.count, max(self.tail, _LEAST_TAIL))
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms(self)
-
-
-def _curve(pair: ReplacedCoins) -> tuple[Array, Array]:
-    return _values(pair.epsilon, pair.categories, pair.rate, pair.count, max(pair.tail, _LEAST_TAIL))
-
-
-@lru_cache(maxsize=16)
-def _atoms(pair: ReplacedCoins) -> tuple[Array, Array, Array, float]:
-    if not pair.from_below:
-        losses, values = _curve(pair)
-        return *pair_of_curve(losses, values), float(values[-1])
-    tail = max(pair.tail, _LEAST_TAIL)
-    losses, values, moved = _values_at_least(pair.epsilon, pair.categories, pair.rate, pair.count, tail)
-    # sums beyond the end count for nothing, and products are right to a few units in the last place
-    most = values * (1 + 1e-9) + pair.count * tail
-    losses, p, q = pair_of_points_below(losses, values, most)
-    return losses - moved, p, q, 0.0
+    def _below(self) -> tuple[Array, Array, Array]:
+        tail = max(self.tail, _LEAST_TAIL)
+        losses, values, moved = _values_at_least(self.epsilon, self.categories, self.rate, self.count, tail)
+        # sums beyond the end count for nothing, and products are right to a few units in the last place
+        most = values * (1 + 1e-9) + self.count * tail
+        losses, p, q = pair_of_points_below(losses, values, most)
+        return losses - moved, p, q

@@ -70,11 +70,10 @@ from numpy.typing import NDArray
 
 from accounting.accountants.curves import (
     Batches,
-    pair_of_curve,
     pair_of_points_below,
     pair_of_whole_curve,
 )
-from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
+from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters, steps_to_play
 from accounting.accountants.losses import LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
 from accounting.accountants.triangles import LaplaceTrianglePair
@@ -229,22 +228,6 @@ def _values(theta: float, rate: float, most: int, tail: float) -> tuple[Array, A
     return play_above(_laws(theta, rate), most, tail)
 
 
-def _curve(pair: ReplacedLaplace) -> tuple[Array, Array]:
-    # so that growing totals need few games
-    most = 1 << (pair.count - 1).bit_length()
-    losses, values = _values(pair.theta, pair.rate, most if pair.count > 0.8 * most else pair.count, pair.tail)
-    return losses * (1 + 1e-13), values[pair.count]
-
-
-@lru_cache(maxsize=16)
-def _atoms(pair: ReplacedLaplace) -> tuple[Array, Array, Array, float]:
-    if pair.from_below:
-        laws = _laws_below(pair.theta, pair.rate)
-        return *pair_of_points_below(*play_below(laws, pair.count, pair.tail)), 0.0
-    losses, values = _curve(pair)
-    return *pair_of_curve(losses, values), float(values[-1])
-
-
 @dataclass(frozen=True)
 class ReplacedLaplace(Batches):
     """``count`` steps with Laplace noise of scale 1 and a sensitivity of ``theta``, last of a composition.
@@ -260,7 +243,8 @@ class ReplacedLaplace(Batches):
     from_below: bool = False
 
     def _curve(self) -> tuple[Array, Array]:
-        return _curve(self)
+        losses, values = _values(self.theta, self.rate, steps_to_play(self.count), self.tail)
+        return losses * (1 + 1e-13), values[self.count]
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms(self)
+    def _below(self) -> tuple[Array, Array, Array]:
+        return pair_of_points_below(*play_below(_laws_below(self.theta, self.rate), self.count, self.tail))

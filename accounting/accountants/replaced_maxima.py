@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import largest_moments
 from accounting.accountants.coin_kinds import CoinKind, Kind
-from accounting.accountants.curves import Batches, pair_of_curve
+from accounting.accountants.curves import Batches
 from accounting.accountants.permute_and_flip import FlipKind
 
 __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
@@ -149,12 +149,3 @@ class ReplacedMaxima(Batches):
 
     def _curve(self) -> tuple[Array, Array]:
         return _curve(self.kind, self.rate, self.count, self.tail)
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms(self)
-
-
-@lru_cache(maxsize=16)
-def _atoms(pair: ReplacedMaxima) -> tuple[Array, Array, Array, float]:
-    losses, values = _curve(pair.kind, pair.rate, pair.count, pair.tail)
-    return *pair_of_curve(losses, values), float(values[-1])

@@ -55,8 +55,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Batches, pair_of_curve, pair_of_points_below
-from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters
+from accounting.accountants.curves import Batches, pair_of_points_below
+from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters, steps_to_play
 from accounting.accountants.losses import GaussianPair
 from accounting.accountants.numerics import split
 from accounting.accountants.sampled_losses import SubsampledPair
@@ -155,25 +155,6 @@ def _values(mu: float, rate: float, most: int, tail: float) -> tuple[Array, Arra
     return play_above(_cells(mu, rate, tail), most, tail)
 
 
-def _curve(pair: ReplacedSteps) -> tuple[Array, Array]:
-    # so that growing totals need few games
-    most = 1 << (pair.count - 1).bit_length()
-    losses, values = _values(pair.mu, pair.rate, most if pair.count > 0.8 * most else pair.count, pair.tail)
-    # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
-    missed = pair.count * MISSED
-    found = values[pair.count].copy()
-    found[0] = min(1.0, found[0] + missed)
-    return np.concatenate([losses[:1], losses[1:] + missed]), found
-
-
-@lru_cache(maxsize=16)
-def _atoms(pair: ReplacedSteps) -> tuple[Array, Array, Array, float]:
-    if pair.from_below:
-        return *pair_of_points_below(*play_below(_triangles(pair.mu, pair.rate, pair.tail), pair.count, pair.tail)), 0.0
-    losses, values = _curve(pair)
-    return *pair_of_curve(losses, values), float(values[-1])
-
-
 @dataclass(frozen=True)
 class ReplacedSteps(Batches):
     """``count`` releases, each μ-GDP in a replaced record of a batch of a fixed size: the whole game.
@@ -189,7 +170,12 @@ class ReplacedSteps(Batches):
     from_below: bool = False
 
     def _curve(self) -> tuple[Array, Array]:
-        return _curve(self)
+        losses, values = _values(self.mu, self.rate, steps_to_play(self.count), self.tail)
+        # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
+        missed = self.count * MISSED
+        found = values[self.count].copy()
+        found[0] = min(1.0, found[0] + missed)
+        return np.concatenate([losses[:1], losses[1:] + missed]), found
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _atoms(self)
+    def _below(self) -> tuple[Array, Array, Array]:
+        return pair_of_points_below(*play_below(_triangles(self.mu, self.rate, self.tail), self.count, self.tail))
