@@ -18,7 +18,6 @@ from types import ModuleType
 from typing import Literal, get_args
 
 from accounting.accountants.failures import rest_delta, split_failures
-from accounting.accountants.lower import lower_epsilon
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
@@ -169,6 +168,8 @@ class Comparison(dict[str, float]):
     @cached_property
     def at_least(self) -> float:
         """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
+        from accounting.accountants.lower import lower_epsilon  # not what every import waits for
+
         return lower_epsilon(self._release, self._delta)
 
     def __repr__(self) -> str:

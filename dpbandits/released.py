@@ -35,7 +35,8 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, BudgetExceeded
 from dpbandits.mathematics.choices import Law
-from dpbandits.policy import Array, Policy
+from dpbandits.policy import Array
+from dpbandits.state import known_kind
 from dpkit import randomness
 from dpkit.states.entries import conform, plain, short
 
@@ -187,8 +188,6 @@ class Released:
             If it is not of this format and version, or does not fit together: of an unknown policy, with missing or
             further entries, or with values of another type or shape or that are not finite.
         """
-        import dpbandits.policies  # noqa: F401 (registers them)
-
         if len(text) > _LONGEST:
             raise ValueError(f"a release must have at most {_LONGEST} characters, got {len(text)}")
         try:
@@ -238,7 +237,7 @@ def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
     """From the constructor, once for all releases of a run."""
     from dpbandits.private_policy import PrivatePolicy
 
-    made = Policy._kinds.get(kind)
+    made = known_kind(kind)
     if made is None or not issubclass(made, PrivatePolicy):
         raise ValueError(f"policy must be a private policy that is imported, got policy={short(kind)}")
     arguments = _read(json.loads(config), 0)

@@ -144,10 +144,8 @@ class Loadable(Waiting):
             If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
             hold the policy's cost; or if the state must not be continued.
         """
-        import dpbandits.policies  # noqa: F401 (registers them)
-
         tree, digest = files.read(path)
-        kind = Loadable._kinds.get(str(tree.get("policy")))
+        kind = known_kind(str(tree.get("policy")))
         if kind is None or not issubclass(kind, cls):
             raise ValueError(f"path must hold the state of a {cls.__name__}, got a {_class_name(tree)} in {path}")
         kept_in = None if checkpoint is None else Path(checkpoint).absolute()
@@ -212,3 +210,13 @@ def _class_name(tree: Mapping[str, Any]) -> str:
 def kind_name(cls: type) -> str:
     """Module and name of a policy's class."""
     return f"{cls.__module__}:{cls.__qualname__}"
+
+
+def known_kind(name: str) -> type[Policy] | None:
+    """The class of a :func:`kind_name`: one of ours, loaded when it is first needed, or any that is imported."""
+    from dpbandits import policies
+
+    own = name.rpartition(":")[2]
+    if own in policies.__all__:
+        getattr(policies, own)
+    return Loadable._kinds.get(name)

@@ -19,17 +19,18 @@ def process(*arguments: str) -> Callable[[], object]:
 def rows() -> list[Row]:
     numpy = process("-c", "import numpy")
 
-    def imports(module: str, most: float) -> Row:
-        return Row(f"import {module}", process("-c", f"import {module}"), numpy, "import numpy", most=most)
+    def statement(code: str, most: float) -> Row:
+        return Row(code, process("-c", code), numpy, "import numpy", most=most)
 
     def command(most: float, *words: str) -> Row:
         return Row(" ".join(words), process("-m", *words), numpy, "import numpy", most=most)
 
     return [
-        imports("accounting", 1.6),
-        imports("dpkit.mechanisms", 1.6),
-        imports("dpkit.optimize", 2.5),
-        imports("dpbandits.policies", 2.5),
+        statement("import accounting", 1.6),
+        statement("import dpkit.mechanisms", 1.6),
+        statement("import dpkit.optimize", 2.5),
+        statement("from dpbandits.policies import OnePassPrivateGLM", 2.5),
+        statement("from dpbandits.policies import *", 2.5),
         command(3.5, "dpkit", "--help"),
         command(3.5, "dpbandits", "--help"),
         command(4.5, "dpkit", "epsilon", "--gaussian", "2.0", "--count", "100", "--delta", "1e-6"),

@@ -1,0 +1,34 @@
+"""`import dpbandits.policies` reads no policy before one is asked for."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dpbandits import policies
+from dpbandits.policies import GLBOMD
+from dpbandits.state import kind_name
+
+
+def test_every_name_is_there_and_no_other():
+    assert sorted(policies._HOMES) == sorted(policies.__all__)
+    assert set(policies.__all__) <= set(dir(policies))
+    for name in policies.__all__:
+        assert getattr(policies, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'LinUCB'"):
+        policies.LinUCB  # noqa: B018
+
+
+def test_one_policy_is_read_alone_and_a_state_brings_its_own(tmp_path):
+    policy = GLBOMD(2, "logistic", horizon=50, rng=np.random.default_rng(0))
+    policy.save(tmp_path / "state")
+    code = (
+        "import sys, json\nfrom dpbandits import Policy\nimport dpbandits.policies\n"
+        "files = lambda: [m for m in sys.modules if m.startswith('dpbandits.policies.') and '._' not in m]\n"
+        f"before = files(); loaded = Policy.load({str(tmp_path / 'state')!r})\n"
+        "print(json.dumps([before, files(), f'{type(loaded).__module__}:{type(loaded).__qualname__}']))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert json.loads(run.stdout) == [[], ["dpbandits.policies.glb_omd"], kind_name(GLBOMD)]
