@@ -6,6 +6,7 @@ Why there are both: :mod:`accounting.accountants.convolution`.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,22 +34,24 @@ class Transformed:
     def take(self, measure: Array, times: int) -> None:
         """Convolve with ``times`` times the ``measure``; the bound on the spectrum's error grows entry by entry."""
         image, image_error = np.fft.rfft(measure), self._image_error
-        size = np.abs(image)
+        kept: Any = slice(None)
         if times == 1:
-            power, grown, loss = image, size + image_error, np.full_like(size, image_error)
+            power, grown, loss = image, np.abs(image) + image_error, np.full(image.size, image_error)
         else:
-            # what has died out is left out: far fewer frequencies than there are survive many factors
-            kept = np.flatnonzero(size + image_error > math.exp(-_FAINT / times))
-            logs = np.log(image[kept])
+            # what has died out is left out: far fewer frequencies than there are survive many factors (the least that
+            # is kept is positive: e^(−30) is more than the error of a transform of any size that there is)
+            least = math.exp(-_FAINT / times) * (1 - 4 * _UNIT_ROUNDOFF) - image_error
+            kept = np.flatnonzero(image.real**2 + image.imag**2 > least * least)
+            size, logs = np.abs(image[kept]) + image_error, np.log(image[kept])
             with np.errstate(under="ignore"):
-                power, grown, loss = np.zeros_like(image), np.zeros_like(size), np.zeros_like(size)
-                power[kept] = np.exp(times * logs)
-                grown[kept] = np.exp(times * np.log(size[kept] + image_error))
-                rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power[kept])
-                loss[kept] = times * image_error * grown[kept] / (size[kept] + image_error) + rounding
-        product = self._spectrum * power
-        self._error = self._error * grown + np.abs(self._spectrum) * loss + 4 * _UNIT_ROUNDOFF * np.abs(product)
-        self._spectrum = product
+                power, grown = np.exp(times * logs), np.exp(times * np.log(size))
+                rounding = 4 * _UNIT_ROUNDOFF * (8 + times * np.abs(logs)) * np.abs(power)
+                loss = times * image_error * grown / size + rounding
+        before = self._spectrum[kept]
+        product = before * power
+        error = self._error[kept] * grown + np.abs(before) * loss + 4 * _UNIT_ROUNDOFF * np.abs(product)
+        self._spectrum, self._error = np.zeros_like(self._spectrum), np.zeros_like(self._error)
+        self._spectrum[kept], self._error[kept] = product, error
         self._left_out += 2 * math.exp(-_FAINT)
 
     def measure(self) -> tuple[Array, tuple[float, float], float]:

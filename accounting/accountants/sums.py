@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ Array = NDArray[np.float64]
 _UNIT_ROUNDOFF = 2.0**-52
 # Relative error of the grid's floating-point losses.
 _GRID_ERROR = 8 * _UNIT_ROUNDOFF
+# How many cells of the grid are put together where a rough answer says where to look.
+_TOGETHER = 16
 # ln of what the weight of a loss must come to, to be left out.
 _FADED = 60.0
 
@@ -124,12 +127,32 @@ class Sum:
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``, at least the lower end of the window."""
+        to_delta = lru_cache(maxsize=None)(self._on_grid)
         low, high = max(0.0, float(self.losses[0])), float(self.losses[-1])
-        if self._on_grid(low) <= delta:
+        near = self._nearby(delta, low, high)
+        if near is not None and to_delta(near[0]) > delta >= to_delta(near[1]):
+            low, high = near
+        elif to_delta(low) <= delta:
             return low * (1 + _GRID_ERROR)
-        if not (high > low and self._on_grid(high) <= delta):
+        elif not (high > low and to_delta(high) <= delta):
             return math.inf
-        return smallest(self._on_grid, delta, low, high) * (1 + _GRID_ERROR)
+        return smallest(to_delta, delta, low, high) * (1 + _GRID_ERROR)
+
+    def _nearby(self, delta: float, low: float, high: float) -> tuple[float, float] | None:
+        """Where to look for ε first: a few cells in [low, high], found on a grid that many times as coarse."""
+        size = self.losses.size // _TOGETHER * _TOGETHER
+        if size < 64 * _TOGETHER or not low < high:
+            return None
+        mass = self.mass[:size].reshape(-1, _TOGETHER).sum(axis=1)
+        coarse = replace(self, losses=self.losses[:size:_TOGETHER] + (_TOGETHER - 1) / 2 * self.step, mass=mass)
+        target = math.log(delta)
+        try:
+            about = root_between(
+                lambda x: math.log(coarse._on_grid(x) + 5e-324) - target, low, high, absolute=self.step
+            )
+        except ValueError:
+            return None
+        return max(low, about - _TOGETHER * self.step), min(high, about + _TOGETHER * self.step)
 
     # ------------------------------------------------------------------------------------------------ from below
 

@@ -27,6 +27,7 @@ from accounting import (
 from accounting.accountants.convolution import Convolution
 from accounting.accountants.losses import SpanPair
 from accounting.accountants.pld import is_quick
+from accounting.accountants.sums import Sum
 
 
 def pld_delta(release, eps):
@@ -192,6 +193,22 @@ def test_epsilon_and_delta_agree_and_are_monotone():
     assert found == sorted(found)
     assert [pld_delta(total, eps) for eps in found] == pytest.approx(levels, rel=2e-3)
     assert pld_epsilon(2 * total, 1e-6) > found[1]
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        300 * PoissonSubsampled(Gaussian(1.0), 0.01),
+        30 * Laplace(5.0),
+        3 * NoisyMax(1.0) + 2 * Gaussian(5.0),
+        PureDP(1.0),
+    ],
+)
+def test_where_to_look_first_does_not_change_the_answer(monkeypatch, release):
+    deltas = [1e-12, 1e-6, 0.01, 0.5]
+    found = [epsilon(release, delta, accountant="pld") for delta in deltas]
+    monkeypatch.setattr(Sum, "_nearby", lambda self, delta, low, high: None)
+    np.testing.assert_allclose(found, [epsilon(release, delta, accountant="pld") for delta in deltas], rtol=1e-11)
 
 
 def test_it_is_the_smallest_of_all_that_apply():
