@@ -33,10 +33,10 @@ b = f_d F_0. As λ_d/λ_0 lies between 1 and 2e^d − 1, so does κ, and
 
 For any θ, T ≤ c follows if c∫bH_0 H_d − N_κ + θ∫(b − κa)H_0 H_d ≥ 0, as the last integral is 0: for ramps, an
 inequality between functions of two numbers. It is affine in κ, and holds between two κ if for one θ at both; the θ that
-will do are an interval. And T changes by a factor of at most e^(2η) where d changes by η: F_d changes by one between 1 and e^(±η), and
-f_d by one between e^(−η) and e^η, so that in no E_l do numerator and denominator part by more. So finitely many points
-suffice: d in steps of 0.005, for which T ≤ 1.2238 is enough, and ramps in steps of 0.025. What is between them is in
-the margin that is asked for. The computation is a test; the truth for ramps is 1.2185, at d = 0.
+will do are an interval. And T changes by a factor of at most e^(2η) where d changes by η: F_d changes by one between 1
+and e^(±η), and f_d by one between e^(−η) and e^η, so that in no E_l do numerator and denominator part by more. So
+finitely many points suffice: d in steps of 0.005, for which T ≤ 1.2238 is enough, and ramps in steps of 0.025. What is
+between them is in the margin that is asked for. The computation is a test; the truth for ramps is 1.2185, at d = 0.
 
 (c) *d ≥ 2.* By parts, as −f′ ≤ f, E_0[λ_d + Λ_d] ≤ 1 − E_0Λ_0, so that T ≤ 1 + E_dλ_0 + E_dΛ_0 − E_0Λ_0. Let g be λ_d
 up to x = d and (2e^d − 1)λ_0 from there on; both are 1 at d. As g/λ_0 nowhere falls, and the hazards nowhere rise, the

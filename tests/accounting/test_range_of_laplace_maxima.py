@@ -178,6 +178,25 @@ def test_no_two_outcomes_differ_by_more(scores, data, eps):
     assert np.abs(losses).max() <= eps + 1e-9
 
 
+def test_no_climb_finds_scores_that_differ_by_more():
+    """Scores that are moved at random and kept where the range is larger: up to five that differ by 0.12, with 1.1739."""
+    rng, eps, best = np.random.default_rng(7), 1e-3, 0.0
+    for moved in ([1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0]):
+        half = eps / 2 * np.array(moved)
+
+        def reached(scores, half=half):
+            return np.ptp(np.log(laplace_max(scores - half) / laplace_max(scores + half))) / eps
+
+        scores = rng.normal(size=half.size)
+        found = reached(scores)
+        for step in np.repeat(np.geomspace(1.0, 0.01, 12), 30):
+            near = scores + step * rng.normal(size=half.size)
+            if (value := reached(near)) > found:
+                scores, found = near, value
+        best = max(best, found)
+    assert 1.165 < best < 1.175 < LARGEST_RANGE
+
+
 def test_scores_that_tie_come_within_a_twentieth():
     before, eps = np.zeros(5), 0.01
     after = before + eps * np.array([1, 1, 0, 0, 0])
