@@ -13,7 +13,7 @@ from accounting.accountants import lattice_games
 from accounting.accountants.coin_games import is_playable, played_delta
 from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.curves import GamePair, pair_of_whole_curve
-from accounting.accountants.laplace_maxima import groups_of_scores, wins
+from accounting.accountants.laplace_maxima import SIZES, groups_of_scores, wins
 from accounting.accountants.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
 from accounting.accountants.permute_and_flip import FlipKind
 
@@ -90,11 +90,11 @@ def test_groups_of_scores_with_laplace_noise_win_so_often(first, second):
 def test_four_scores_with_laplace_noise_tell_more_than_two():
     """So the loss is not of range ε: (7/6)ε for two against two, 75/64 for five scores, however small ε is."""
     for (first, second), slope in {(1, 1): 1.0, (2, 2): 7 / 6, (2, 3): 75 / 64}.items():
-        low, high = groups_of_scores(1e-3)[4 * (first - 1) + second - 1]
+        low, high = groups_of_scores(1e-3)[SIZES.index((first, second))]
         assert np.max(low + high) == pytest.approx(1e-3 * slope, rel=2e-3)
     lower = game_epsilon_at_least((Play("laplace", 0.1, 100),), 1e-6, 2.7)
     assert lower > 1.16 * epsilon(100 * NoisyMax(0.1), 1e-6)
-    assert lower < epsilon(100 * NoisyMax(0.1, "laplace"), 1e-6) < 1.12 * lower
+    assert lower < epsilon(100 * NoisyMax(0.1, "laplace"), 1e-6) < 1.065 * lower
 
 
 @settings(max_examples=20, deadline=None)
@@ -122,12 +122,11 @@ def test_every_coin_on_the_lattice_is_at_most_one_of_some_groups():
     lead = eps * np.linspace(0.0, 2.0, 321)
     downs, ups = lattice_games._rounded(lattice_games._coins_of(Play("laplace", eps, 2)), step)
     found = np.zeros(downs.size)
-    for first in range(1, 5):
-        for second in range(1, 5):
-            high = np.log(wins(first, second, lead) / wins(first, second, lead - eps))
-            low = np.log(wins(second, first, eps - lead) / wins(second, first, -lead))
-            order = np.argsort(high)
-            np.maximum(found, np.interp(ups * step, high[order], low[order], low[order[0]], 0.0), out=found)
+    for first, second in SIZES:
+        high = np.log(wins(first, second, lead) / wins(first, second, lead - eps))
+        low = np.log(wins(second, first, eps - lead) / wins(second, first, -lead))
+        order = np.argsort(high)
+        np.maximum(found, np.interp(ups * step, high[order], low[order], low[order[0]], 0.0), out=found)
     assert downs.size > 5
     assert np.all(downs * step <= found * (1 + 1e-9))
 
@@ -173,8 +172,10 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (3000 * NoisyMax(1e-4), 0.005),
         (NoisyMax(0.1) + 2 * NoisyMax(0.2) + NoisyMax(0.35), 0.005),
         (30 * NoisyMax(1.0) + 368 * NoisyMax(1e-8), 0.005),
-        (100 * NoisyMax(0.1, "laplace"), 0.11),
-        (10 * NoisyMax(0.3, "laplace") + 20 * Gaussian(20.0), 0.11),
+        (100 * NoisyMax(0.1, "laplace"), 0.06),
+        (10 * NoisyMax(0.3, "laplace") + 20 * Gaussian(20.0), 0.055),
+        # where δ is next to nothing one score against many is nearly as bad as can be
+        (2 * NoisyMax(0.3, "laplace"), 0.005),
     ],
     ids=repr,
 )

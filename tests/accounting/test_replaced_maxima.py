@@ -85,7 +85,7 @@ def test_two_scores_with_and_without_the_record(choice, eps, rate):
         ("gumbel", 1.0, 10, 1, 0.01),
         ("exponential", 1.0, 100, 40, 0.11),
         ("laplace", 1.0, 500, 30, 0.2),
-        ("laplace", 1.0, 10, 1, 0.04),
+        ("laplace", 1.0, 10, 1, 0.01),
     ],
 )
 def test_totals_are_bracketed(noise, eps, batch, count, width):
