@@ -161,9 +161,14 @@ def with_noise(cells: NDArray[np.int64], noise: Noise, rng: np.random.Generator)
     return cells + sampler(noise.scale / noise.step, cells.shape, rng=rng)
 
 
-@lru_cache(maxsize=256)
 def range_per_round(rounds: int, budget: Budget) -> float:
     """The largest ε such that so many mechanisms of bounded range ε meet the budget (the calibration is kept)."""
+    return _range_per_round(rounds, replace(budget, unit="any"))
+
+
+@lru_cache(maxsize=256)
+def _range_per_round(rounds: int, budget: Budget) -> float:
+    """It takes up to a second, and is the same for every unit."""
 
     if rounds == 1:  # as for Laplace noise in ``choose_noise``
         budget = replace(budget, delta=0.0)

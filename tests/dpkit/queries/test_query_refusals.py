@@ -2,6 +2,7 @@
 
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -301,7 +302,7 @@ def test_the_cost_is_recorded_before_noise_is_drawn(query, adjacency):
     assert len(ledger.rows()) == 1
     other = "replace" if adjacency != "replace" else "add_remove"
     with pytest.raises(AdjacencyMismatch):
-        ASKED[query](budget=Budget(1e-3, 1e-9, adjacency=other, unit="person"), ledger=ledger, rng=rng)
+        ASKED[query](budget=replace(budget, adjacency=other), ledger=ledger, rng=rng)
     assert rng.draws == drawn
 
 

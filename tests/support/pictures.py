@@ -1,0 +1,9 @@
+"""Pictures in tests of what they come with."""
+
+import pytest
+
+
+def coarse_pictures(monkeypatch):
+    """What a picture shows is looked at in the tests of pictures: elsewhere it is drawn coarsely, and not laid out."""
+    monkeypatch.setattr("matplotlib.figure.Figure.set_layout_engine", lambda self, *how, **more: None)
+    monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "savefig.dpi", 40)
