@@ -170,7 +170,7 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (5 * NoisyMax(0.6, "exponential") + NoisyMax(2.5, "exponential"), 0.01),
         # strong ones on samples, many and very weak ones, and one or two of several kinds
         (10 * PoissonSubsampled(NoisyMax(5.0), 0.03), 0.005),
-        (3000 * NoisyMax(1e-4), 0.005),
+        (600 * NoisyMax(1e-4), 0.005),
         (NoisyMax(0.1) + 2 * NoisyMax(0.2) + NoisyMax(0.35), 0.005),
         (30 * NoisyMax(1.0) + 368 * NoisyMax(1e-8), 0.005),
         (100 * NoisyMax(0.1, "laplace"), 0.11),
