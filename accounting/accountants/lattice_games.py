@@ -192,12 +192,15 @@ def _play(values: Array, downs: list[int], ups: list[int], step: float) -> Array
     """One more choice, rounded down."""
     n, pad = values.size, max(*downs, *ups)
     padded = np.concatenate([np.full(pad, values[0]), values, np.zeros(pad)])
-    best = values.copy()
+    best, mean, rest = values.copy(), np.empty(n), np.empty(n)
     for down, up in zip(downs, ups, strict=True):
         chance = math.expm1(-down * step) / math.expm1(-(down + up) * step)
-        lost, won = padded[pad + down : pad + down + n], padded[pad - up : pad - up + n]
-        np.maximum(best, chance * won + (1 - chance) * lost, out=best)
-    return best * (1 - _ROUNDING)
+        np.multiply(padded[pad - up : pad - up + n], chance, out=mean)
+        np.multiply(padded[pad + down : pad + down + n], 1 - chance, out=rest)
+        mean += rest
+        np.maximum(best, mean, out=best)
+    best *= 1 - _ROUNDING
+    return best
 
 
 def _extent(plays: tuple[Play, ...]) -> tuple[float, float]:

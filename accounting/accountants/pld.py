@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -164,6 +165,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
 
 
+@lru_cache(maxsize=2)  # what is asked from above is asked again from below, of two directions at most
 def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
     log_delta = math.log(delta)
     losses = Convolution(parts, log_delta + math.log(NEGLIGIBLE))

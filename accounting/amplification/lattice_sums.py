@@ -29,6 +29,8 @@ __all__ = ["FINENESS", "MOST_NODES", "mean_positive_part", "nodes_for", "sums_of
 Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-52
+# e^(−this) is 0 in floats.
+_VANISHED = 746.0
 # Tilted deviations on either side of the window.
 _REACH = 9.5
 #: The grid's step over one variable's deviation where what the grid adds is taken off again, and the largest transform.
@@ -101,14 +103,18 @@ def mean_positive_part(
     # a circle: the j-th node is the sum's part j·step + count·points[0], modulo nodes
     folded = np.bincount(np.arange(points.size) % nodes, weights=tilted, minlength=nodes)
     image = rfft(folded)
-    size = np.abs(image)
+    size, image_error = np.abs(image), 8 * _UNIT_ROUNDOFF * math.log2(nodes)
+    spectrum, error = np.zeros_like(image), np.zeros_like(size)
+    # of most frequencies nothing is left in floats where variables are many
+    kept = np.flatnonzero(size + image_error > (math.exp(-_VANISHED / (count - 1)) if count > 1 else 0.0))
+    image, size = image[kept], size[kept]
     with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
         logs = np.log(image)
-        spectrum = np.where(size > 0, np.exp(count * logs), 0.0)
-        image_error = 8 * _UNIT_ROUNDOFF * math.log2(nodes)
+        power = np.where(size > 0, np.exp(count * logs), 0.0)
         grown = np.exp((count - 1) * np.log(np.minimum(size + image_error, 1.0)))
-        error = count * image_error * grown
-        error += np.where(size > 0, 4 * _UNIT_ROUNDOFF * (8 + count * np.abs(logs)) * np.abs(spectrum), 0.0)
+        doubt = np.where(size > 0, 4 * _UNIT_ROUNDOFF * (8 + count * np.abs(logs)) * np.abs(power), 0.0)
+    spectrum[kept] = power
+    error[kept] = count * image_error * grown + doubt
     composed = irfft(spectrum, nodes)
     error += image_error * np.abs(spectrum)
     largest, norm = float(error.sum()) * 2 / nodes, math.sqrt(float(error @ error) * 2 / nodes)

@@ -85,8 +85,7 @@ def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
 @pytest.mark.parametrize("count", [7, 1000])
 def test_as_many_fit_as_were_calibrated_by_the_same_measure(make, accountant, count):
     low, high = 1.0, 1000.0
-    for _ in range(100):  # the smallest noise that the accountant accepts, to the last digit
-        z = (low + high) / 2
+    while low < (z := (low + high) / 2) < high:  # the smallest noise that the accountant accepts, to the last digit
         if delta(count * make(z), 1.0, accountant=accountant) <= 1e-6:
             high = z
         else:

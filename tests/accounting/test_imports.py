@@ -16,7 +16,7 @@ def loaded_by(statement: str) -> list[str]:
     return modules
 
 
-@pytest.mark.parametrize("statement", ["import accounting", "import accounting.ledger", "import dpkit"])
+@pytest.mark.parametrize("statement", ["import accounting, accounting.ledger", "import dpkit"])
 def test_no_heavy_module_is_loaded(statement):
     modules = loaded_by(statement)
     assert "numpy" in modules or statement == "import dpkit"
@@ -24,7 +24,7 @@ def test_no_heavy_module_is_loaded(statement):
 
 
 def test_the_detector_sees_scipy():
-    assert any(m.startswith("scipy") for m in loaded_by("import scipy.special"))
+    assert any(m.startswith("scipy") for m in loaded_by("import scipy"))
 
 
 def test_nothing_that_epsilon_and_calibrate_need_loads_scipy_stats():

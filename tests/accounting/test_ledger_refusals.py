@@ -71,7 +71,8 @@ def test_the_ways_out_that_it_names_are_ways_out(full):
 
 
 def test_a_quota_that_is_full_at_half_names_a_larger_one_and_no_plan():
-    ledger = Ledger(Budget(3.0, 3e-6, adjacency="add_remove"))
+    whole = Budget(1.5, 1.5e-6, adjacency="add_remove")
+    ledger = Ledger(whole)
     ledger.spend(WIDE)
     ledger.set_quota("north", BUDGET)
     message = filled(ledger, WIDE, *6 * [SAMPLE], scope="north")
@@ -82,7 +83,7 @@ def test_a_quota_that_is_full_at_half_names_a_larger_one_and_no_plan():
     assert listed < 0.6
     assert "plan" not in message
     assert "a larger quota (set_quota)" in message
-    ledger.set_quota("north", Budget(1.5, 1.5e-6, adjacency="add_remove"))
+    ledger.set_quota("north", whole)
     ledger.spend(SAMPLE, scope="north")
 
 
