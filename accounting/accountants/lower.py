@@ -15,7 +15,8 @@ all others hold it too, or, of more than two values, a third one. Shuffled bits 
 much as one may (:mod:`accounting.accountants.count_losses`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
-:mod:`accounting.accountants.replaced_steps`).
+:mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
+(:mod:`accounting.accountants.three_scores`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
