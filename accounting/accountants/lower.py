@@ -103,7 +103,9 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if enough:
         return found
     try:
-        witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
+        # the game of strong choices is better than fixed coins, which take long
+        shares = () if found > 0 and _are_strong_batches(release) else _SHARES
+        witnesses = dict.fromkeys(_witness(release, best * share) for share in shares)
         # its order may be far below that of an upper bound that is loose
         witnesses |= dict.fromkeys(_witness(release, best * share, equal=True) for share in (1.0, 0.6))
     except AdjacencyMismatch:  # samples of one kind beside those of another
@@ -173,6 +175,14 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
     if any(isinstance(part, FixedSizeSubsampled) for part, _ in parts):
         enough = _ENOUGH_OF_BATCHES
     return best, bool(parts[1:] or parts[0][1] > 1) and best > enough * upper
+
+
+def _are_strong_batches(release: Release) -> bool:
+    """Whether these are several batches of a fixed size of strong noisy maxima, all of which are played."""
+    match release:
+        case Composed(parts=((FixedSizeSubsampled(release=NoisyMax(epsilon=eps)), count),)):
+            return bool(eps >= _STRONG[0] and 1 < count <= MOST_CHOICES)
+    return False
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:
