@@ -88,6 +88,8 @@ _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 _ENOUGH = {"gumbel": 0.99, "exponential": 0.99, "laplace": 0.5}
 # The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
 _STRONG = 1.5, 12.0
+# From this ε on, choices that follow what was seen are better than fixed coins by more than a lattice loses.
+_VERY_STRONG = 4.0
 _ENOUGH_OF_BATCHES = 0.99
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
@@ -178,10 +180,10 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
 
 
 def _are_strong_batches(release: Release) -> bool:
-    """Whether these are several batches of a fixed size of strong noisy maxima, all of which are played."""
+    """Whether these are several batches of a fixed size of very strong noisy maxima, all of which are played."""
     match release:
         case Composed(parts=((FixedSizeSubsampled(release=NoisyMax(epsilon=eps)), count),)):
-            return bool(eps >= _STRONG[0] and 1 < count <= MOST_CHOICES)
+            return bool(eps >= _VERY_STRONG and 1 < count <= MOST_CHOICES)
     return False
 
 

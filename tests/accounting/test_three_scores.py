@@ -74,6 +74,14 @@ def test_strong_choices_in_many_small_steps_are_worse_than_two_scores():
     assert found.lower <= found.upper
 
 
+@pytest.mark.parametrize("noise", ["exponential", "laplace"])
+def test_fixed_coins_add_nothing_to_the_game_of_very_strong_choices(noise, monkeypatch):
+    release = 10 * FixedSizeSubsampled(NoisyMax(4.0, noise), batch_size=1, records=20)
+    found = lower_epsilon(release, 1e-6)
+    monkeypatch.setattr("accounting.accountants.lower._are_strong_batches", lambda release: False)
+    assert found == pytest.approx(lower_epsilon(release, 1e-6), rel=1e-3)
+
+
 def test_no_failure_allowed():
     batch = FixedSizeSubsampled(NoisyMax(3.0, "exponential"), batch_size=1, records=100)
     assert 0 < lower_epsilon(5 * batch, 0.0) <= 5 * math.log1p(0.01 * math.expm1(3.0)) * (1 + 1e-9)
