@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And seven descriptions that only accountants make.
+And eight descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ __all__ = [
     "OneCount",
     "PlayedBatches",
     "PlayedChoices",
+    "ThreeLosses",
     "Triangle",
     "TwoLosses",
     "rest_delta",
@@ -56,6 +57,14 @@ class TwoLosses(Release):
 
     low: float
     high: float
+
+
+@dataclass(frozen=True, repr=False)
+class ThreeLosses(Release):
+    """A privacy loss of ±``high``, or 0: what a batch is for certain data. ``chance`` is that of the largest."""
+
+    high: float
+    chance: float
 
 
 @dataclass(frozen=True, repr=False)

@@ -15,7 +15,8 @@ all others hold it too, or, of more than two values, a third one. Shuffled bits 
 much as one may (:mod:`accounting.accountants.count_losses`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
-:mod:`accounting.accountants.replaced_steps`).
+:mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
+(:mod:`accounting.accountants.three_scores`).
 
 The composition is then discretised from above and from below, with an error that is proved
 (:mod:`accounting.accountants.convolution`).
@@ -34,6 +35,7 @@ from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
     PlayedChoices,
+    ThreeLosses,
     Triangle,
     TwoLosses,
     rest_delta,
@@ -82,8 +84,13 @@ _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
 # The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
-# noise.
+# noise. Of batches of a fixed size, fixed laws of three scores may be better.
 _ENOUGH = {"gumbel": 0.99, "exponential": 0.99, "laplace": 0.5}
+# The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
+_STRONG = 1.5, 12.0
+# From this ε on, choices that follow what was seen are better than fixed coins by more than a lattice loses.
+_VERY_STRONG = 4.0
+_ENOUGH_OF_BATCHES = 0.99
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 26
 
@@ -98,8 +105,11 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if enough:
         return found
     try:
-        witnesses = dict.fromkeys(_witness(release, best * share) for share in _SHARES)
-        witnesses[_witness(release, best, equal=True)] = None
+        # the game of strong choices is better than fixed coins, which take long
+        shares = () if found > 0 and _are_strong_batches(release) else _SHARES
+        witnesses = dict.fromkeys(_witness(release, best * share) for share in shares)
+        # its order may be far below that of an upper bound that is loose
+        witnesses |= dict.fromkeys(_witness(release, best * share, equal=True) for share in (1.0, 0.6))
     except AdjacencyMismatch:  # samples of one kind beside those of another
         return found
     if 0 < delta < 1:
@@ -163,7 +173,18 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
     # of a single one the pair is exact, without a lattice
-    return best, bool(parts[1:] or parts[0][1] > 1) and best > min(_ENOUGH[play.noise] for play in plays) * upper
+    enough = min(_ENOUGH[play.noise] for play in plays)
+    if any(isinstance(part, FixedSizeSubsampled) for part, _ in parts):
+        enough = _ENOUGH_OF_BATCHES
+    return best, bool(parts[1:] or parts[0][1] > 1) and best > enough * upper
+
+
+def _are_strong_batches(release: Release) -> bool:
+    """Whether these are several batches of a fixed size of very strong noisy maxima, all of which are played."""
+    match release:
+        case Composed(parts=((FixedSizeSubsampled(release=NoisyMax(epsilon=eps)), count),)):
+            return bool(eps >= _VERY_STRONG and 1 < count <= MOST_CHOICES)
+    return False
 
 
 def _lower_epsilon(witness: Release | None, delta: float) -> float:
@@ -223,8 +244,9 @@ def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]
 def _witness(release: Release, order: float, *, equal: bool = False) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
 
-    In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal`` and Gaussian
-    or Laplace noise, something that is as far from both as they are from each other. In many small steps that is worse.
+    In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal``, something that
+    is as far from both as they are from each other: of Gaussian or Laplace noise, and of strong noisy maxima
+    (:mod:`accounting.accountants.three_scores`). In many small steps that is worse.
     """
     adjacency = release.adjacency
     match release:
@@ -255,6 +277,12 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             return None if found is None else PoissonSubsampled(found, rate)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
             return Triangle(inner, rate)
+        case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if (
+            equal and rate < 1 and _STRONG[0] <= eps <= _STRONG[1]
+        ):
+            from accounting.accountants.three_scores import three_scores
+
+            return ThreeLosses(*three_scores(eps, noise, rate, order))
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)

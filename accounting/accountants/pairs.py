@@ -17,6 +17,7 @@ from accounting.accountants.failures import (
     OneCount,
     PlayedBatches,
     PlayedChoices,
+    ThreeLosses,
     Triangle,
     TwoLosses,
 )
@@ -109,6 +110,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({game_at_least(batch, n, tail): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
+        case ThreeLosses(high=high, chance=chance):
+            from accounting.accountants.three_scores import ThreeLossesPair
+
+            return [Counter({ThreeLossesPair(high, chance): 1})]
         case Triangle(release=inner, rate=rate):
             from accounting.accountants.triangles import LaplaceTrianglePair, TrianglePair
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants.failures import TwoLosses
+from accounting.accountants.failures import ThreeLosses, TwoLosses
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases import (
     BestOfRuns,
@@ -48,6 +48,8 @@ def pure(release: Release) -> float:
             return eps
         case TwoLosses(low=low, high=high):
             return max(low, high)
+        case ThreeLosses(high=high):
+            return high
         case Laplace(noise_multiplier=z):
             return 1.0 / z
         case PoissonSubsampled(release=inner, rate=rate) | FixedSizeSubsampled(release=inner, rate=rate):
