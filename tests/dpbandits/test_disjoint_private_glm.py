@@ -288,7 +288,7 @@ def test_what_contradicts_a_model_moves_it_and_noise_does_not():
 
 
 def test_entries_move_as_far_as_they_tell_more_than_noise():
-    """What is found is nearer to the truth than the model and the released matrix are, for arms played little or much."""
+    """What is found is nearer to the truth than the model and the released matrix, for arms played little or much."""
     rng = np.random.default_rng(6)
     sizes = np.geomspace(10.0, 10_000.0, 40)
     model = sizes[:, None] * svec(np.eye(3))
