@@ -41,8 +41,9 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _SMALLEST_VARIANCE = 1e-4
-# ρ² from which a model is corrected
-_SMALLEST_SHARE = 0.25
+# the power of √(λ_iλ_j) with which misfits of a model of H grow: from 0 to 2 tables of labels ask for 2 and contexts
+# that are categories for at most 1
+_MISFIT = 1.0
 
 
 def features(z: Array) -> Array:
@@ -189,28 +190,35 @@ def corrected(model: Array, released: Array, noise: Array) -> tuple[Array, Array
 
     Notes
     -----
-    ρ² = 1 − (noise expected in the misfit)/(misfit) is the share of the misfit that is not noise. H_k is
-    model + ρ²·(released − model), Wiener's weight if misfits of all arms are alike; and in no direction less than a
-    quarter or more than four times what the model says. Where ρ² ≤ ¼ the model is left as it is: a correction that is
-    mostly noise costs more than the misfit.
+    Misfits are taken for normal: in the eigenvectors of the model, where it has the eigenvalues λ, entry ij has the
+    variance η√(λ_iλ_j), half of it off the diagonal as that of the noise is. (In proportion to λ_iλ_j arms that are
+    seldom played would hardly be moved, and alike for all arms too much, by noise.) η is the weighted mean over all
+    entries of all arms, less one standard error: where nothing but noise is seen the model is left as it is. Each entry
+    moves by Wiener's weight, the share of its variance that is not noise; and in no direction H_k becomes less than a
+    quarter or more than four times what the model says.
     """
-    misfit = released - model
-    square = float((misfit**2).sum())
-    share = 1.0 - model.shape[1] * float((noise**2).sum()) / square if square > 0 else 0.0
-    share = share if share > _SMALLEST_SHARE else 0.0
     H = smat(model)
     d = H.shape[-1]
     # where the model has nothing, a trace of the average stands for it: the whitening below divides by it
     floor = 1e-3 * max(1.0, float(np.trace(H.sum(axis=0))) / (d * len(H)))
     values, U = np.linalg.eigh(H + floor * np.eye(d))
     values = np.maximum(values, floor)
-    if share > 0.0:
-        roots = np.sqrt(values)
-        mixed = _inner(U, smat(model + share * misfit)) / (roots[:, :, None] * roots[:, None, :])
-        ratios, V = np.linalg.eigh(mixed)
+    misfit = _inner(U, smat(released - model))
+    half = 0.5 * (1.0 + np.eye(d))
+    noises = (noise**2)[:, None, None] * half
+    roots = np.sqrt(values)
+    whole = roots[:, :, None] * roots[:, None, :]
+    shapes = whole**_MISFIT * half
+    # nothing was released of an arm that came under shuffling since the last batch began: no noise, and no misfit
+    weights = np.divide(shapes, noises**2, out=np.zeros_like(shapes), where=noises > 0.0)
+    scale = max(float((weights * shapes).sum()), 1e-300)
+    found = float(((misfit**2 - noises) * weights).sum()) / scale
+    eta = found - math.sqrt(2.0 * float((weights**2 * noises**2).sum())) / scale
+    if eta > 0.0:
+        moved = values[:, :, None] * np.eye(d) + eta * shapes / (eta * shapes + noises) * misfit
+        ratios, V = np.linalg.eigh(moved / whole)
         clipped = (V * np.clip(ratios, 0.25, 4.0)[:, None, :]) @ V.transpose(0, 2, 1)
-        inside = clipped * (roots[:, :, None] * roots[:, None, :])
-        values, W = np.linalg.eigh(inside)
+        values, W = np.linalg.eigh(clipped * whole)
         U = U @ W
     return np.maximum(values, 1e-9), U
 

@@ -32,6 +32,8 @@ __all__ = ["BallContexts", "Estimate", "PlayedBlocks", "middle"]
 
 # the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
 _DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
+# the width of draws is α where ln(T/t) is so much, and at the end a tenth of that
+_LOG, _NARROWEST = 3.0, 0.1
 # standard errors by which τ² is enlarged: so many that only many arms together say that it is small, as one that is too
 # small ends exploration
 _MARGIN = 300.0
@@ -109,9 +111,12 @@ class PlayedBlocks:
     most : float
         The largest standard deviation of the prior.
     exploration : float or "inverse_gap"
-        The width of the draws, in standard deviations.
+        α: after a release at round t the width of the draws is α·ln(T/t)/3 standard deviations, at least α/10, since
+        the later an arm is found the less it is worth; and α before the first release.
     gamma_scale : float
         After a release at round t the rate is this times √t.
+    horizon : int, optional
+        T; without it the width is α.
     given : Prior, optional
         Of every arm, in place of what ``base`` says and of a variance that is estimated.
     """
@@ -124,6 +129,7 @@ class PlayedBlocks:
         most: float,
         exploration: Exploration,
         gamma_scale: float,
+        horizon: int | None = None,
         given: Prior | None = None,
     ) -> None:
         self.given = given
@@ -133,7 +139,8 @@ class PlayedBlocks:
             self.prior = given.mean
         self.noise = spread**2  # bounds the variance of a reward
         self.most = most**2
-        self.exploration, self.width = checked_exploration(exploration)
+        self.exploration, self.alpha = checked_exploration(exploration)
+        self.horizon = horizon
         self.gamma_scale = positive("gamma_scale", gamma_scale)
 
     def nothing(self, arms: int) -> Estimate:
@@ -160,7 +167,13 @@ class PlayedBlocks:
         if (rate := self._rate(since)) is not None:
             return inverse_gap(means, rate)
         squares = known.covariance @ svec(x[:, None] * x)
-        return Independent(means, self.width * np.sqrt(np.maximum(squares, 0.0)))
+        return Independent(means, self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
+
+    def width(self, since: int) -> float:
+        """Of the draws, after a release at round ``since``; 0 where arms are drawn by their gaps."""
+        if self.horizon is None or since == 0:
+            return self.alpha
+        return self.alpha * max(math.log(self.horizon / since) / _LOG, _NARROWEST)
 
     def _rate(self, since: int) -> float | None:
         return self.gamma_scale * math.sqrt(since) if self.exploration == "inverse_gap" else None
@@ -181,7 +194,7 @@ class PlayedBlocks:
         arms = len(sums.H)
         if arms <= _MOST_REPLAYED:
             z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
-            width = self.width if rounds[0] or self.given is not None else math.inf
+            width = self.width(rounds[0]) if rounds[0] or self.given is not None else math.inf
             play = Play(known.theta, known.covariance, width, self._rate(rounds[0]))
             found = replay(z, play, (catalogue.born, catalogue.died), rounds, rng)
             # 2·M's corner is Σψ: so much the records of the batch weigh

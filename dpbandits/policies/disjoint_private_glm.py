@@ -10,7 +10,7 @@ A round in which arm k was played leaves one small record in the sums of arm k, 
 ψ·x xᵀ and ψ‖z‖⁴. Sums are taken over batches of growing, public length, and continual mechanisms release running ones.
 Until the next release every round plays
 
-    argmax_k xᵀθ_k + α‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh
+    argmax_k xᵀθ_k + α_t‖x‖_{P_k}·ξ_k,    ξ_k ~ N(0, 1) afresh,    α_t = α·ln(T/t)/3 after a release at round t
 
 (or an arm that is drawn by the gaps of the xᵀθ_k),
 θ_k and P_k the mean and covariance of a posterior that counts the noise: with H_k = U diag(λ)Uᵀ, direction i has the
@@ -102,8 +102,9 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         about 1/(1 − γ) rounds are remembered, which all arms share. For people whose tastes drift; by default nothing
         is forgotten.
     exploration : float or "inverse_gap"
-        α ≥ 0. Or arms are drawn by the gaps of their predicted rewards (Foster & Rakhlin 2020), so that none that
-        stands is ever without a chance; see :class:`~dpbandits.policies.OnePassPrivateGLM`.
+        α ≥ 0; draws are the narrower the later it is (of discounted sums: always as wide). Or arms are drawn by the
+        gaps of their predicted rewards (Foster & Rakhlin 2020), so that none that stands is ever without a chance; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`.
     gamma_scale : float
         Of "inverse_gap", by default that of Vowpal Wabbit.
     prior : (array_like, array_like), optional
@@ -180,7 +181,9 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
         given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
-        self._play = PlayedBlocks(self.dim + 1, base, spread, most, exploration, gamma_scale, given)
+        # where tastes drift an arm that is found late is worth as much
+        lasting = T if self.discount is None else None
+        self._play = PlayedBlocks(self.dim + 1, base, spread, most, exploration, gamma_scale, lasting, given)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockSums(
             self.dim,

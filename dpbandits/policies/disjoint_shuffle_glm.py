@@ -244,7 +244,7 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
         given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
-        self._play = PlayedBlocks(self.dim + 1, base, self._spread, most, exploration, gamma_scale, given)
+        self._play = PlayedBlocks(self.dim + 1, base, self._spread, most, exploration, gamma_scale, T, given)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)

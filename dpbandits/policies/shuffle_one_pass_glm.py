@@ -75,15 +75,15 @@ _LEAST = 0.1
 class Estimate:
     """The public half.
 
-    θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of each;
-    Σθ_jᵀM_jθ_j; and the mean residual of the last batch over B where it is far from 0, else 0.
+    θ; a root such that θ + root·ξ is what plays; H and b, with the variances of the noise in scaled records of H, of
+    Σω_jρ_jM_j, and of b; Σθ_jᵀM_jθ_j; and the mean residual of the last batch over B where it is far from 0, else 0.
     """
 
     theta: Array
     root: Array
     H: Array
     b: Array
-    noise: tuple[float, float]
+    noise: tuple[float, float, float]
     squares: float
     past: Past
     misfit: float
@@ -192,7 +192,7 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
         root = square if self.prior is None else self._width * self._prior.root
-        self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0), 0.0, Past.empty(dim), 0.0)
+        self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0, 0.0), 0.0, Past.empty(dim), 0.0)
         # of all batches, each with noise of its own
         noise = math.sqrt(sum(self._sums.noise_std(batch) ** 2 for batch in range(len(ends))))
         T = integer("horizon", horizon, at_least=1)
@@ -247,13 +247,17 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
             slope, secant = self._record.slopes((squares - until) / (rounds - since))
         H = last.H + weight * slope * M
         b = last.b + weight * (m - (secant - slope) * (M @ theta))
-        noise = last.noise[0] + (weight * slope * std) ** 2, last.noise[1] + (weight * std) ** 2
-        noise_H, noise_b = math.sqrt(noise[0]) / self._sums.a, math.sqrt(noise[1]) / self._sums.c
+        of_H, of_secants, of_b = (
+            before + (weight * times * std) ** 2 for before, times in zip(last.noise, (slope, secant, 1.0), strict=True)
+        )
+        noise_H, noise_secants = math.sqrt(of_H) / self._sums.a, math.sqrt(of_secants) / self._sums.a
+        noise_b = math.sqrt(of_b) / self._sums.c
 
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
         length = min(float(theta @ theta), S**2) if guessed else 0.25 * S**2
-        variances = errors(eigenvalues, noise_H, noise_b, length, self._record.chance)
+        # b − Hθ has the noise of Σω_jρ_jM_jθ: as (ρ − γ)Mθ is taken from b, and γMθ by H
+        variances = errors(eigenvalues, noise_secants, noise_b, length, self._record.chance)
         gains, precision = precisions(eigenvalues, variances)
         known = posterior(self._prior, precision, U, gains * (U.T @ b), S)
 
@@ -265,4 +269,4 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         past = last.past.followed_by(rounds, H, squares)
         variance = (std / self._sums.c) ** 2 + (secant * std / self._sums.a) ** 2 * float(theta @ theta)
         found = misfit(m - secant * M @ theta, theta, variance, users, self.clip)
-        return Estimate(known.mean, root, H, b, noise, squares, past, found)
+        return Estimate(known.mean, root, H, b, (of_H, of_secants, of_b), squares, past, found)

@@ -287,6 +287,35 @@ def test_what_contradicts_a_model_moves_it_and_noise_does_not():
     assert blocks.corrected(model, -model, np.ones(40))[0].min() >= 24
 
 
+def test_entries_move_as_far_as_they_tell_more_than_noise():
+    """What is found is nearer to the truth than the model and the released matrix, for arms played little or much."""
+    rng = np.random.default_rng(6)
+    sizes = np.geomspace(10.0, 10_000.0, 40)
+    model = sizes[:, None] * svec(np.eye(3))
+    truth = model + np.sqrt(sizes)[:, None] * rng.standard_normal(model.shape)
+    released = truth + 20.0 * rng.standard_normal(model.shape)
+    found = svec(matrices(*blocks.corrected(model, released, np.full(40, 20.0))))
+    few, many = slice(0, 10), slice(-10, None)
+
+    def apart(one: np.ndarray, rows: slice) -> float:
+        return float(np.linalg.norm((one - truth)[rows]))
+
+    assert apart(found, many) < 0.5 * apart(model, many)
+    assert apart(found, few) < 0.25 * apart(released, few)
+    assert apart(found, slice(None)) < min(apart(model, slice(None)), apart(released, slice(None)))
+
+
+@pytest.mark.parametrize("silent", [[2], [0, 1, 2]])
+def test_arms_of_which_nothing_was_released_do_not_say_that_the_model_is_wrong(silent):
+    rng = np.random.default_rng(7)
+    model = np.tile(svec(100.0 * np.eye(3)), (3, 1))
+    noise = np.full(3, 5.0)
+    noise[silent] = 0.0
+    released = model + noise[:, None] * 0.5 * rng.standard_normal(model.shape)
+    released[silent] = 0.0
+    np.testing.assert_allclose(matrices(*blocks.corrected(model, released, noise)), smat(model), atol=0.2)
+
+
 def test_posteriors_are_those_of_bayes():
     rng = np.random.default_rng(3)
     values, U = np.linalg.eigh(smat(svec(np.array([np.diag([4.0, 9.0, 1.0]) + 0.3, np.eye(3)]))))
@@ -587,6 +616,38 @@ def private(eps: float, kind=DisjointPrivateGLM):
     return lambda env, T, rng: kind(
         env.context_dim, env.n_arms, env.link, budget=Budget(eps, 1 / T), horizon=T, reward_range=(0, 1), rng=rng
     )
+
+
+@pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)
+def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatch):
+    """α·ln(T/t)/3 after a release at round t, no less than α/10."""
+    widths: list[float] = []
+    original = blocks.replay
+    name = "dpbandits.policies._disjoint.replay"
+    monkeypatch.setattr(name, lambda z, play, *more: (widths.append(play.width), original(z, play, *more))[1])
+    policy, told, started = policy_with(kind, horizon=2000, exploration=0.6, first_batch=10), [], []
+    z = np.array([0.3, -0.2, 0.1])
+    for _ in range(2000):
+        releases = policy.releases
+        decision = policy.select(z)
+        policy.update(decision, 1.0)
+        if policy.releases > releases:
+            public = getattr(policy.public, "estimate", policy.public)
+            law = policy._play.law(public, z, policy._catalogue.active, policy.schedule.start(policy.releases))
+            x = blocks.features(z)
+            told.append(float(law.scale[0] / math.sqrt(public.covariance[0] @ svec(np.outer(x, x)))))
+            started.append(policy.schedule.start(policy.releases))
+    expected = [0.6 * max(math.log(2000 / t) / 3, 0.1) for t in started]
+    np.testing.assert_allclose(told, expected, rtol=1e-12)
+    assert told[0] > 0.9
+    assert told[-1] == pytest.approx(0.06)
+    assert widths[0] == math.inf
+    np.testing.assert_allclose(widths[1:], expected[:-1], rtol=1e-12)
+
+
+def test_sums_that_forget_are_looked_at_as_widely_for_ever():
+    policy = policy_with(discount=0.9, exploration=0.6)
+    assert [policy._play.width(t) for t in (0, 10, 199)] == [0.6, 0.6, 0.6]
 
 
 @pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)

@@ -98,15 +98,18 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
     slope, secant = policy._record.slopes(theta @ M[1] @ theta / 60)
     first = policy._record.slopes(0.0)[0]
     stds, gammas = [policy._sums.noise_std(0), policy._sums.noise_std(1)], [first, slope]
+    rhos = [policy._record.slopes(0.0)[1], secant]
+    assert rhos[1] > gammas[1]
     omega = [1 / (1 + (std / policy._sums.c) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)]
     H = omega[0] * first * M[0] + omega[1] * slope * M[1]
     b = omega[0] * m[0] + omega[1] * (m[1] - (secant - slope) * M[1] @ theta)
     noise_H = np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy._sums.a
+    noise_M = np.linalg.norm([o * r * std for o, r, std in zip(omega, rhos, stds, strict=True)]) / policy._sums.a
     noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy._sums.c
     eigenvalues, U = np.linalg.eigh(H)
     eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
-    # the noise of b, that of H times θ, and chance, which is 1·λ for a Bernoulli reward and its link
-    r = noise_b**2 + 0.7 * noise_H**2 * (4 / 6) * (theta @ theta) + eigenvalues
+    # the noise of b, that of Σρ_jM_j times θ, and chance, which is 1·λ for a Bernoulli reward and its link
+    r = noise_b**2 + 0.7 * noise_M**2 * (4 / 6) * (theta @ theta) + eigenvalues
     precision = eigenvalues**2 / r + 3 / 50.0**2
     np.testing.assert_allclose(policy.theta, U @ (eigenvalues / r * (U.T @ b) / precision), rtol=1e-7)
     axes = np.linalg.eigvalsh(policy.public.root @ policy.public.root.T)
