@@ -152,7 +152,8 @@ class Sum:
             )
         except ValueError:
             return None
-        return max(low, about - _TOGETHER * self.step), min(high, about + _TOGETHER * self.step)
+        reach = _TOGETHER * float(self.step)
+        return max(low, about - reach), min(high, about + reach)
 
     # ------------------------------------------------------------------------------------------------ from below
 

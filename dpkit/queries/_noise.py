@@ -168,8 +168,7 @@ def range_per_round(rounds: int, budget: Budget) -> float:
 
 @lru_cache(maxsize=256)
 def _range_per_round(rounds: int, budget: Budget) -> float:
-    """It takes up to a second, and is the same for every unit."""
-
+    """The same for every unit; it takes up to a second."""
     if rounds == 1:  # as for Laplace noise in ``choose_noise``
         budget = replace(budget, delta=0.0)
 
