@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 # ln of what the tilted moment of all losses may come to
 _GROWTH = 12.0
 # Choices of the player from below.
-_CHOICES = 64
+_CHOICES = 128
 _UNIT_ROUNDOFF = 2.0**-52
 # What exponentials of large numbers, and products, are off by.
 _OUTWARD = 1 + 2e-13

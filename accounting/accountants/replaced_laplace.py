@@ -76,7 +76,7 @@ from accounting.accountants.curves import (
 from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters, steps_to_play
 from accounting.accountants.losses import LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
-from accounting.accountants.triangles import LaplaceTrianglePair
+from accounting.accountants.triangles import LaplaceCornerPair, LaplaceTrianglePair
 
 __all__ = ["ReplacedLaplace", "deviation", "most_steps"]
 
@@ -220,7 +220,8 @@ def _laws_below(theta: float, rate: float) -> Laws:
     step = tops[0] * (1 - 1e-9) / reach
     places = np.arange(-reach - 1, reach + 2)
     edges = np.sort(np.concatenate([quarters(step * places), tops * (1 - 1e-10)]))
-    return laws_below([one.masses(edges), other.masses(edges)], places, step)
+    corner = LaplaceCornerPair(theta, rate)
+    return laws_below([pair.masses(edges) for pair in (one, other, corner)], places, step)
 
 
 @lru_cache(maxsize=4)

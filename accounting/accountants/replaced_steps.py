@@ -72,9 +72,10 @@ _MIRRORED = (0.0, 0.28, 0.64, 0.85, 0.97, 1.0)
 # The grid's step as a share of one loss's deviation with few nodes; with many; what many nodes are, and the most. It
 # adds little beside what a game takes that is played anew.
 _FINE = 0.1
-_GRID = 0.3, 1500, 6000
+_GRID = 0.2, 1500, 8000
 # From below, where steps are many at a time.
-_GRID_BELOW = 0.15, 4000, 10_000
+_GRID_BELOW = 0.1, 6000, 12_000
+_WITHIN, _MOST_BELOW = 0.85, 40_000
 # Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
 _LEAST_TAIL, _MORE = 1e-24, 100
 
@@ -91,16 +92,18 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     """
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
-    step, nodes = _grid(mu, rate, tail)
+    step, _ = _grid(mu, rate, tail)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 2048 if nodes <= 4000 else 512
+    return 2048
 
 
 def _grid(mu: float, rate: float, tail: float, grid: tuple[float, int, int] = _GRID) -> tuple[float, int]:
     """Δ, and the number of nodes that one loss may reach."""
     coarse, many, most = grid
-    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(math.log(tail)), deviation(mu, rate)
+    # only the record's own batches reach far; whatever more there is beyond is counted
+    rare = math.log(min(tail / rate, 1e-3))
+    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(rare), deviation(mu, rate)
     step = min(max(_FINE * spread, highest / many), coarse * spread, highest / 50)
     step = max(step, highest / most)
     return step, math.ceil(highest / step)
@@ -143,6 +146,9 @@ def _cells(mu: float, rate: float, tail: float) -> Laws:
 def _triangles(mu: float, rate: float, tail: float) -> Laws:
     """The losses of two triangles and their mirror images, from below."""
     step, reach = _grid(mu, rate, tail, _GRID_BELOW)
+    # half of all losses may lie next to the smallest one, ln(1 − q): a node must be above it, else they come to lie at 0
+    if (low := -_WITHIN * math.log1p(-rate)) < step and (finer := math.ceil(reach * step / low)) <= _MOST_BELOW:
+        step, reach = low, finer
     places = _places(reach)
     edges = quarters(np.asarray(step * places, dtype=np.float64))
     pairs = [triangle_masses(mu, share, rate, edges, below=True) for share in (0.0, 1.0)]
