@@ -67,8 +67,8 @@ __all__ = ["ReplacedSteps", "cut", "most_steps"]
 Array = NDArray[np.float64]
 
 # |R − S′|² at the ends of the cells, as shares of 1/z²; and of their mirror images.
-_CELLS = (0.0, 0.04, 0.1, 0.18, 0.28, 0.4, 0.52, 0.64, 0.75, 0.85, 0.92, 0.97, 1.0)
-_MIRRORED = (0.0, 0.28, 0.64, 0.85, 0.97, 1.0)
+_CELLS = (0.0, 0.03, 0.08, 0.15, 0.24, 0.34, 0.45, 0.56, 0.67, 0.77, 0.85, 0.91, 0.955, 0.985, 1.0)
+_MIRRORED = (0.0, 0.15, 0.34, 0.56, 0.77, 0.91, 0.985, 1.0)
 # The grid's step as a share of one loss's deviation with few nodes; with many; what many nodes are, and the most. It
 # adds little beside what a game takes that is played anew.
 _FINE = 0.1

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 1 << 18
 # The distance of places beside the axis, and how far they go: what R and S have beyond is below 1e-25.
-_BESIDE, _BESIDE_BELOW, _FAR = 0.15, 0.1, 10.6
+_BESIDE, _BESIDE_BELOW, _FAR = 0.09, 0.09, 10.6
 #: How far from an edge the loss may be at its place: what is left of Newton's gap, and rounding errors of logarithms.
 MISSED = 1e-13
 
