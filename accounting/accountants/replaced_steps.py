@@ -37,9 +37,9 @@ and no others: those between are hardly ever worse than both. The player may cho
 *In compositions* with releases of other kinds, of whatever order, the steps come last at worst: a mean of maxima is at
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
 :class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More than 2048
-steps (512 where losses are rarest) are several such pairs, each of which the player may play anew for every ε, a little
-too much. Brackets of up to a thousand steps are at most about 1 % wide, of 10⁴ steps 1.5 %. Wider ones: at rates of
-about 0.001 with z < ½ 3 % (10⁴ steps), and at rates of about 0.0001 2.4 %.
+steps are several such pairs, each of which the player may play anew for every ε, a little too much. Brackets of up to
+a thousand steps are at most about 0.9 % wide, of 10⁴ steps 1 %; 10⁴ steps with z < ½ at rates of a hundredth or less,
+or at δ of 10⁻¹⁰ or less, 1 to 2 %.
 
 *Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.accountants.triangles`), and put on a grid
 Δ·ℤ, the larger ones on fewer of its points; on it the game is played (:mod:`accounting.accountants.loss_games`).
@@ -146,7 +146,7 @@ def _cells(mu: float, rate: float, tail: float) -> Laws:
 def _triangles(mu: float, rate: float, tail: float) -> Laws:
     """The losses of two triangles and their mirror images, from below."""
     step, reach = _grid(mu, rate, tail, _GRID_BELOW)
-    # half of all losses may lie next to the smallest one, ln(1 − q): a node must be above it, else they come to lie at 0
+    # half of all losses may lie next to the smallest one, ln(1 − q): with no node above it they come to lie at 0
     if (low := -_WITHIN * math.log1p(-rate)) < step and (finer := math.ceil(reach * step / low)) <= _MOST_BELOW:
         step, reach = low, finer
     places = _places(reach)

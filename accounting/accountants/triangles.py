@@ -231,12 +231,13 @@ class LaplaceCornerPair:
         k = (1 - rate) / rate * np.expm1(edges)
         p, q = np.zeros(edges.size), np.zeros(edges.size)
         for mass, other in zip(*_pieces(arm), strict=True):
-            wanted = c * (other / mass) + k * near
+            sigma = c * (other / mass)
+            wanted, most = sigma + k * near, sigma + k * far
             with np.errstate(divide="ignore", invalid="ignore"):
-                # where τ and where ρ is what it must be
+                # where τ, and where ρ, is what it must be
                 left = -(np.log(wanted) + arm) / 2
-                right = (np.log((near - c * (other / mass)) / k) + arm) / 2
-            right = np.where(c * (other / mass) + k * far <= near if above else c * (other / mass) + k * far > near, np.inf, right)
+                right = (np.log((near - sigma) / k) + arm) / 2
+            right = np.where(most <= near if above else most > near, np.inf, right)
             if above:
                 high = np.where(wanted > far, -np.inf, np.where(wanted >= near, np.maximum(left, -arm), right))
                 low = np.full(edges.size, -np.inf)
@@ -248,10 +249,10 @@ class LaplaceCornerPair:
             q += (1 - rate) * mass * in_r + rate * other * in_other
         return p, q
 
+    @property
     def highest(self) -> float:
-        """The largest loss."""
-        arm = self.theta / 2
-        return math.log1p(self.rate * 2 * math.sinh(arm) / ((1 - self.rate) * math.exp(-arm) + self.rate * math.exp(-arm)))
+        """The largest loss: (1 − q)R + qS′ has the density e^(−θ/2) over noise around 0 where S has e^(θ/2)."""
+        return math.log1p(self.rate * math.expm1(self.theta))
 
 
 def _pieces(arm: float) -> tuple[Array, Array]:
@@ -276,7 +277,9 @@ def _within(low: Array, high: Array) -> Array:
 def _of_tails(below: Array, above: Array) -> Array:
     """Masses between edges below which, and above others of which, there is so much."""
     middle = max(0.0, 1.0 - float(below[-1] if below.size else 0.0) - float(above[0] if above.size else 0.0))
-    return np.maximum(np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)]), 0.0)
+    return np.asarray(
+        np.maximum(np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)]), 0.0)
+    )
 
 
 def _laplace(x: Array) -> Array:
