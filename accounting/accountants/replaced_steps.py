@@ -75,6 +75,7 @@ _FINE = 0.1
 _GRID = 0.2, 1500, 8000
 # From below, where steps are many at a time.
 _GRID_BELOW = 0.1, 6000, 12_000
+# Where the first node is at most, as a share of the smallest loss; and the most nodes for that.
 _WITHIN, _MOST_BELOW = 0.85, 40_000
 # Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
 _LEAST_TAIL, _MORE = 1e-24, 100

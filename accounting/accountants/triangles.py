@@ -198,7 +198,8 @@ class LaplaceTrianglePair(Symmetric):
             x = np.where(k > far - c * near, -np.inf, np.where(k < near - c * far, np.inf, x))
             p += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x + arm)
             q += (1 - rate) * other * _laplace(x) + rate * mass * _laplace(x - arm)
-        return _between_tails(p, q)
+        in_p, in_q = (np.maximum(-np.diff(above, prepend=1.0, append=0.0), 0.0) for above in (p, q))
+        return in_p, in_q
 
     def highest(self, log_tail: float) -> float:
         arm, absent = self.theta / 2, (1 - self.rate) * math.exp(-self.theta / 2)
@@ -262,11 +263,6 @@ def _pieces(arm: float) -> tuple[Array, Array]:
     return around, there
 
 
-def _between_tails(p: Array, q: Array) -> tuple[Array, Array]:
-    in_p, in_q = (np.maximum(-np.diff(above, prepend=1.0, append=0.0), 0.0) for above in (p, q))
-    return in_p, in_q
-
-
 def _within(low: Array, high: Array) -> Array:
     """What Laplace noise of scale 1 has between ``low`` and ``high``; differences of its smaller tails."""
     up = low > 0
@@ -277,9 +273,8 @@ def _within(low: Array, high: Array) -> Array:
 def _of_tails(below: Array, above: Array) -> Array:
     """Masses between edges below which, and above others of which, there is so much."""
     middle = max(0.0, 1.0 - float(below[-1] if below.size else 0.0) - float(above[0] if above.size else 0.0))
-    return np.asarray(
-        np.maximum(np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)]), 0.0)
-    )
+    masses = np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)])
+    return np.asarray(np.maximum(masses, 0.0))
 
 
 def _laplace(x: Array) -> Array:

@@ -218,7 +218,7 @@ def test_what_is_played():
 
 
 @pytest.mark.parametrize(("theta", "rate"), [(0.4, 0.6), (1.5, 0.05), (4.0, 0.01)])
-def test_the_corner_has_no_more_than_its_laws_and_nearly_as_much(theta, rate):
+def test_the_corner_has_nearly_the_divergence_of_its_laws(theta, rate):
     pair = LaplaceCornerPair(theta, rate)
     p, q = laws(rate, theta / 2 * np.array([(1, 0), (-1, 0), (0, 1)]))
     edges = pair.highest * (1 + 1e-9) * np.linspace(-1, 1, 2001)
