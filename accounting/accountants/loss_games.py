@@ -216,7 +216,7 @@ def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
 def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array]:
     """Losses from 0 on, V there after ``count`` steps rounded down, and how far at most no player of these comes.
 
-    A player chooses anew after every so many steps that there are some 64 choices. The third array bounds from above
+    A player chooses anew after every so many steps that there are some 128 choices. The third array bounds from above
     what those who choose where this one does have at a node.
     """
     size, tilt, cumulant = laws.window(count, tail)
