@@ -84,6 +84,9 @@ def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Arr
     lines, about where they meet, are joined: as at every y_j the line to its left is the steeper one, nothing of that
     lies above them.
     """
+    # of losses that are too large for floats there is no need: what is joined falls to 0 sooner
+    some = max(3, int(np.searchsorted(losses, _HIGHEST)))
+    losses, values, most = losses[:some], values[:some], most[:some]
     y = np.expm1(losses)
     mirrored = -math.expm1(-losses[1]) + math.exp(-losses[1]) * most[1]
     known, outer = values[:-1], np.concatenate([[mirrored], most])

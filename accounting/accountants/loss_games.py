@@ -39,7 +39,7 @@ Array = NDArray[np.float64]
 # ln of what the tilted moment of all losses may come to
 _GROWTH = 12.0
 # Choices of the player from below.
-_CHOICES = 64
+_CHOICES = 128
 _UNIT_ROUNDOFF = 2.0**-52
 # What exponentials of large numbers, and products, are off by.
 _OUTWARD = 1 + 2e-13
@@ -216,7 +216,7 @@ def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
 def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array]:
     """Losses from 0 on, V there after ``count`` steps rounded down, and how far at most no player of these comes.
 
-    A player chooses anew after every so many steps that there are some 64 choices. The third array bounds from above
+    A player chooses anew after every so many steps that there are some 128 choices. The third array bounds from above
     what those who choose where this one does have at a node.
     """
     size, tilt, cumulant = laws.window(count, tail)

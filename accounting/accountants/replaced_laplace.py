@@ -49,13 +49,16 @@ if wτ₂e^(−α) ≤ aρ₂ + be^(−s′), where τ₂ ≤ e^(s−α), ρ₂ 
 With S′'s arm θ − t the laws are the mirror images. Of α and s − α below α*, at c ≤ 1 too, all are counted in cells,
 with longer arms. There is little to gain.
 
-*From below* a player has S′ = R, three points at equal distances (α = s and t = θ/2, of which
-:class:`~accounting.accountants.triangles.LaplaceTrianglePair` is less), and their mirror images.
+*From below* a player has S′ = R; three points at equal distances, where α = s and t = θ/2
+(:class:`~accounting.accountants.triangles.LaplaceTrianglePair`) or α = 0 and t = θ/2
+(:class:`~accounting.accountants.triangles.LaplaceCornerPair`, in many strong steps the worst that is known); and their
+mirror images. Of the last two the player sees less than there is.
 
 *Numbers.* Densities are moved to the ends of pieces, which is more in convex order, and what no triple passes is put
 on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few cells of t with their mirror
-images. Brackets are at most 0.5 % wide for θ ≤ 1, and 1 % for θ ≤ 2; for θ > 2 at rates of a hundredth or less 1 to
-3 %. With θ > 12 there is no game.
+images. Brackets are at most 0.5 % wide for θ ≤ 1. Those of a thousand steps and more come to 1 % for θ = 1.4, to 3 %
+for θ = 2, and to 5 to 10 % for θ > 2: a cell has R on the far side of S above 0, and of S′ below, on different axes,
+where R's arm is as long for both as one is; a hundred come to 1 or 2 %. With θ > 12 there is no game.
 """
 
 from __future__ import annotations
@@ -76,7 +79,7 @@ from accounting.accountants.curves import (
 from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters, steps_to_play
 from accounting.accountants.losses import LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
-from accounting.accountants.triangles import LaplaceTrianglePair
+from accounting.accountants.triangles import LaplaceCornerPair, LaplaceTrianglePair
 
 __all__ = ["ReplacedLaplace", "deviation", "most_steps"]
 
@@ -210,7 +213,7 @@ def _laws(theta: float, rate: float) -> Laws:
 
 @lru_cache(maxsize=8)
 def _laws_below(theta: float, rate: float) -> Laws:
-    """Both laws that a player has from below, and their mirror images."""
+    """The three laws that a player has from below, and their mirror images."""
     one, other = SubsampledPair(LaplacePair(theta), rate, True), LaplaceTrianglePair(theta, rate)
     tops = np.array([math.log1p(rate * math.expm1(theta)), other.highest(0.0)])
     # both largest losses a little above a node, where nothing else is above to make up for what is below
@@ -220,7 +223,8 @@ def _laws_below(theta: float, rate: float) -> Laws:
     step = tops[0] * (1 - 1e-9) / reach
     places = np.arange(-reach - 1, reach + 2)
     edges = np.sort(np.concatenate([quarters(step * places), tops * (1 - 1e-10)]))
-    return laws_below([one.masses(edges), other.masses(edges)], places, step)
+    corner = LaplaceCornerPair(theta, rate)
+    return laws_below([pair.masses(edges) for pair in (one, other, corner)], places, step)
 
 
 @lru_cache(maxsize=4)

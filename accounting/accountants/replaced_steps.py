@@ -37,9 +37,9 @@ and no others: those between are hardly ever worse than both. The player may cho
 *In compositions* with releases of other kinds, of whatever order, the steps come last at worst: a mean of maxima is at
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
 :class:`~accounting.accountants.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More than 2048
-steps (512 where losses are rarest) are several such pairs, each of which the player may play anew for every ε, a little
-too much. Brackets of up to a thousand steps are at most about 1 % wide, of 10⁴ steps 1.5 %. Wider ones: at rates of
-about 0.001 with z < ½ 3 % (10⁴ steps), and at rates of about 0.0001 2.4 %.
+steps are several such pairs, each of which the player may play anew for every ε, a little too much. Brackets of up to
+a thousand steps are at most about 0.9 % wide, of 10⁴ steps 1 %; 10⁴ steps with z < ½ at rates of a hundredth or less,
+or at δ of 10⁻¹⁰ or less, 1 to 2 %.
 
 *Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.accountants.triangles`), and put on a grid
 Δ·ℤ, the larger ones on fewer of its points; on it the game is played (:mod:`accounting.accountants.loss_games`).
@@ -67,14 +67,16 @@ __all__ = ["ReplacedSteps", "cut", "most_steps"]
 Array = NDArray[np.float64]
 
 # |R − S′|² at the ends of the cells, as shares of 1/z²; and of their mirror images.
-_CELLS = (0.0, 0.04, 0.1, 0.18, 0.28, 0.4, 0.52, 0.64, 0.75, 0.85, 0.92, 0.97, 1.0)
-_MIRRORED = (0.0, 0.28, 0.64, 0.85, 0.97, 1.0)
+_CELLS = (0.0, 0.03, 0.08, 0.15, 0.24, 0.34, 0.45, 0.56, 0.67, 0.77, 0.85, 0.91, 0.955, 0.985, 1.0)
+_MIRRORED = (0.0, 0.15, 0.34, 0.56, 0.77, 0.91, 0.985, 1.0)
 # The grid's step as a share of one loss's deviation with few nodes; with many; what many nodes are, and the most. It
 # adds little beside what a game takes that is played anew.
 _FINE = 0.1
-_GRID = 0.3, 1500, 6000
+_GRID = 0.2, 1500, 8000
 # From below, where steps are many at a time.
-_GRID_BELOW = 0.15, 4000, 10_000
+_GRID_BELOW = 0.1, 6000, 12_000
+# Where the first node is at most, as a share of the smallest loss; and the most nodes for that.
+_WITHIN, _MOST_BELOW = 0.85, 40_000
 # Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
 _LEAST_TAIL, _MORE = 1e-24, 100
 
@@ -91,16 +93,18 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     """
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
-    step, nodes = _grid(mu, rate, tail)
+    step, _ = _grid(mu, rate, tail)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 2048 if nodes <= 4000 else 512
+    return 2048
 
 
 def _grid(mu: float, rate: float, tail: float, grid: tuple[float, int, int] = _GRID) -> tuple[float, int]:
     """Δ, and the number of nodes that one loss may reach."""
     coarse, many, most = grid
-    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(math.log(tail)), deviation(mu, rate)
+    # only the record's own batches reach far; whatever more there is beyond is counted
+    rare = math.log(min(tail / rate, 1e-3))
+    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(rare), deviation(mu, rate)
     step = min(max(_FINE * spread, highest / many), coarse * spread, highest / 50)
     step = max(step, highest / most)
     return step, math.ceil(highest / step)
@@ -143,6 +147,9 @@ def _cells(mu: float, rate: float, tail: float) -> Laws:
 def _triangles(mu: float, rate: float, tail: float) -> Laws:
     """The losses of two triangles and their mirror images, from below."""
     step, reach = _grid(mu, rate, tail, _GRID_BELOW)
+    # half of all losses may lie next to the smallest one, ln(1 − q): with no node above it they come to lie at 0
+    if (low := -_WITHIN * math.log1p(-rate)) < step and (finer := math.ceil(reach * step / low)) <= _MOST_BELOW:
+        step, reach = low, finer
     places = _places(reach)
     edges = quarters(np.asarray(step * places, dtype=np.float64))
     pairs = [triangle_masses(mu, share, rate, edges, below=True) for share in (0.0, 1.0)]

@@ -18,13 +18,13 @@ from accounting.accountants.losses import GaussianPair, Symmetric, histogram, no
 from accounting.accountants.numerics import mass_errors
 from accounting.accountants.sampled_losses import SubsampledPair
 
-__all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
+__all__ = ["MISSED", "LaplaceCornerPair", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
 
 Array = NDArray[np.float64]
 
 _ROWS_AT_ONCE = 1 << 18
 # The distance of places beside the axis, and how far they go: what R and S have beyond is below 1e-25.
-_BESIDE, _BESIDE_BELOW, _FAR = 0.15, 0.1, 10.6
+_BESIDE, _BESIDE_BELOW, _FAR = 0.09, 0.09, 10.6
 #: How far from an edge the loss may be at its place: what is left of Newton's gap, and rounding errors of logarithms.
 MISSED = 1e-13
 
@@ -165,18 +165,18 @@ def _triangle_atoms(pair: TrianglePair) -> tuple[Array, Array, Array]:
     return losses[order], p[order], q[order]
 
 
-# Pieces of what is seen of R's own coordinate.
+# Pieces of what is seen of the coordinate that tells less.
 _PIECES = 32
 
 
 @dataclass(frozen=True)
 class LaplaceTrianglePair(Symmetric):
-    """One step with Laplace noise of scale 1 in the plane: S and S′ on one axis, ±θ/2 from 0, and R on the other one,
-    of which only in what piece the noise lies is seen. All are θ from each other in the L1 norm.
+    """One step with Laplace noise of scale 1 in the plane, of three points each θ from the others in the L1 norm.
 
-    With k = (1 − q)ρ(c − 1)/q, ρ the ratio of R to noise around 0 in that piece, the loss is at least ln c where σ −
-    cσ′ ≥ k, the densities of S and S′ over noise around 0; and that is where x is at most what is found in closed form,
-    S on the left.
+    S and S′ lie on one axis, ±θ/2 from 0, and R on the other one, θ/2 from 0. Of the coordinate that moves R only in
+    what piece it lies is seen. With k = (1 − q)ρ(c − 1)/q, ρ the ratio of R to noise around 0 in that piece, the loss
+    is at least ln c where σ − cσ′ ≥ k, the densities of S and S′ over noise around 0; and that is where x is at most
+    what is found in closed form, S on the left.
     """
 
     theta: float
@@ -188,11 +188,9 @@ class LaplaceTrianglePair(Symmetric):
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         arm, rate = self.theta / 2, self.rate
-        ends = np.linspace(0.0, arm, _PIECES + 1)
-        around, in_r = (np.diff(_laplace(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
         p, q = np.zeros(edges.size), np.zeros(edges.size)
         c, far, near = np.exp(edges), math.exp(arm), math.exp(-arm)
-        for mass, other in zip(around, in_r, strict=True):
+        for mass, other in zip(*_pieces(arm), strict=True):
             k = (1 - rate) * other / mass * np.expm1(edges) / rate
             with np.errstate(divide="ignore", invalid="ignore"):
                 left, right = -(np.log(k + c * near) + arm) / 2, (np.log((near - k) / c) + arm) / 2
@@ -207,6 +205,76 @@ class LaplaceTrianglePair(Symmetric):
         arm, absent = self.theta / 2, (1 - self.rate) * math.exp(-self.theta / 2)
         ratio = (absent + self.rate * math.exp(arm)) / (absent + self.rate * math.exp(-arm))
         return math.log(ratio) * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class LaplaceCornerPair:
+    """The same where S and R lie on one axis, ∓θ/2 from 0, and S′ on the other one. Not symmetric.
+
+    Of the coordinate that moves S′ only in what piece it lies is seen. With τ, σ and ρ the densities of S, S′ and R
+    over noise around 0, the loss is at least ln c where τ ≥ cσ + kρ, k = (1 − q)(c − 1)/q. As τ is constant for x ≥ 0
+    and ρ for x ≤ 0, that is a half-line on the side of S if c ≥ 1; if c < 1, all but an interval around 0.
+    """
+
+    theta: float
+    rate: float
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        split = int(np.searchsorted(edges, 0.0))
+        below_p, below_q = self._tail(edges[:split], above=False)
+        above_p, above_q = self._tail(edges[split:], above=True)
+        return _of_tails(below_p, above_p), _of_tails(below_q, above_q)
+
+    def _tail(self, edges: Array, *, above: bool) -> tuple[Array, Array]:
+        """P and Q of losses at least ``edges`` ≥ 0, or below ``edges`` < 0."""
+        arm, rate, c = self.theta / 2, self.rate, np.exp(edges)
+        far, near = math.exp(arm), math.exp(-arm)
+        k = (1 - rate) / rate * np.expm1(edges)
+        p, q = np.zeros(edges.size), np.zeros(edges.size)
+        for mass, other in zip(*_pieces(arm), strict=True):
+            sigma = c * (other / mass)
+            wanted, most = sigma + k * near, sigma + k * far
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # where τ, and where ρ, is what it must be
+                left = -(np.log(wanted) + arm) / 2
+                right = (np.log((near - sigma) / k) + arm) / 2
+            right = np.where(most <= near if above else most > near, np.inf, right)
+            if above:
+                high = np.where(wanted > far, -np.inf, np.where(wanted >= near, np.maximum(left, -arm), right))
+                low = np.full(edges.size, -np.inf)
+            else:
+                low = np.where(wanted > far, -np.inf, np.maximum(left, -arm))
+                low, high = np.where(wanted > near, low, 0.0), np.where(wanted > near, right, 0.0)
+            in_r, in_s, in_other = (_within(low - at, high - at) for at in (arm, -arm, 0.0))
+            p += mass * ((1 - rate) * in_r + rate * in_s)
+            q += (1 - rate) * mass * in_r + rate * other * in_other
+        return p, q
+
+    @property
+    def highest(self) -> float:
+        """The largest loss: (1 − q)R + qS′ has the density e^(−θ/2) over noise around 0 where S has e^(θ/2)."""
+        return math.log1p(self.rate * math.expm1(self.theta))
+
+
+def _pieces(arm: float) -> tuple[Array, Array]:
+    """Of noise around 0, and around ``arm``, what lies in each piece of the line."""
+    ends = np.linspace(0.0, arm, _PIECES + 1)
+    around, there = (np.diff(_laplace(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
+    return around, there
+
+
+def _within(low: Array, high: Array) -> Array:
+    """What Laplace noise of scale 1 has between ``low`` and ``high``; differences of its smaller tails."""
+    up = low > 0
+    low, high = np.where(up, -high, low), np.where(up, -low, high)
+    return np.maximum(_laplace(high) - _laplace(low), 0.0)
+
+
+def _of_tails(below: Array, above: Array) -> Array:
+    """Masses between edges below which, and above others of which, there is so much."""
+    middle = max(0.0, 1.0 - float(below[-1] if below.size else 0.0) - float(above[0] if above.size else 0.0))
+    masses = np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)])
+    return np.asarray(np.maximum(masses, 0.0))
 
 
 def _laplace(x: Array) -> Array:

@@ -126,3 +126,13 @@ def test_of_many_small_losses_all_are_gathered_and_little_is_lost():
     # the steep end of a law is at a point where no other loss is below
     steep = gathered(np.append(0.5, p / 2), np.append(0.5 * math.exp(1.02), p / 2 * np.exp(-losses)), nodes)
     assert steep.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_losses_beyond_floats_are_left_out_below():
+    losses = 2.0 * np.arange(401)
+    values = np.exp(-losses / 50) * 0.5
+    with np.errstate(over="raise"):
+        found, p, q = pair_of_points_below(losses, values, values * (1 + 1e-9))
+    assert np.all(np.isfinite(np.concatenate([found, p, q])))
+    assert max(p.sum(), q.sum()) <= 1 + 1e-9
+    assert 0 < delta_of_atoms(5.0, found, p) <= values[2]

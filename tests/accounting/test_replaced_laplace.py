@@ -11,12 +11,13 @@ from accounting import FixedSizeSubsampled, Laplace, bound, epsilon
 from accounting.accountants.curves import delta_of_atoms
 from accounting.accountants.loss_games import Laws, play_above
 from accounting.accountants.losses import LaplacePair
+from accounting.accountants.lower import lower_epsilon
 from accounting.accountants.numerics import split
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_games import played
 from accounting.accountants.replaced_laplace import ReplacedLaplace, _curve_of_cell, _gain, _laws_below
 from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
-from accounting.accountants.triangles import LaplaceTrianglePair
+from accounting.accountants.triangles import LaplaceCornerPair, LaplaceTrianglePair
 
 TAIL = 1e-15
 EDGES = np.concatenate([[-40.0], np.linspace(-3.0, 3.0, 241), [40.0]])
@@ -138,7 +139,8 @@ def test_from_below_is_less_than_what_its_two_laws_reach(theta, rate, count, mon
     edges = step * np.arange(-reach - 1, reach + 2)
     monkeypatch.setattr("accounting.accountants.triangles._PIECES", 100)
     found = []
-    for pair in (SubsampledPair(LaplacePair(theta), rate, True), LaplaceTrianglePair(theta, rate)):
+    poisson = SubsampledPair(LaplacePair(theta), rate, True)
+    for pair in (poisson, LaplaceTrianglePair(theta, rate), LaplaceCornerPair(theta, rate)):
         p, q = pair.masses(edges)
         found += [split(p, q, edges), split(q[::-1], p[::-1], edges)]
     losses, values = play_above(Laws(np.array(found), step), count, 1e-16)
@@ -213,3 +215,23 @@ def test_what_is_played():
 
     assert of(2.0) == ReplacedLaplace(0.5, 0.1, 20, 1e-13)
     assert not isinstance(of(0.05), ReplacedLaplace)
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(0.4, 0.6), (1.5, 0.05), (4.0, 0.01)])
+def test_the_corner_has_nearly_the_divergence_of_its_laws(theta, rate):
+    pair = LaplaceCornerPair(theta, rate)
+    p, q = laws(rate, theta / 2 * np.array([(1, 0), (-1, 0), (0, 1)]))
+    edges = pair.highest * (1 + 1e-9) * np.linspace(-1, 1, 2001)
+    in_p, in_q = pair.masses(edges)
+    assert (in_p.sum(), in_q.sum()) == pytest.approx((1.0, 1.0), abs=1e-12)
+    assert in_p[-1] == pytest.approx(0.0, abs=1e-12)
+    for k in range(0, edges.size, 100):
+        # both are seen in pieces, of different sizes
+        above = in_p[k + 1 :].sum() - math.exp(edges[k]) * in_q[k + 1 :].sum()
+        assert above == pytest.approx(divergence(p, q, edges[k]), abs=4e-3 * rate * theta)
+
+
+def test_strong_steps_cost_more_than_two_of_three_points_at_a_time_say():
+    step = FixedSizeSubsampled(Laplace(0.25), 1, 1000)
+    # 0.925 where S and R do not lie on one axis
+    assert 0.955 < lower_epsilon(1000 * step, 1e-6) < epsilon(1000 * step, 1e-6)
