@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from again import rewinder
 from factors import toeplitz_factor
-from tossed import Tossed
+from tossed import Tossed, released_by
 
 from accounting import Budget, audit
 from dpbandits.policies import DPLinUCB
@@ -35,14 +35,7 @@ def played(monkeypatch, trials: int) -> tuple[DPLinUCB, Tossed]:
         rng=np.random.default_rng(20),
     )
     start_again = rewinder(policy)
-    collected: list[np.ndarray] = []
-    original = BufferedToeplitz.add
-
-    def add(self, x):
-        collected.append(original(self, x))
-        return collected[-1]
-
-    monkeypatch.setattr(BufferedToeplitz, "add", add)
+    collected = released_by(monkeypatch, BufferedToeplitz)
 
     def play(coins) -> np.ndarray:
         collected.clear()

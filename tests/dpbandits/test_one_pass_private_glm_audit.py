@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from again import rewinder
-from tossed import Tossed
+from tossed import Tossed, released_by
 
 from accounting import Budget, audit
 from dpbandits.policies import OnePassPrivateGLM
@@ -38,14 +38,7 @@ def played(monkeypatch) -> tuple[OnePassPrivateGLM, Tossed]:
         rng=np.random.default_rng(20),
     )
     start_again = rewinder(policy)
-    collected: list[np.ndarray] = []
-    original = ContinualSum.add
-
-    def add(self, x):
-        collected.append(original(self, x))
-        return collected[-1]
-
-    monkeypatch.setattr(ContinualSum, "add", add)
+    collected = released_by(monkeypatch, ContinualSum)
 
     def play(coins) -> np.ndarray:
         collected.clear()

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 from scipy.optimize import minimize
+from tossed import released_by
 
 from accounting import Budget, Gaussian, Ledger
 from dpbandits.policies import OnePassPrivateGLM, PrivateHvtUCB
@@ -62,14 +63,7 @@ def test_what_is_summed_is_hubers_gradient_and_hessian(spied):
 
 def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monkeypatch):
     """Σ_j ½‖θ − θ̂_j‖² in the norm of batch j's H, less Gᵀθ, plus the ridge: each batch around its own θ̂_j."""
-    sums: list[np.ndarray] = []
-    original = BufferedToeplitz.add
-
-    def add(self, x):
-        sums.append(original(self, x))
-        return sums[-1]
-
-    monkeypatch.setattr(BufferedToeplitz, "add", add)
+    sums = released_by(monkeypatch, BufferedToeplitz)
     policy, rng = policy_with(horizon=100, first_batch=20, growth=1.0, theta_bound=0.3), np.random.default_rng(2)
     used = []
     for t in range(81):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from again import rewinder
-from tossed import Tossed
+from tossed import Tossed, released_by
 
 from accounting import Budget, audit
 from dpbandits.mathematics.prior import Posterior
@@ -39,14 +39,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
     # where there is one arm, nothing that follows from a release touches the next one
     known = Posterior(policy.theta, policy.public.covariance, policy.public.root)
     monkeypatch.setattr(standing_private_glm, "fitted", lambda *arguments: known)
-    collected: list[np.ndarray] = []
-    original = ContinualSum.add
-
-    def add(self, x):
-        collected.append(original(self, x))
-        return collected[-1]
-
-    monkeypatch.setattr(ContinualSum, "add", add)
+    collected = released_by(monkeypatch, ContinualSum)
 
     def play(coins) -> np.ndarray:
         collected.clear()

@@ -19,9 +19,23 @@ import numpy as np
 import white_box
 
 from accounting import Budget, audit
+from dpkit.continual import ContinualSum
 
 # a sound mechanism is flagged with probability at most this for each round
 CONFIDENCE = 1 - 1e-9
+
+
+def released_by(monkeypatch, kind: type[ContinualSum]) -> list[np.ndarray]:
+    """A list to which all that sums of this kind release is added from now on."""
+    collected: list[np.ndarray] = []
+    original = kind.add
+
+    def add(self, x):
+        collected.append(original(self, x))
+        return collected[-1]
+
+    monkeypatch.setattr(kind, "add", add)
+    return collected
 
 
 class Tossed:
