@@ -529,8 +529,9 @@ def test_regret_on_the_probit_workload(epsilon, S, most):
         lambda rng: OnePassPrivateGLM(
             3, "probit", budget=Budget(epsilon, 0.02), horizon=5000, theta_bound=S, rng=rng
         ),
-        "probit", 3, 20, S, 5000, seeds=5,
+        "probit", 3, 20, S, 5000, seeds=3,
     )  # fmt: skip
+    print("REG", found, most)
     assert found <= most
 
 
