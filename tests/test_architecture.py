@@ -46,8 +46,9 @@ def imports(tree: ast.AST, module: str, *, is_package: bool, top_only: bool = Fa
             found.add(base)
             found.update(f"{base}.{alias.name}" for alias in node.names)
         for child in ast.iter_child_nodes(node):
-            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-            if not (top_only and (deferred or _type_checking_only(child))):
+            deferred = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            # an expression imports nothing
+            if not (isinstance(child, ast.expr) or (top_only and (deferred or _type_checking_only(child)))):
                 visit(child)
 
     visit(tree)

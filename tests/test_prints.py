@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import functools
@@ -10,6 +11,7 @@ import io
 import re
 import sys
 from html import escape
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -44,6 +46,7 @@ NOT_MADE = {
 }  # fmt: skip
 # worlds that read tables; they print themselves as all worlds do
 SLOW = {"Films", "Supervised"}
+ROUNDS = 20
 MORE = (ApproxDP(1.0, 1e-6), Bracket(1.0, 1.5), softmax(3, clip=1.0), world("people"), Ledger(Budget(1.0, 1e-6)))
 
 
@@ -54,6 +57,26 @@ def public_classes(package: str) -> list[type]:
 
 
 CLASSES = list(dict.fromkeys(one for package in PACKAGES for one in public_classes(package)))
+
+
+class Shortened(ast.NodeTransformer):
+    """Loops end after a few rounds, and no cost is found: what is made prints itself as it does without that."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        if isinstance(node.func, ast.Name) and node.func.id in ("delta", "epsilon"):
+            node.func.id = "unpriced"
+        self.generic_visit(node)
+        return node
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        few = ast.Call(ast.Name("islice", ast.Load()), [node.iter, ast.Constant(ROUNDS)], [])
+        node.iter = ast.copy_location(few, node.iter)
+        self.generic_visit(node)
+        return ast.fix_missing_locations(node)
+
+
+def unpriced(*arguments: object, **keywords: object) -> float:
+    return 1.0
 
 
 def check(thing: object) -> None:
@@ -91,11 +114,12 @@ def test_objects_of_all_examples_print_in_one_line(made, tmp_path, monkeypatch):
     for one in CLASSES:
         if one.__name__ in SLOW:
             continue
-        names = dict(vars(sys.modules[one.__module__]))
+        names = vars(sys.modules[one.__module__]) | {"islice": islice, "unpriced": unpriced}
         with contextlib.redirect_stdout(io.StringIO()), np.errstate(all="ignore"):
             for example in doctest.DocTestParser().get_examples(one.__doc__ or ""):
                 if not example.exc_msg:
-                    exec(compile(example.source, one.__name__, "exec"), names)
+                    tree = Shortened().visit(ast.parse(example.source))
+                    exec(compile(tree, one.__name__, "exec"), names)
         for thing in (*made, *names.values()):
             if type(thing) in CLASSES:
                 kinds.add(type(thing))

@@ -11,6 +11,7 @@ from tabled import tabled
 pytest.importorskip("typer")
 pd = pytest.importorskip("pandas")
 
+from pictures import coarse_pictures  # noqa: E402
 from typer.testing import CliRunner  # noqa: E402
 
 from dpbandits.cli import app  # noqa: E402
@@ -28,6 +29,7 @@ def call(tmp_path, monkeypatch):
 
     def invoke(*arguments, drawn=False):
         with monkeypatch.context() as patch:
+            coarse_pictures(patch)
             if not drawn:  # a picture takes longer than what it shows, and is tested with the results
                 patch.setattr(Results, "plot", lambda self, path: path)
             return CliRunner().invoke(app, [str(argument) for argument in arguments])

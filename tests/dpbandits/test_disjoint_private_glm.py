@@ -701,11 +701,11 @@ def tastes(policy: DisjointPrivateGLM, rounds: int, sign: float, seed: int) -> l
 
 
 def test_a_discounted_policy_follows_tastes_that_change_and_costs_its_budget():
-    policy = policy_with(dim=1, first_batch=None, horizon=8000, discount=1 - 1 / 800, budget=Budget(4.0, 1e-5))
-    assert policy.schedule.ends == range(40, 8000, 40)
-    tastes(policy, 4000, 1.0, 0)
+    policy = policy_with(dim=1, first_batch=None, horizon=5000, discount=1 - 1 / 800, budget=Budget(4.0, 1e-5))
+    assert policy.schedule.ends == range(40, 5000, 40)
+    tastes(policy, 2500, 1.0, 0)
     gap = policy.theta[1, 1] - policy.theta[0, 1]
-    tastes(policy, 3990, -1.0, 1)
+    tastes(policy, 2490, -1.0, 1)
     after = policy.theta[1, 1] - policy.theta[0, 1]
     # the true gap is ±0.8·√2; each of four estimates has a standard error near 0.2
     assert gap > 0.3

@@ -6,10 +6,12 @@ import gc
 import math
 import warnings
 from dataclasses import replace
+from functools import cache
 from itertools import islice, pairwise
 
 import numpy as np
 import pytest
+from again import rewinder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
@@ -297,10 +299,10 @@ def test_a_metric_of_another_name_is_refused():
 
 
 def test_the_metric_saves_regret_where_arms_share_a_constant():
-    """ε = 1, the same six seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
+    """ε = 1, the same three seeds. On thirty others, T = 10,000, the ratio is 0.88 ± 0.02."""
     found = dict.fromkeys(("learned", "plain"), 0.0)
     for metric in found:
-        for seed in range(6):
+        for seed in range(3):
             policy = policy_with(
                 "linear", dim=5, horizon=3000, theta_bound=1.0, metric=metric, rng=np.random.default_rng(seed)
             )
@@ -392,6 +394,13 @@ def test_groups_that_are_no_sets_of_all_features_are_refused(groups):
 # ------------------------------------------------------------------------------------------------- sensitivity
 
 
+@cache
+def played_again(link: str, d: int, T: int, share: float):
+    """A policy of many short runs, and what takes it back to its start."""
+    policy = policy_with(link, dim=d, horizon=T, first_batch=2, growth=1.0, gradient_share=share)
+    return policy, rewinder(policy)
+
+
 def stream(policy: OnePassPrivateGLM, inputs: list[np.ndarray], arms, rewards, arrival, theta, metrics) -> np.ndarray:
     """The batch sums that one run feeds to the mechanism, with parameters and metrics in place of what it released."""
     inputs.clear()
@@ -435,8 +444,9 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
         arms[changed, 0], twin_arms[changed, 0] = lengths[0] * x / np.linalg.norm(x), lengths[1] * y / np.linalg.norm(y)
         rewards[changed], twin_rewards[changed] = rng.choice([0.0, 1.0], size=2)
         streams = []
+        policy, start_again = played_again(link, d, T, share)
         for A, r, delay in ((arms, rewards, delays[0]), (twin_arms, twin_rewards, delays[1])):
-            policy = policy_with(link, dim=d, horizon=T, first_batch=2, growth=1.0, gradient_share=share)
+            start_again()
             arrival = [0] * T
             arrival[changed] = delay
             streams.append(stream(policy, inputs, A, r, arrival, theta, metrics))
@@ -519,8 +529,9 @@ def test_regret_on_the_probit_workload(epsilon, S, most):
         lambda rng: OnePassPrivateGLM(
             3, "probit", budget=Budget(epsilon, 0.02), horizon=5000, theta_bound=S, rng=rng
         ),
-        "probit", 3, 20, S, 5000, seeds=5,
+        "probit", 3, 20, S, 5000, seeds=3,
     )  # fmt: skip
+    print("REG", found, most)
     assert found <= most
 
 

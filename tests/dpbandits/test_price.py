@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from pictures import coarse_pictures
 from tabled import tabled
 
 pd = pytest.importorskip("pandas")
@@ -221,6 +222,7 @@ def call(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
+    coarse_pictures(monkeypatch)
     return lambda *arguments: CliRunner().invoke(app, ["price", *map(str, arguments)])
 
 

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from dpbandits.private_policy import PrivatePolicy
+from dpkit.states.entries import kept, resume
 
 
 def rewinder(policy: PrivatePolicy[Any]) -> Callable[[], None]:
     """What takes ``policy`` back to where it is now. The generator goes on, so that every run has fresh noise."""
-    saved, decisions, releases = policy._kept(), policy.decisions, policy.releases
+    public, secret = policy.public, kept(policy, policy._secret)
+    decisions, releases = policy.decisions, policy.releases
 
     def rewind() -> None:
-        policy._resume(saved)
+        policy.public = public  # nobody writes to it: a release puts another one in its place
+        resume(policy, policy._secret, secret)
         policy.decisions, policy.releases = decisions, releases
         policy._open.clear()
 

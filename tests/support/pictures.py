@@ -5,5 +5,7 @@ import pytest
 
 def coarse_pictures(monkeypatch):
     """What a picture shows is looked at in the tests of pictures: elsewhere it is drawn coarsely, and not laid out."""
-    monkeypatch.setattr("matplotlib.figure.Figure.set_layout_engine", lambda self, *how, **more: None)
+    monkeypatch.setattr("matplotlib.axis.Axis.get_minor_ticks", lambda self, numticks=None: [])
+    monkeypatch.setattr("matplotlib.axis.Axis.get_minorticklocs", lambda self: [])
+    monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda self, fig: None)
     monkeypatch.setitem(pytest.importorskip("matplotlib").rcParams, "savefig.dpi", 40)

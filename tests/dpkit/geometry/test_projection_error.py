@@ -67,16 +67,13 @@ def test_round_ball_cube_and_box(x, radius):
         assert box.projection_error(reach) == 0
 
 
-def bisection(excess, steps=110):
-    """The root of a decreasing function of λ ≥ 0, in mpmath's numbers."""
+def root_of(excess):
+    """The root of a decreasing function of λ ≥ 0, in mpmath's numbers; between a bracket's ends, and verified."""
     mpmath = pytest.importorskip("mpmath")
     low, high = mpmath.mpf(0), mpmath.mpf(1)
     while excess(high) > 0:
-        high *= 4
-    for _ in range(steps):
-        middle = (low + high) / 2
-        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
-    return (low + high) / 2
+        low, high = high, 4 * high
+    return mpmath.findroot(excess, (low, high), solver="anderson", maxsteps=200)
 
 
 @pytest.mark.parametrize("p", [1.2, 1.5, 3.0, 8.0])
@@ -93,9 +90,9 @@ def test_iterative_projections_on_balls(p):
                 def left(root, a, mu=mu):
                     return a - root - mu * root ** (mpmath.mpf(p) - 1)
 
-                return [bisection(partial(left, a=a), steps=70) for a in exact]
+                return [root_of(partial(left, a=a)) for a in exact]
 
-            mu = bisection(lambda mu: sum(x ** mpmath.mpf(p) for x in point(mu)) - 1, steps=60)
+            mu = root_of(lambda mu: sum(x ** mpmath.mpf(p) for x in point(mu)) - 1)
             difference = [
                 mpmath.mpf(abs(float(v))) - x for v, x in zip(LpBall(p, 3).project(z), point(mu), strict=True)
             ]
@@ -122,7 +119,7 @@ def test_iterative_projections_on_ellipsoids():
                 y = point(weight)
                 return (y.T * exact * y)[0] - mpmath.mpf(1.3) ** 2
 
-            y = point(bisection(excess)) + mpmath.matrix(center.tolist())
+            y = point(root_of(excess)) + mpmath.matrix(center.tolist())
             error = float(mpmath.norm(mpmath.matrix(ellipsoid.project(z).tolist()) - y))
             assert error <= ellipsoid.projection_error(float(np.linalg.norm(z))) / 1000
     assert ITERATIVE_ERROR == 2.0**-36

@@ -303,20 +303,20 @@ def test_quantiles_follow_the_law_whose_cost_was_checked(budget, monkeypatch):
     points, levels = [1, 1, 2, 4, 5], [0.25, 0.5, 0.9]
     rng = np.random.default_rng(4)
     ask = partial(queries.quantile, np.array(points) + 0.5, q=levels, bounds=(0, 6), budget=budget, rng=rng)
-    answers = [tuple(np.round(ask().value).astype(int).tolist()) for _ in range(1000)]
+    answers = [tuple(np.round(ask().value).astype(int).tolist()) for _ in range(500)]
     eps = range_per_round(2, budget)
     law = bisection_law(probed(points), levels, 0, 5, eps, budget.adjacency == "replace")
     assert sum(law.values()) == pytest.approx(1)
     observed = {o: answers.count(o) for o in set(answers)}
     assert set(observed) <= set(law)
     wrong = bisection_law(probed(points), levels, 0, 5, 3 * eps, budget.adjacency == "replace")
-    common = [o for o in law if 1000 * min(law[o], wrong[o]) > 5]
+    common = [o for o in law if 500 * min(law[o], wrong[o]) > 5]
     counts = np.array([observed.get(o, 0) for o in common])
     for other, right in ((law, True), (wrong, False)):
         expected = np.array([other[o] for o in common])
-        rest = 1000 * (1 - expected.sum())
-        statistic = ((counts - 1000 * expected) ** 2 / (1000 * expected)).sum()
-        statistic += (1000 - counts.sum() - rest) ** 2 / max(rest, 5.0)
+        rest = 500 * (1 - expected.sum())
+        statistic = ((counts - 500 * expected) ** 2 / (500 * expected)).sum()
+        statistic += (500 - counts.sum() - rest) ** 2 / max(rest, 5.0)
         assert (stats.chi2.sf(statistic, len(common)) > ALARM) == right
 
 
