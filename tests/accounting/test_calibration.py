@@ -44,7 +44,7 @@ DESCRIPTIONS = {
     "tree": lambda z: TreeAggregation(z, 1000) + Gaussian(2 * z),
     "parallel": lambda z: parallel(3 * Gaussian(z), Gaussian(z / 2)),
     "discrete": lambda z: 10 * DiscreteGaussian(z),
-    "gumbel": lambda z: 4 * NoisyMax(1 / z),
+    "gumbel": lambda z: 20 * NoisyMax(1 / z),
     "one laplace": Laplace,
     "local": lambda z: RandomizedResponse(1 / z, 10),
     "mixed": lambda z: DiscreteGaussian(z) + NoisyMax(1 / z) + ZCDP(1e-6),
