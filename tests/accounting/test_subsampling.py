@@ -185,11 +185,12 @@ def exact_swap(q, z, alpha):
         q, z, a = map(mpmath.mpf, (q, z, alpha))
         start, stop = -12 - 1 / z, 2 * a / z + 14
         nodes = int((stop - start) / min(0.2, 0.2 * z)) + 1
-        step = (stop - start) / nodes
+        step, scale = (stop - start) / nodes, q * mpmath.exp(-1 / (2 * z**2))
 
         def term(t):
-            p, r = (1 - q + q * mpmath.exp(s * t / z - 1 / (2 * z**2)) for s in (1, -1))
-            return (p**a * r ** (1 - a) - 1 - a * (p - 1) - (1 - a) * (r - 1)) * mpmath.exp(-t * t / 2)
+            ratio = mpmath.exp(t / z)
+            p, r = 1 - q + scale * ratio, 1 - q + scale / ratio
+            return (p * (p / r) ** (a - 1) - 1 - a * (p - 1) - (1 - a) * (r - 1)) * mpmath.exp(-t * t / 2)
 
         total = mpmath.fsum(term(start + step * i) for i in range(nodes + 1)) * step / mpmath.sqrt(2 * mpmath.pi)
         return mpmath.log1p(total) / (a - 1)
