@@ -209,11 +209,11 @@ def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, round
         if weak:
             bend = (gone * b - a) / slope
             s = bend / (1 + np.sqrt(np.maximum(1 - bend, 0.0)))
-            np.clip(s, -math.expm1(-t_low), -math.expm1(-t_high), out=s)
+            np.minimum(np.maximum(s, -math.expm1(-t_low), out=s), -math.expm1(-t_high), out=s)
             u, rest = 1 - s, gone - s
         else:
             u = np.sqrt(np.maximum(left * b, 0.0) / slope)
-            np.clip(u, math.exp(-t_high), math.exp(-t_low), out=u)
+            np.minimum(np.maximum(u, math.exp(-t_high), out=u), math.exp(-t_low), out=u)
             s, rest = 1 - u, u - left
         share, more = kind.chances(u, s, rest)
         share *= a

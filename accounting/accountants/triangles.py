@@ -22,7 +22,8 @@ __all__ = ["MISSED", "LaplaceCornerPair", "LaplaceTrianglePair", "TrianglePair",
 
 Array = NDArray[np.float64]
 
-_ROWS_AT_ONCE = 1 << 18
+# So many numbers at once stay in fast memory.
+_AT_ONCE = 1 << 14
 # The distance of places beside the axis, and how far they go: what R and S have beyond is below 1e-25.
 _BESIDE, _BESIDE_BELOW, _FAR = 0.09, 0.09, 10.6
 #: How far from an edge the loss may be at its place: what is left of Newton's gap, and rounding errors of logarithms.
@@ -50,7 +51,7 @@ def triangle_masses(mu: float, share: float, rate: float, edges: Array, *, below
     p, q = np.zeros(edges.size + 1), np.zeros(edges.size + 1)
     if not below:
         p[-1] = q[0] = (1 - rate) * last_absent + rate * last_present
-    rows = max(1, _ROWS_AT_ONCE // edges.size)
+    rows = max(1, _AT_ONCE // edges.size)
     for start in range(0, log_y.size, rows):
         some = slice(start, start + rows)
         x = _places(a, m, rate, edges, log_y[some, None])
@@ -101,8 +102,10 @@ def _places(a: float, m: float, rate: float, edges: Array, log_y: Array) -> Arra
         left, right = a * x + log_a, log_b - m * x
         # what stands beside D, and the other side
         beside, other = np.where(up, right, left), np.where(up, left, right)
-        share = 1 / (1 + np.exp(np.clip(log_d - beside, -700.0, 700.0)))
-        gap = other - np.logaddexp(log_d, beside)
+        more = log_d - beside
+        less = np.exp(-np.abs(more))
+        share = np.where(more > 0, less, 1.0) / (1 + less)
+        gap = other - (np.maximum(log_d, beside) + np.log1p(less))
         slope = np.where(up, a + m * share, -m - a * share)
         change = gap / slope
         x = x - change

@@ -185,8 +185,8 @@ def test_batches_of_a_fixed_size_cost_a_little_more_than_poisson_samples():
     fixed = FixedSizeSubsampled(Gaussian(1.0), 600, 60_000)
     poisson = PoissonSubsampled(Gaussian(1.0), 0.01)
     assert epsilon(fixed, 1e-5) == pytest.approx(float(epsilon(poisson, 1e-5)), rel=1e-6)
-    lower, upper = bound(1000 * fixed, 1e-5)
-    assert epsilon(1000 * poisson, 1e-5) < lower < upper < 1.01 * lower
+    lower, upper = bound(250 * fixed, 1e-5)
+    assert epsilon(250 * poisson, 1e-5) < lower < upper < 1.01 * lower
     with pytest.warns(UserWarning, match="only known to lie between"):
         bound(100 * FixedSizeSubsampled(Laplace(0.3), 1, 100), 1e-6)
     # all of the data, each time

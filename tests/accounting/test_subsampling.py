@@ -32,10 +32,13 @@ def exact_at_whole_order(q: float, z: float, alpha: int) -> mpmath.mpf:
     """A_α − 1 = Σ_k C(α, k)(1 − q)^(α−k) q^k (e^(k(k−1)/(2z²)) − 1), a sum of positive terms."""
     with mpmath.workdps(60):
         q_, z_ = mpmath.mpf(q), mpmath.mpf(z)
-        term, total = (1 - q_) ** alpha, mpmath.mpf(0)
+        term, total, odds = (1 - q_) ** alpha, mpmath.mpf(0), q_ / (1 - q_)
+        # e^(k(k−1)/(2z²)), and by what factor the next one is larger: 60 digits are enough to take 1 from it
+        grown, factor, each = mpmath.mpf(1), mpmath.mpf(1), mpmath.exp(1 / (z_ * z_))
         for k in range(alpha + 1):
-            total += term * mpmath.expm1((k * k - k) / (2 * z_ * z_))
-            term *= (alpha - k) / mpmath.mpf(k + 1) * q_ / (1 - q_)
+            total += term * (grown - 1)
+            grown, factor = grown * factor, factor * each
+            term *= odds * (alpha - k) / (k + 1)
         return mpmath.log1p(total) / (alpha - 1)
 
 
@@ -182,11 +185,12 @@ def exact_swap(q, z, alpha):
         q, z, a = map(mpmath.mpf, (q, z, alpha))
         start, stop = -12 - 1 / z, 2 * a / z + 14
         nodes = int((stop - start) / min(0.2, 0.2 * z)) + 1
-        step = (stop - start) / nodes
+        step, scale = (stop - start) / nodes, q * mpmath.exp(-1 / (2 * z**2))
 
         def term(t):
-            p, r = (1 - q + q * mpmath.exp(s * t / z - 1 / (2 * z**2)) for s in (1, -1))
-            return (p**a * r ** (1 - a) - 1 - a * (p - 1) - (1 - a) * (r - 1)) * mpmath.exp(-t * t / 2)
+            ratio = mpmath.exp(t / z)
+            p, r = 1 - q + scale * ratio, 1 - q + scale / ratio
+            return (p * (p / r) ** (a - 1) - 1 - a * (p - 1) - (1 - a) * (r - 1)) * mpmath.exp(-t * t / 2)
 
         total = mpmath.fsum(term(start + step * i) for i in range(nodes + 1)) * step / mpmath.sqrt(2 * mpmath.pi)
         return mpmath.log1p(total) / (a - 1)

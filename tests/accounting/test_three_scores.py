@@ -68,9 +68,9 @@ def test_strong_choices_in_many_small_steps_are_worse_than_two_scores():
     choice = NoisyMax(4.0, "exponential")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="ε is only known")
-        found = bound(250 * FixedSizeSubsampled(choice, batch_size=1, records=100), 1e-2)
+        found = bound(120 * FixedSizeSubsampled(choice, batch_size=1, records=100), 1e-2)
     # what two scores do at most, however they follow what was seen
-    assert found.lower > 1.05 * epsilon(250 * PoissonSubsampled(choice, 0.01), 1e-2)
+    assert found.lower > 1.05 * epsilon(120 * PoissonSubsampled(choice, 0.01), 1e-2)
     assert found.lower <= found.upper
 
 
