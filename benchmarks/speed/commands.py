@@ -30,7 +30,6 @@ def rows() -> list[Row]:
         statement("import dpkit.mechanisms", 1.6),
         statement("import dpkit.optimize", 2.5),
         statement("from dpbandits.policies import OnePassPrivateGLM", 2.5),
-        statement("from dpbandits.policies import *", 2.5),
         command(3.5, "dpkit", "--help"),
         command(3.5, "dpbandits", "--help"),
         command(4.5, "dpkit", "epsilon", "--gaussian", "2.0", "--count", "100", "--delta", "1e-6"),
