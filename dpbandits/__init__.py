@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import dpkit  # noqa: F401 (first: it refuses a foreign package in the place of accounting)
+from dpbandits._lazy import attributes_of
 
 if TYPE_CHECKING:
     from accounting import __version__
@@ -46,13 +46,4 @@ _HOMES = {
     "simulate": "dpbandits.simulation.simulate",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attributes_of(__name__, _HOMES)

@@ -41,9 +41,6 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _SMALLEST_VARIANCE = 1e-4
-# the power of √(λ_iλ_j) with which misfits of a model of H grow: from 0 to 2 tables of labels ask for 2 and contexts
-# that are categories for at most 1
-_MISFIT = 1.0
 
 
 def features(z: Array) -> Array:
@@ -208,7 +205,8 @@ def corrected(model: Array, released: Array, noise: Array) -> tuple[Array, Array
     noises = (noise**2)[:, None, None] * half
     roots = np.sqrt(values)
     whole = roots[:, :, None] * roots[:, None, :]
-    shapes = whole**_MISFIT * half
+    # in proportion to λ_iλ_j tables of labels would be better off, and contexts that are categories worse
+    shapes = whole * half
     # nothing was released of an arm that came under shuffling since the last batch began: no noise, and no misfit
     weights = np.divide(shapes, noises**2, out=np.zeros_like(shapes), where=noises > 0.0)
     scale = max(float((weights * shapes).sum()), 1e-300)

@@ -5,8 +5,9 @@ Each is loaded when it is first asked for: ``from dpbandits.policies import GLBO
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from dpbandits._lazy import attributes_of
 
 if TYPE_CHECKING:
     from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
@@ -96,56 +97,47 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AdaOFUECOLog": "ada_ofu_ecolog",
-    "AdaOFUL": "ada_oful",
-    "CRMM": "crmm",
-    "CRT": "crt",
-    "CRTM": "crtm",
-    "DisjointLinUCB": "disjoint_lin_ucb",
-    "DisjointPrivateGLM": "disjoint_private_glm",
-    "DisjointShuffleGLM": "disjoint_shuffle_glm",
-    "DisjointThompson": "disjoint_thompson",
-    "Doubling": "doubling",
-    "DPLinUCB": "dp_lin_ucb",
-    "DPHDB": "dphdb",
-    "ECOLog": "ecolog",
-    "EpsilonGreedy": "epsilon_greedy",
-    "GLBOMD": "glb_omd",
-    "GLMUCB": "glm_ucb",
-    "GLOC": "gloc",
-    "HeavyOFUL": "heavy_oful",
-    "HvtUCB": "hvt_ucb",
-    "JointDPGLM": "joint_dp_glm",
-    "LaplaceThompson": "laplace_thompson",
-    "LDPGLM": "ldp_glm",
-    "LinearThompson": "linear_thompson",
-    "MENU": "menu",
-    "MoM": "mom",
-    "OFUGLB": "ofu_glb",
-    "OFUL": "oful",
-    "OFULogR": "oful_log_r",
-    "OFULMLogB": "oful_mlogb",
-    "OnePassPrivateGLM": "one_pass_private_glm",
-    "PersonPrivateGLM": "person_private_glm",
-    "PrivateHvtUCB": "private_hvt_ucb",
-    "Restarting": "restarting",
-    "RSGLinCB": "rs_glincb",
-    "ShuffleGLM": "shuffle_glm",
-    "ShuffleLinUCB": "shuffle_lin_ucb",
-    "ShuffleOnePassGLM": "shuffle_one_pass_glm",
-    "ShufflePersonGLM": "shuffle_person_glm",
-    "StandingPrivateGLM": "standing_private_glm",
-    "TOFU": "tofu",
-    "Uniform": "uniform",
+    "AdaOFUECOLog": "dpbandits.policies.ada_ofu_ecolog",
+    "AdaOFUL": "dpbandits.policies.ada_oful",
+    "CRMM": "dpbandits.policies.crmm",
+    "CRT": "dpbandits.policies.crt",
+    "CRTM": "dpbandits.policies.crtm",
+    "DisjointLinUCB": "dpbandits.policies.disjoint_lin_ucb",
+    "DisjointPrivateGLM": "dpbandits.policies.disjoint_private_glm",
+    "DisjointShuffleGLM": "dpbandits.policies.disjoint_shuffle_glm",
+    "DisjointThompson": "dpbandits.policies.disjoint_thompson",
+    "Doubling": "dpbandits.policies.doubling",
+    "DPLinUCB": "dpbandits.policies.dp_lin_ucb",
+    "DPHDB": "dpbandits.policies.dphdb",
+    "ECOLog": "dpbandits.policies.ecolog",
+    "EpsilonGreedy": "dpbandits.policies.epsilon_greedy",
+    "GLBOMD": "dpbandits.policies.glb_omd",
+    "GLMUCB": "dpbandits.policies.glm_ucb",
+    "GLOC": "dpbandits.policies.gloc",
+    "HeavyOFUL": "dpbandits.policies.heavy_oful",
+    "HvtUCB": "dpbandits.policies.hvt_ucb",
+    "JointDPGLM": "dpbandits.policies.joint_dp_glm",
+    "LaplaceThompson": "dpbandits.policies.laplace_thompson",
+    "LDPGLM": "dpbandits.policies.ldp_glm",
+    "LinearThompson": "dpbandits.policies.linear_thompson",
+    "MENU": "dpbandits.policies.menu",
+    "MoM": "dpbandits.policies.mom",
+    "OFUGLB": "dpbandits.policies.ofu_glb",
+    "OFUL": "dpbandits.policies.oful",
+    "OFULogR": "dpbandits.policies.oful_log_r",
+    "OFULMLogB": "dpbandits.policies.oful_mlogb",
+    "OnePassPrivateGLM": "dpbandits.policies.one_pass_private_glm",
+    "PersonPrivateGLM": "dpbandits.policies.person_private_glm",
+    "PrivateHvtUCB": "dpbandits.policies.private_hvt_ucb",
+    "Restarting": "dpbandits.policies.restarting",
+    "RSGLinCB": "dpbandits.policies.rs_glincb",
+    "ShuffleGLM": "dpbandits.policies.shuffle_glm",
+    "ShuffleLinUCB": "dpbandits.policies.shuffle_lin_ucb",
+    "ShuffleOnePassGLM": "dpbandits.policies.shuffle_one_pass_glm",
+    "ShufflePersonGLM": "dpbandits.policies.shuffle_person_glm",
+    "StandingPrivateGLM": "dpbandits.policies.standing_private_glm",
+    "TOFU": "dpbandits.policies.tofu",
+    "Uniform": "dpbandits.policies.uniform",
 }
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = attributes_of(__name__, _HOMES)
