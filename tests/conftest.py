@@ -62,6 +62,10 @@ def _earlier_objects_are_no_garbage() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    gc.freeze()  # pytest looks through all that is left five times more
+
+
 def _fsync(file: int) -> None:
     os.fstat(file)  # raises where it is not open
 

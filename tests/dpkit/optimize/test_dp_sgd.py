@@ -6,6 +6,7 @@ import importlib
 import math
 import re
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,8 @@ from accounting.ledger import from_opacus
 from dpkit.optimize import GLM, dp_sgd, glm
 
 torch = pytest.importorskip("torch")
-opacus = pytest.importorskip("opacus")
-
-from opacus.accountants import PRVAccountant, RDPAccountant  # noqa: E402
-from opacus.accountants.analysis.rdp import compute_rdp  # noqa: E402
-from opacus.grad_sample import GradSampleModule  # noqa: E402
-from opacus.optimizers import DPOptimizer  # noqa: E402
+# Opacus takes seconds to import, in every process that collects tests: the two that call it import it themselves
+pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
 nn = torch.nn
 source_of = importlib.import_module("dpkit.optimize.dp_sgd")
@@ -139,6 +136,9 @@ def test_a_ledger_with_other_releases_counts_by_its_own_filter():
 
 @pytest.mark.filterwarnings("ignore:divide by zero")  # in Opacus's distribution function
 def test_our_accountant_and_that_of_opacus_agree_on_the_history():
+    from opacus.accountants import PRVAccountant, RDPAccountant
+    from opacus.accountants.analysis.rdp import compute_rdp
+
     for batch, eps in [(1, 0.5), (20, 8.0), (40, 1.0)]:
         fit = train(glm("logistic", clip=1.0), batch=batch, budget=Budget(eps, 1e-5, adjacency="add_remove"), epochs=2)
         accountant = RDPAccountant()
@@ -290,6 +290,9 @@ def one_step(model, X, y=None, **more):
 @pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("block", [16, 1 << 18])
 def test_a_step_is_that_of_opacus_without_noise(block, monkeypatch):
+    from opacus.grad_sample import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+
     monkeypatch.setattr(steps_of, "_BLOCK", block)
     X, y = rows(n=30)
     module = network()
