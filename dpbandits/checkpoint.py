@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from accounting import Ledger
 from dpbandits.decision import Decision, Pending
 from dpbandits.journal import Journal
 from dpbandits.registry import Registry
@@ -23,6 +22,9 @@ from dpbandits.state import Loadable, Loader
 from dpkit.states import Run, files
 from dpkit.states.entries import conform, kept, plain, resume
 from dpkit.states.run import newest
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Checkpointed"]
 

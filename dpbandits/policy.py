@@ -19,12 +19,11 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Ledger
 from accounting.checks import choice, fraction, integer
 from accounting.printed import as_html, parameter_cells
 from dpbandits.checks import checked_base_rate, real_array, unit_row, unit_rows
@@ -35,6 +34,9 @@ from dpbandits.mathematics.links import Link, get_link
 from dpbandits.registry import NOBODY, kind_of
 from dpbandits.state import Loadable, kind_name
 from dpkit import randomness
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = [
     "Array",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from accounting import Budget, BudgetExceeded, Ledger
+from accounting import Budget, BudgetExceeded
 from dpbandits.decision_log import DecisionLog, log_of
 from dpbandits.mathematics.links import Link
 from dpbandits.waiting import Waiting
@@ -20,6 +20,7 @@ from dpkit.states import files
 from dpkit.states.entries import conform, generator, generator_text, kept, resume
 
 if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
     from dpbandits.policy import Policy
 
 __all__ = ["Loadable", "Loader", "kind_name"]

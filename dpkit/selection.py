@@ -19,13 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from accounting import BestOfPoissonRuns, BestOfRuns, Ledger
+from accounting import BestOfPoissonRuns, BestOfRuns
 from dpkit import randomness
 from dpkit.mechanisms._checked import charged
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Best", "best_of", "number_of_runs"]
 

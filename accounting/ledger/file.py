@@ -27,8 +27,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from accounting.drafts import remove, remove_drafts, sync_directory
 from accounting.errors import LedgerCorrupted
-from accounting.ledger.drafts import remove, remove_drafts, sync_directory
 from accounting.ledger.journal import Journal
 from accounting.ledger.stored import Head, Rows, Stored, schema
 

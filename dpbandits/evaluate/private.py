@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import positive
 from dpbandits.evaluate.off_policy import weighted
 from dpbandits.policy import real_array
 from dpkit import queries
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["private_value"]
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -46,7 +46,6 @@ from accounting import (
     Gaussian,
     GeneralizedGaussian,
     Laplace,
-    Ledger,
     Release,
     TreeAggregation,
 )
@@ -57,6 +56,9 @@ from dpkit.continual._tree import Tree, levels_of
 from dpkit.continual.coefficients import ROUNDING
 from dpkit.continual.factorization import checked_horizon, most_participations
 from dpkit.continual.sums import ContinualSum, one_of
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["BinaryTree"]
 

@@ -32,16 +32,19 @@ Memory: four vectors per buffer, two of them for the time of a call, and six mor
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Adjacency, Ledger
+from accounting import Adjacency
 from dpkit.continual._buffers import Buffered
 from dpkit.continual.coefficients import column_scales, sqrt_coefficients
 from dpkit.continual.factorization import checked_horizon
 from dpkit.continual.sums import ContinualSum
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["BufferedToeplitz"]
 

@@ -46,17 +46,20 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Adjacency, Ledger
+from accounting import Adjacency
 from accounting.checks import fraction
 from dpkit.continual._buffers import Buffered
 from dpkit.continual.coefficients import ColumnScales, Geometric, prefix_sum_errors, sqrt_coefficients
 from dpkit.continual.factorization import checked_horizon
 from dpkit.continual.sums import ContinualSum
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Discounted"]
 

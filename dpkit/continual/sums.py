@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Gaussian, Ledger, Release, calibrate
+from accounting import Adjacency, Budget, Gaussian, Release, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.continual._layout import Layout
@@ -32,6 +32,9 @@ from dpkit.continual._noise import Ahead, law
 from dpkit.continual.factorization import Factorization
 from dpkit.states import Run, Unrepeatable
 from dpkit.states.entries import check_kind, conform, entry, generator, generator_text, scalar, short
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ContinualSum"]
 

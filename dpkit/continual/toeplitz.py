@@ -30,17 +30,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Adjacency, Ledger
+from accounting import Adjacency
 from accounting.amplification.participation import toeplitz_sensitivity
 from dpkit.continual._convolution import FAST, Convolution, Product, rounding
 from dpkit.continual.coefficients import ROUNDING
 from dpkit.continual.factorization import UNIT_ROUNDOFF, Factorization, checked_horizon, reach_of
 from dpkit.continual.sums import ContinualSum
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Toeplitz"]
 

@@ -29,14 +29,17 @@ Memory: four vectors per buffer, two of them for the time of a call, and six mor
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from accounting import Adjacency, Ledger
+from accounting import Adjacency
 from dpkit.continual._buffers import Buffered
 from dpkit.continual.coefficients import column_scales, square_summable_coefficients
 from dpkit.continual.sums import ContinualSum
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Unbounded"]
 

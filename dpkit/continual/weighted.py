@@ -44,15 +44,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Ledger
+from accounting import Adjacency
 from dpkit.continual.coefficients import ROUNDING
 from dpkit.continual.factorization import Factorization, joint_norm_of, most_participations, reach_of
 from dpkit.continual.sums import ContinualSum
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Weighted"]
 

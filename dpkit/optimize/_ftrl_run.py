@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, Release, calibrate, epsilon
+from accounting import Budget, Gaussian, Release, calibrate, epsilon
 from accounting.checks import fraction, integer, positive
 from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
@@ -32,6 +32,8 @@ from dpkit.states.run import newest
 if TYPE_CHECKING:
     import torch
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["DPFTRL"]
 

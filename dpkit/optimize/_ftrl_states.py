@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from dpkit import randomness, states
 from dpkit.continual import Banded, Factorization
 from dpkit.geometry import ConvexSet
@@ -19,6 +19,7 @@ from dpkit.optimize.objectives import GLM
 from dpkit.states.entries import check_kind, conform, generator, generator_text, kept, resume
 
 if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
     from dpkit.optimize._ftrl_run import DPFTRL
 
     Made = TypeVar("Made", bound=DPFTRL)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Ledger, Release
+from accounting import Release
 from accounting.checks import choice, integer, nonnegative
 from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
@@ -31,6 +31,8 @@ from dpkit.states.entries import check_kind, conform, generator, generator_text,
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["StreamLearner", "checked_ridge", "largest_noise", "one_pass"]
 

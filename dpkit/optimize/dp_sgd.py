@@ -46,7 +46,6 @@ from accounting import (
     Budget,
     BudgetExceeded,
     Gaussian,
-    Ledger,
     PoissonSubsampled,
     Release,
     calibrate,
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     import torch
     from scipy.optimize import OptimizeResult
 
+    from accounting import Ledger  # loaded by whoever has one
     from accounting.ledger.entries import Outcome, Row
 
 __all__ = ["dp_sgd"]

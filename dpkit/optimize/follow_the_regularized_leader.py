@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Ledger, Release
+from accounting import Adjacency, Budget, Release
 from accounting.checks import choice, positive
 from dpkit import randomness
 from dpkit.continual import BufferedToeplitz
@@ -52,6 +52,8 @@ from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["FollowTheRegularizedLeader", "follow_the_regularized_leader"]
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ZCDP, Budget, Ledger
+from accounting import ZCDP, Budget
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
@@ -48,6 +48,8 @@ from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["half_sample_frank_wolfe"]
 

@@ -62,7 +62,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Gaussian, Ledger, Release, calibrate
+from accounting import Adjacency, Budget, Gaussian, Release, calibrate
 from accounting.checks import choice, positive
 from dpkit import randomness
 from dpkit.clipping import clipped_slope, shortened
@@ -74,6 +74,8 @@ from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ImplicitGradientDescent", "implicit_gradient_descent"]
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, calibrate
+from accounting import Budget, Gaussian, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import LpBall
@@ -38,6 +38,8 @@ from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["localized_mirror_descent"]
 

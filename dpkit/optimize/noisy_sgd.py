@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, PoissonSubsampled, Release, calibrate
+from accounting import Budget, Gaussian, PoissonSubsampled, Release, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.geometry import ConvexSet
@@ -52,6 +52,8 @@ from dpkit.optimize.result import NOTHING, outcome
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["noisy_sgd"]
 

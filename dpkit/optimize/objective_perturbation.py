@@ -65,7 +65,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, ApproxDP, Budget, Gaussian, Ledger, ObjectivePerturbation, Release, calibrate
+from accounting import Adjacency, ApproxDP, Budget, Gaussian, ObjectivePerturbation, Release, calibrate
 from accounting import delta as delta_of
 from accounting import epsilon as epsilon_of
 from accounting.checks import fraction, positive
@@ -91,6 +91,8 @@ from dpkit.samplers import rounded_gaussian
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["objective_perturbation"]
 

@@ -51,7 +51,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Adjacency, Budget, Ledger, Release
+from accounting import Adjacency, Budget, Release
 from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet, LpBall
@@ -62,6 +62,8 @@ from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["OnlineFrankWolfe", "online_frank_wolfe"]
 

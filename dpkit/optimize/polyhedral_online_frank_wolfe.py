@@ -53,7 +53,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ZCDP, Adjacency, Budget, Ledger, Release, calibrate
+from accounting import ZCDP, Adjacency, Budget, Release, calibrate
 from accounting.checks import integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
@@ -65,6 +65,8 @@ from dpkit.optimize.objectives import GLM
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["PolyhedralOnlineFrankWolfe", "polyhedral_online_frank_wolfe"]
 

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, Release, calibrate
+from accounting import Budget, Gaussian, Release, calibrate
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpkit import randomness
 from dpkit.clipping import lengths, shortened
@@ -53,6 +53,8 @@ from dpkit.whole_rows import BITS
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["preconditioned_descent"]
 

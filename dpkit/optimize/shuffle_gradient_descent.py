@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, calibrate
+from accounting import Budget, Gaussian, calibrate
 from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.clipping import clipped, lengths
@@ -50,6 +50,8 @@ from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["shuffle_gradient_descent"]
 

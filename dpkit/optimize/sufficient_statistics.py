@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, calibrate
+from accounting import Budget, Gaussian, calibrate
 from accounting.checks import nonnegative, positive
 from dpkit import randomness
 from dpkit.clipping import shortened
@@ -44,6 +44,8 @@ from dpkit.whole_rows import BITS, check_rows, whole_product
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["sufficient_statistics"]
 

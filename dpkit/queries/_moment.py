@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import settle
@@ -17,6 +17,9 @@ from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numb
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Moment", "fieller"]
 

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, Release, calibrate
+from accounting import Budget, DiscreteLaplace, Gaussian, Laplace, NoisyMax, Release, calibrate
 from accounting.checks import fraction
 from accounting.totals import Accountant
 from dpkit.mechanisms._checked import charge
 from dpkit.samplers import discrete_laplace, rounded_gaussian, rounded_laplace
 
 if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
     from accounting.ledger import Row
 
 __all__ = ["Noise", "NoiseName", "choose_noise", "half_width", "range_per_round", "spend", "with_noise"]

@@ -21,15 +21,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import integer
 from dpkit.queries._columns import codes, labels
 from dpkit.samplers._exact import random_words
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Share", "check_spending", "checked_share", "kept_rows", "owners"]
 

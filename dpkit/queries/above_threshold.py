@@ -17,16 +17,20 @@ samplers: nothing is left to floating point. Cost: one random number per query.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting import Budget, Ledger, PureDP
+from accounting import Budget, PureDP
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge
 from dpkit.queries._units import check_spending
 from dpkit.samplers import discrete_laplace
 from dpkit.samplers.lattice import default_granularity, lattice_step
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["AboveThreshold", "error_bound", "scales"]
 

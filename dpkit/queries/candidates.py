@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting import Budget, Ledger, NoisyMax
+from accounting import Budget, NoisyMax
 from accounting.checks import integer
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
@@ -30,6 +30,9 @@ from dpkit.queries._noise import range_per_round
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 from dpkit.samplers.noisy_order import NoisyOrder
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["top_k"]
 

@@ -7,18 +7,21 @@ A histogram is a count by group, with the bins as groups: unit, sensitivity and 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from accounting.checks import integer
 from dpkit.clipping import real_array
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.answer import Answer
 from dpkit.queries.totals import counted
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["histogram"]
 

@@ -32,16 +32,19 @@ variance of Σw(u − μ) by Σw·μ(1 − μ), as w² ≤ w.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, Ledger
+from accounting import Budget
 from dpkit.mechanisms._checked import settle
 from dpkit.queries._moment import Moment, fieller
 from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
 from dpkit.queries.answer import Answer
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["mean", "variance"]
 

@@ -14,11 +14,11 @@ step, at most a thousand of them, and sorting the rows.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from accounting import Budget, Ledger, PureDP
+from accounting import Budget, PureDP
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
@@ -26,6 +26,9 @@ from dpkit.queries._columns import mask, name_of, numbers
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.above_threshold import AboveThreshold, error_bound, scales
 from dpkit.queries.answer import Answer
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["private_bounds"]
 

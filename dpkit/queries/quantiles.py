@@ -42,12 +42,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, NoisyMax
+from accounting import Budget, NoisyMax
 from accounting.checks import fraction
 from dpkit import randomness
 from dpkit.clipping import real_array
@@ -59,6 +59,9 @@ from dpkit.queries._units import check_spending, checked_share, kept_rows, owner
 from dpkit.queries.answer import Answer
 from dpkit.samplers.ladder import draw_by_rank
 from dpkit.samplers.noisy_order import NoisyOrder
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["quantile"]
 

@@ -23,18 +23,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import ApproxDP, Budget, Ledger, PureDP
+from accounting import ApproxDP, Budget, PureDP
 from dpkit import randomness
 from dpkit.mechanisms._checked import charge, settle
 from dpkit.queries._columns import check_bounds, grouped_by, mask, name_of, numbers, size
 from dpkit.queries._noise import Noise, NoiseName, choose_noise, spend, with_noise
 from dpkit.queries._units import check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["count", "counted", "sum"]
 

@@ -22,12 +22,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Gaussian, Ledger, NoisyMax, Release, calibrate
+from accounting import Budget, Gaussian, NoisyMax, Release, calibrate
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.clipping import lengths, real_array
@@ -38,6 +38,9 @@ from dpkit.queries._noise import Noise, range_per_round, spend, with_noise
 from dpkit.queries._units import Share, check_spending, checked_share, kept_rows, owners
 from dpkit.queries.answer import Answer
 from dpkit.queries.quantiles import quantile
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["mean_vector"]
 

@@ -21,11 +21,12 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, LocalShuffled, RandomizedResponse
+from accounting import Budget, LocalShuffled, RandomizedResponse
 from accounting.amplification.blanket import response_local_epsilon
 from accounting.checks import fraction, integer
 from dpkit import randomness
@@ -35,6 +36,9 @@ from dpkit.shuffle.frequencies import Frequencies
 from dpkit.shuffle.inbox import Inbox
 from dpkit.shuffle.rounds import Rounds, drawn_session
 from dpkit.states import Unrepeatable
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ShuffledRandomizedResponse"]
 

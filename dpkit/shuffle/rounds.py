@@ -5,10 +5,14 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from accounting import Ledger, Release
+from accounting import Release
 from accounting.checks import integer
 from dpkit.states import Run, RunStopped
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Rounds", "drawn_session", "round_number"]
 

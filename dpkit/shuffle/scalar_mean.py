@@ -12,16 +12,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import Budget, Ledger, LocalShuffled
+from accounting import Budget, LocalShuffled
 from dpkit import randomness
 from dpkit.clipping import real_array
 from dpkit.shuffle.frequencies import Frequencies
 from dpkit.shuffle.randomized_response import ShuffledRandomizedResponse
 from dpkit.states import Unrepeatable
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ScalarMean"]
 

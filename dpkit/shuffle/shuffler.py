@@ -15,16 +15,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting import Ledger
 from dpkit import randomness
 from dpkit.shuffle import wire
 from dpkit.shuffle.inbox import Inbox
 from dpkit.shuffle.protocol import SumProtocol, Tally
 from dpkit.shuffle.rounds import Rounds
 from dpkit.states import Unrepeatable
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["Shuffler"]
 

@@ -24,12 +24,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting import ApproxDP, Budget, BudgetExceeded, Gaussian, Ledger, Release, ShuffledBinomial, calibrate
+from accounting import ApproxDP, Budget, BudgetExceeded, Gaussian, Release, ShuffledBinomial, calibrate
 from accounting.amplification.binomial_trade_off import LEFT_OUT
 from accounting.checks import fraction, integer
 from accounting.checks import positive as positive_number
@@ -39,6 +39,9 @@ from dpkit.shuffle.randomizer import Randomizer
 from dpkit.shuffle.rounds import drawn_session
 from dpkit.shuffle.shuffler import Shuffler
 from dpkit.states import Unrepeatable
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["VectorSum", "check_delta"]
 

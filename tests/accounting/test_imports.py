@@ -23,6 +23,12 @@ def test_no_heavy_module_is_loaded(statement):
     assert [m for m in modules if any(m == heavy or m.startswith(heavy + ".") for heavy in HEAVY)] == []
 
 
+def test_mechanisms_and_optimizers_load_no_ledger():
+    modules = loaded_by("import dpkit.continual, dpkit.optimize, dpkit.queries, dpkit.shuffle")
+    assert [m for m in modules if m.startswith("accounting.ledger")] == []
+    assert not any(m.startswith("scipy") for m in modules)
+
+
 def test_the_detector_sees_scipy():
     assert any(m.startswith("scipy") for m in loaded_by("import scipy"))
 
