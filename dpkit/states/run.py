@@ -43,12 +43,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from accounting import Release
 from dpkit.states import files
 from dpkit.states.entries import scalar
 
 if TYPE_CHECKING:
-    from accounting import Ledger  # loaded by whoever has one
+    from accounting import Ledger, Release  # a ledger is loaded by whoever has one
     from accounting.ledger import Row
 
 __all__ = ["Here", "Run", "RunStopped", "Unrepeatable", "newest"]
