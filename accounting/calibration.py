@@ -46,7 +46,7 @@ def calibrate(
     Returns
     -------
     float
-        z with a relative precision of 1e-10 (1e-14 for Gaussians; as far as the grid of the privacy loss distribution
+        z with a relative precision of 1e-10 (1e-14 for Gaussians and for what is pure; as far as the grid of the privacy loss distribution
         allows where that decides, about 1e-5), rounded up: ``make_release(z)`` meets the budget by ``epsilon`` and by
         ``delta``.
 
@@ -74,11 +74,12 @@ def calibrate(
         if found is not None:
             return found
     precision = _PRECISION if search.mu is None else 1e-15
-    if search.mu is not None:
-        # where all noise is proportional to z, μ is to 1/z, and one step from anywhere arrives
-        guess = high * math.exp(search.excess(high))
-        if abs(search.excess(guess)) < 4e-15:
-            return search.first_that_meets(guess, precision)
+    if search.mu is not None or budget.delta == 0:
+        # where all noise is proportional to z, μ and a pure ε are to 1/z, and one step from anywhere arrives
+        over = search.excess(high)
+        guess = high * (1.0 + over if search.mu is None else math.exp(over))
+        if 0.0 < guess < 1e18 and abs(search.excess(guess)) < 4e-15:
+            return search.first_that_meets(guess, 1e-15)
 
     while search.excess(high) > 0:
         low, high = high, high * 8.0
