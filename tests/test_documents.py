@@ -140,6 +140,23 @@ def test_the_reference_has_every_public_name(name):
         assert (thing.__doc__ or "").strip(), f"{name}.{export}"
 
 
+def test_the_readme_names_every_policy_description_and_factorization():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for package, kind in (
+        ("dpbandits.policies", "dpbandits.Policy"),
+        ("accounting", "accounting.Release"),
+        ("dpkit.continual", "dpkit.continual.ContinualSum"),
+    ):
+        module = importlib.import_module(package)
+        base = getattr(importlib.import_module(kind.rpartition(".")[0]), kind.rpartition(".")[2])
+        things = {name: getattr(module, name) for name in module.__all__}
+        named = [
+            n for n, thing in things.items() if inspect.isclass(thing) and issubclass(thing, base) and thing is not base
+        ]
+        assert len(named) > 4
+        assert [name for name in named if f"`{name}`" not in readme and f"{name}(" not in readme] == [], package
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_are_scripts_with_a_title(notebook):
     source = notebook.read_text(encoding="utf-8")
