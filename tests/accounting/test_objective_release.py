@@ -132,7 +132,7 @@ def test_a_pair_of_a_whole_curve_is_above_it_and_from_below_below_it(mean, sprea
             found, true = beyond + float(np.maximum(p - math.exp(x) * q, 0).sum()), curve(float(x))
             assert (found <= true * (1 + 1e-12) + 1e-15) if lower else (found >= true * (1 - 1e-12) - 1e-15)
             if rest < 1e-3 and -1.5 * spread < x < spread:
-                assert found == pytest.approx(true, rel=0.02, abs=2 * rest + 1e-3)
+                assert found == pytest.approx(true, rel=0.03, abs=2 * rest + 1e-3)
 
 
 def test_values_that_no_pair_has_are_drawn_together():
