@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
 from accounting import Laplace, NoisyMax, PureDP, delta, epsilon, zcdp
 
@@ -25,7 +26,7 @@ def laplace_max(weights):
     x = grid[:, None] - weights
     cdf = np.where(x < 0, 0.5 * np.exp(np.minimum(x, 0)), 1 - 0.5 * np.exp(-np.maximum(x, 0)))
     pdf = 0.5 * np.exp(-np.abs(x))
-    chances = [np.trapezoid(pdf[:, i] * np.delete(cdf, i, axis=1).prod(axis=1), grid) for i in range(weights.size)]
+    chances = [trapezoid(pdf[:, i] * np.delete(cdf, i, axis=1).prod(axis=1), grid) for i in range(weights.size)]
     return np.array(chances)
 
 

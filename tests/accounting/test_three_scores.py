@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound, epsilon
 from accounting.accountants.coin_kinds import CoinKind
@@ -24,7 +25,7 @@ def _chances(noise, scores):
         "laplace": lambda y: (tail, np.where(y < 0, tail, 1 - tail)),
     }[noise](np.maximum(x[:, None] - scores, -30.0 if noise != "exponential" else 0.0))
     others = [np.delete(below, i, axis=1).prod(axis=1) for i in range(scores.size)]
-    return np.array([np.trapezoid(density[:, i] * other, x) for i, other in enumerate(others)])
+    return np.array([trapezoid(density[:, i] * other, x) for i, other in enumerate(others)])
 
 
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
