@@ -3,7 +3,8 @@
     python .ci/check_packages.py [3.11 3.12 …]
 
 Needs the packages ``build`` and ``uv``; uv finds or fetches interpreters. Prints a row per Python and artefact, and
-ends with 1 if one failed. A Python that cannot be had is named and does not fail.
+ends with 1 if one failed. A Python that cannot be had is named and does not fail. The first Python gets everything a
+second time, with the oldest versions that pyproject.toml allows.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def tried(python: str, artefact: Path, folder: Path) -> str:
-    """What became of one artefact on one Python."""
-    home = folder / f"{python}-{artefact.suffix[1:]}"
+def tried(python: str, artefact: Path, folder: Path, resolution: str) -> str:
+    """What became of one artefact on one Python, with these versions of what it needs."""
+    home = folder / f"{python}-{artefact.suffix[1:]}-{resolution}"
     try:
         run(sys.executable, "-m", "uv", "venv", "--quiet", "--python", python, home)
     except RuntimeError as error:
         return f"not to be had ({str(error).strip().splitlines()[-1][:100]})"
     bin = home / ("Scripts" if sys.platform == "win32" else "bin")
-    run(sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", bin / "python", f"{artefact}[commands]")
+    install = (sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", bin / "python")
+    run(*install, "--resolution", resolution, f"{artefact}[commands]")
     # not from the source tree, whose folders would be found first
     for code in SMOKE:
         run(bin / "python", "-W", "error", "-c", code, cwd=folder)
@@ -60,12 +62,12 @@ def main() -> int:
         folder = Path(temporary)
         run(sys.executable, "-m", "build", "--installer", "uv", "--outdir", folder / "dist", ROOT)
         for artefact in sorted((folder / "dist").iterdir()):
-            for python in pythons:
+            for python, resolution in [(pythons[0], "lowest-direct"), *((python, "highest") for python in pythons)]:
                 try:
-                    said = tried(python, artefact, folder)
+                    said = tried(python, artefact, folder, resolution)
                 except RuntimeError as error:
                     said, failed = f"FAILED: {error}", True
-                print(f"{python:6} {artefact.name:36} {said}", flush=True)
+                print(f"{python:6} {resolution:14} {artefact.name:36} {said}", flush=True)
     return int(failed)
 
 
