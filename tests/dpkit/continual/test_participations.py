@@ -204,6 +204,6 @@ def test_the_bound_for_several_pairs_is_near_what_can_happen():
 def test_several_pairs_cost_a_little_more_than_one(a, W, c, B):
     one, several = (kind(a, W, c, B, "replace") for kind in (pair_sensitivity, several_pairs_sensitivity))
     assert one * (1 - 1e-12) <= several <= one * 1.16
-    assert several <= math.hypot(math.sqrt(2) * a * W, 2 * c * B) * (1 + 1e-12)
+    assert several <= math.hypot(math.sqrt(2) * a * W, 2 * c * B) * (1 + 1e-12) + 1e-307  # numbers of few digits
     alone = [kind(a, W, c, B, "zero_out") for kind in (pair_sensitivity, several_pairs_sensitivity)]
     assert alone[0] == pytest.approx(alone[1], rel=1e-14)
