@@ -51,7 +51,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind, Kind
 
 __all__ = [
     "MOST_CHOICES",
@@ -75,6 +75,8 @@ _UNIT_ROUNDOFF = 2.0**-52
 _ADDED, _MOST_WORK = 4e-4, 5e7
 # As many points take as long as it takes to begin with a cell.
 _OVERHEAD = 500
+# Of fewer choices the curve has edges, and what a lattice adds depends on where they lie.
+_ALIGNED = 10
 # Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
 _HIGHEST_ORDER = 30.0
 # A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
@@ -131,7 +133,12 @@ def _extent(games: Games) -> tuple[float, float, float]:
     cells *= rounds
     shorter = _OVERHEAD * cells
     fastest = (shorter + math.sqrt(shorter**2 + 4 * _MOST_WORK * cells * (above + below))) / (2 * _MOST_WORK)
-    return below, above, max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
+    step = max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
+    if count >= _ALIGNED and len(games) == 1 and isinstance(kind, CoinKind) and kind.rate == 1:
+        # Both losses of a plain coin are multiples at the same t if their range is one: half as many cells. Then the
+        # player can have both in the middle of one, where a chord is h²V″/8 above V; else 3/4 of that is the most.
+        step = kind.span / math.ceil(math.sqrt(4 / 3) * kind.span / step)
+    return below, above, step
 
 
 def _most(games: Games) -> float:
@@ -180,16 +187,19 @@ def _cells(kind: Kind, step: float, most: int) -> list[_Cell]:
 
 def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, rounding: float) -> Array:
     """The best of all coins, of ``values`` that are interpolated."""
-    n, q, left = values.size, kind.rate, math.exp(-kind.exponent)
+    q, left = kind.rate, math.exp(-kind.exponent)
     gone, weak = -math.expm1(-kind.exponent), kind.exponent < 1
     pad = 2 + max(max(i, k) for _, _, i, k in cells)
+    # where nothing is seen of what is above 0, it remains 0
+    n = min(values.size, int(np.count_nonzero(values)) + pad)
     # linear from y = 0, where it is 1, to the first point
     before = 1 - (1 - values[0]) * np.exp(step * np.arange(-pad, 0, dtype=np.float64))
     whole = np.concatenate([before, values, np.full(pad, values[-1])])
     # V̂ is V + D(y′/y − 1) from a point y on
     drops = np.append(np.diff(whole) / math.expm1(step), 0.0)
     drops[:pad] = -(1 - whole[:pad])
-    best = values.copy()
+    result = values.copy()
+    best = result[:n]
 
     def seen(cell: int) -> tuple[Array, Array]:
         """V̂ around the point ``cell`` cells further, at this one; and what multiplies P − Q of it."""
@@ -221,7 +231,7 @@ def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, round
         share += more
         share += other[1]
         np.maximum(best, share, out=best)
-    return np.minimum(best * (1 + rounding), 1.0)
+    return np.minimum(result * (1 + rounding), 1.0)
 
 
 @lru_cache(maxsize=64)
