@@ -40,8 +40,6 @@ class Coins:
         t = _ends(kind, step, most)
         high, low = _sampled(kind, (t[:-1] + t[1:]) / 2)
         i, k = (np.minimum(np.floor(loss / step), most).astype(int) for loss in (high, low))
-        #: How many cells there are.
-        self.cells = i.size
         self._pad = 2 + int(max(i.max(), k.max()))
         # V less V at the next point is right to a unit of V, and is taken as many times as a loss has cells
         self._rounding = 64 * _UNIT_ROUNDOFF * (4 + int((i + k).max()))
@@ -65,27 +63,21 @@ class Coins:
         high, low = _sampled(kind, t)
         shifts = (-high, low) if kind.present else (high, -low)
         cell = np.minimum(np.arange(t.size), t.size - 2)
-        columns = []
+        sums: list[list[tuple[bool, int, float]]] = [[] for _ in range(t.size)]
         for weight, rest, shift, points, aways in zip(
             (share, 1 - share), (more, -more), shifts, self._points, self._away, strict=True
         ):
             point, away, whole = points[cell], aways[cell], np.rint(shift / self._step)
             on_lattice = (np.abs(shift / self._step - whole) < 1e-9) & (np.abs(whole) < most)
-            of_value = weight + rest if kind.present else weight
-            of_drop = weight * away - rest if kind.present else weight * away + rest * (1 + away)
-            columns.append((on_lattice, whole.astype(int), point, of_value, of_drop))
-        return [
-            [
-                term
-                for on_lattice, whole, point, value, drop in columns
-                for term in (
-                    [(False, int(whole[e]), float(value[e]))]
-                    if on_lattice[e]
-                    else [(False, int(point[e]), float(value[e])), (True, int(point[e]), float(drop[e]))]
-                )
-            ]
-            for e in range(t.size)
-        ]
+            value = weight + rest if kind.present else weight
+            drop = weight * away - rest if kind.present else weight * away + rest * (1 + away)
+            for e, terms in enumerate(sums):
+                # V̂ is V where the loss is a multiple of the step
+                if on_lattice[e]:
+                    terms.append((False, int(whole[e]), float(value[e])))
+                else:
+                    terms += [(False, int(point[e]), float(value[e])), (True, int(point[e]), float(drop[e]))]
+        return sums
 
     def best(self, values: Array) -> Array:
         """The best of all coins, of ``values`` that are interpolated."""
