@@ -21,6 +21,8 @@ __all__ = ["calibrate"]
 _PRECISION = 1e-11
 # The same for sums on a grid, whose ε is no more precise.
 _ON_A_GRID = 1e-7
+# And for the noise that it begins with.
+_START = 1e-3
 
 
 def calibrate(
@@ -80,13 +82,19 @@ def calibrate(
         guess = high * (1.0 + over if search.mu is None else math.exp(over))
         if 0.0 < guess < 1e18 and abs(search.excess(guess)) < 4e-15:
             return search.first_that_meets(guess, 1e-15)
+    return _by_root(search, bracket, precision)
 
+
+def _by_root(search: _Search, bracket: tuple[float, float], precision: float) -> float:
+    """A noise multiplier that meets the budget, by at most about ``precision`` too large."""
+    low, high = bracket
+    budget = search.budget
     while search.excess(high) > 0:
         low, high = high, high * 8.0
         if high > 1e18:
             way = "allow a delta, 1e-6 say, or take noise that needs none, Laplace say" if budget.delta == 0 else ""
             raise BudgetExceeded(
-                f"no noise multiplier up to 1e18 meets {budget!r} with {make_release(high)!r}: "
+                f"no noise multiplier up to 1e18 meets {budget!r} with {search.make_release(high)!r}: "
                 f"{way or 'what does not depend on it must cost less, or the budget be larger'}"
             )
     while search.excess(low) <= 0:
@@ -105,7 +113,7 @@ def _by_grid(search: _Search, bracket: tuple[float, float]) -> float | None:
     noise that is enough by the Rényi curve downwards.
     """
     try:
-        enough = calibrate(search.make_release, search.budget, bracket=bracket, accountant="rdp")
+        enough = _by_root(_Search(search.make_release, search.budget, "rdp", bracket[1]), bracket, _START)
     except (BudgetExceeded, UnsupportedRelease):
         return None
     high = math.log(enough)
@@ -142,7 +150,9 @@ class _Search:
         self.mu: float | None = None
         if accountant in (None, "gdp") and budget.delta > 0 and ACCOUNTANTS["gdp"].is_exact(typical):
             self.mu = gdp_mu(budget.epsilon, budget.delta)
+        # a root is asked for where its bracket was
         self._epsilons: dict[float, Bound] = {}
+        self._deltas: dict[float, Bound] = {}
 
     def release(self, z: float) -> Release:
         release = self.make_release(z)
@@ -156,7 +166,7 @@ class _Search:
             return math.log(ACCOUNTANTS["gdp"].gdp(release) / self.mu)
         if budget.delta == 0:
             return min(total_epsilon(release, 0.0, accountant=self.accountant) / budget.epsilon, 1e300) - 1.0
-        value = float(total_delta(release, budget.epsilon, accountant=self.accountant))
+        value = float(self._delta(z))
         target = math.sqrt(-math.log(budget.delta))
         gap = target - math.sqrt(-math.log(value)) if value > 0 else -1.0
         # the comparison decides; the square root may round across the boundary
@@ -176,6 +186,11 @@ class _Search:
             self._epsilons[z] = total_epsilon(self.release(z), self.budget.delta, accountant=self.accountant)
         return self._epsilons[z]
 
+    def _delta(self, z: float) -> Bound:
+        if z not in self._deltas:
+            self._deltas[z] = total_delta(self.release(z), self.budget.epsilon, accountant=self.accountant)
+        return self._deltas[z]
+
     def first_that_meets(self, z: float, step: float) -> float:
         """A root may lie on either side: step up to the first multiplier that was seen to meet the budget."""
         while not self.meets(z):
@@ -187,7 +202,7 @@ class _Search:
         budget = self.budget
         if self.on_a_grid and self._epsilon(z) > budget.epsilon:  # the quicker of the two
             return False
-        if total_delta(self.release(z), budget.epsilon, accountant=self.accountant) > budget.delta:
+        if self._delta(z) > budget.delta:
             return False
         # the two directions are discretised each by itself, and either may be asked for later
         return self._epsilon(z) <= budget.epsilon

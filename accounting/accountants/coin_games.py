@@ -51,7 +51,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind, Kind
+from accounting.accountants.coin_lattice import Coins
 
 __all__ = [
     "MOST_CHOICES",
@@ -70,11 +71,12 @@ Array = NDArray[np.float64]
 # More choices than this are played in several games: a finer lattice gains more than that loses. Weaker ones are next
 # to nothing, and e^x of larger losses is beyond floats.
 MOST_CHOICES, _LEAST, _LARGEST = 250, 1e-12, 600.0
-_UNIT_ROUNDOFF = 2.0**-52
 # What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
 _ADDED, _MOST_WORK = 4e-4, 5e7
 # As many points take as long as it takes to begin with a cell.
 _OVERHEAD = 500
+# Of fewer choices the curve has edges, and what a lattice adds depends on where they lie.
+_ALIGNED = 10
 # Near the largest sum that there is, ε hardly depends on δ: there this times the largest loss is fine enough.
 _HIGHEST_ORDER = 30.0
 # A curve is followed down to e^(−this); and at losses below this V is 1, nearly.
@@ -131,7 +133,12 @@ def _extent(games: Games) -> tuple[float, float, float]:
     cells *= rounds
     shorter = _OVERHEAD * cells
     fastest = (shorter + math.sqrt(shorter**2 + 4 * _MOST_WORK * cells * (above + below))) / (2 * _MOST_WORK)
-    return below, above, max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
+    step = max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
+    if count >= _ALIGNED and len(games) == 1 and isinstance(kind, CoinKind) and kind.rate == 1:
+        # Both losses of a plain coin are multiples at the same t if their range is one: half as many cells. Then the
+        # player can have both in the middle of one, where a chord is h²V″/8 above V; else 3/4 of that is the most.
+        step = kind.span / math.ceil(math.sqrt(4 / 3) * kind.span / step)
+    return below, above, step
 
 
 def _most(games: Games) -> float:
@@ -144,86 +151,6 @@ def states(games: Games) -> int:
     return math.prod(n + 1 for _, n in games)
 
 
-def _rounding(cells: list[_Cell]) -> float:
-    """What one step may round, relative to the value.
-
-    V less V at the next point is right to a unit of V, and is taken as many times as a loss has cells.
-    """
-    return 64 * _UNIT_ROUNDOFF * (4 + max(i + k for _, _, i, k in cells))
-
-
-#: Two values of t, in between which the high loss is in the i-th cell and minus the low one in the k-th.
-_Cell = tuple[float, float, int, int]
-
-
-def _cells(kind: Kind, step: float, most: int) -> list[_Cell]:
-    """All of them, in order; ``most`` cells on, the lattice has ended."""
-    start, end = kind.ends
-    high, low = kind.plain(np.array([start, end]))
-
-    def between(ends: Array) -> Array:
-        """The losses from one to the other that are multiples of the step on a sample."""
-        first, last = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
-        multiples = step * np.arange(max(math.ceil(first - 1e-9), -most), min(math.floor(last + 1e-9), most) + 1)
-        return np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0))
-
-    with np.errstate(invalid="ignore", divide="ignore"):
-        inside = kind.inverses(between(high), -between(-low))
-    t = np.unique(np.clip(np.concatenate([[start, end], *inside]), start, end))
-    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.longest])]
-    t[-1] = end
-    high, low = kind.plain((t[:-1] + t[1:]) / 2)
-    losses = np.log1p(kind.rate * np.expm1(high)), -np.log1p(kind.rate * np.expm1(-low))
-    places = (np.minimum(np.floor(x / step), most).astype(int).tolist() for x in losses)
-    return list(zip(t[:-1].tolist(), t[1:].tolist(), *places, strict=True))
-
-
-def _best_coin(values: Array, kind: Kind, cells: list[_Cell], step: float, rounding: float) -> Array:
-    """The best of all coins, of ``values`` that are interpolated."""
-    n, q, left = values.size, kind.rate, math.exp(-kind.exponent)
-    gone, weak = -math.expm1(-kind.exponent), kind.exponent < 1
-    pad = 2 + max(max(i, k) for _, _, i, k in cells)
-    # linear from y = 0, where it is 1, to the first point
-    before = 1 - (1 - values[0]) * np.exp(step * np.arange(-pad, 0, dtype=np.float64))
-    whole = np.concatenate([before, values, np.full(pad, values[-1])])
-    # V̂ is V + D(y′/y − 1) from a point y on
-    drops = np.append(np.diff(whole) / math.expm1(step), 0.0)
-    drops[:pad] = -(1 - whole[:pad])
-    best = values.copy()
-
-    def seen(cell: int) -> tuple[Array, Array]:
-        """V̂ around the point ``cell`` cells further, at this one; and what multiplies P − Q of it."""
-        at = slice(pad + cell, pad + cell + n)
-        v, d, away = whole[at], drops[at], -cell * step
-        return v + math.expm1(away) * d, (v - d if kind.present else math.exp(away) * d)
-
-    last: tuple[tuple[int, Array, Array], tuple[int, Array, Array]] | None = None
-    for t_low, t_high, i, k in cells:
-        first, second = (-i - 1, k) if kind.present else (i, -k - 1)
-        one = last[0] if last and last[0][0] == first else (first, *seen(first))
-        other = last[1] if last and last[1][0] == second else (second, *seen(second))
-        last = one, other
-        # V̂₀ + Q·a + (P − Q)·b/q, which is concave in u
-        a, b = one[1] - other[1], q * (one[2] - other[2])
-        slope = np.maximum(b - a, 1e-300)
-        if weak:
-            bend = (gone * b - a) / slope
-            s = bend / (1 + np.sqrt(np.maximum(1 - bend, 0.0)))
-            np.minimum(np.maximum(s, -math.expm1(-t_low), out=s), -math.expm1(-t_high), out=s)
-            u, rest = 1 - s, gone - s
-        else:
-            u = np.sqrt(np.maximum(left * b, 0.0) / slope)
-            np.minimum(np.maximum(u, math.exp(-t_high), out=u), math.exp(-t_low), out=u)
-            s, rest = 1 - u, u - left
-        share, more = kind.chances(u, s, rest)
-        share *= a
-        more *= b
-        share += more
-        share += other[1]
-        np.maximum(best, share, out=best)
-    return np.minimum(best * (1 + rounding), 1.0)
-
-
 @lru_cache(maxsize=64)
 def played_curve(games: Games) -> tuple[Array, Array]:
     """Values x, evenly spaced, and δ of all choices at ε = x, rounded up; until it matters no more.
@@ -234,16 +161,16 @@ def played_curve(games: Games) -> tuple[Array, Array]:
     # beyond the largest sum V̂ is not 0, but for a cell with every choice
     margin = 1 + min(sum(n for _, n in games), _MARGIN)
     x = step * np.arange(-math.ceil(below / step) - 1, math.ceil(above / step) + margin + 1, dtype=np.float64)
-    places = [_cells(kind, step, x.size) for kind, _ in games]
     start = (0,) * len(games)
     values = {start: np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)}
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
+        coins = [Coins(kind, step, x.size) for kind, _ in games]
         # by what is left to play; of one kind only the last is needed
         for left in itertools.product(*(range(n + 1) for _, n in games)):
-            for i, (kind, _) in enumerate(games):
+            for i, of_one_kind in enumerate(coins):
                 before = (*left[:i], left[i] - 1, *left[i + 1 :])
                 if before in values:
-                    best = _best_coin(values[before], kind, places[i], step, _rounding(places[i]))
+                    best = of_one_kind.best(values[before])
                     values[left] = np.maximum(best, values[left]) if left in values else best
                     if len(games) == 1:
                         del values[before]

@@ -40,12 +40,16 @@ class Kind:
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         """Of u = e^(−t), s = 1 − u and ``rest`` = u − e^(−E): Q at the high loss, and P less Q.
 
-        E is :attr:`exponent`, and P less Q is a constant less a multiple of u + e^(−E)/u, Q one more multiple of u.
+        E is :attr:`exponent`. P less Q is a constant less :attr:`bend` times u + e^(−E)/u, and Q another multiple of u.
         """
         raise NotImplementedError
 
     @property
     def exponent(self) -> float:
+        raise NotImplementedError
+
+    @property
+    def bend(self) -> float:
         raise NotImplementedError
 
     def losses(self, t: Array) -> tuple[Array, Array]:
@@ -94,6 +98,10 @@ class CoinKind(Kind):
     @property
     def exponent(self) -> float:
         return self.span
+
+    @property
+    def bend(self) -> float:
+        return 1 / -math.expm1(-self.span)
 
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         share = rest / -math.expm1(-self.span)

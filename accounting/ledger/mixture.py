@@ -27,6 +27,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.roots import root_between
+
 __all__ = ["best_order", "least_epsilon", "meets", "orders_and_weights"]
 
 Array = NDArray[np.float64]
@@ -76,15 +78,19 @@ def meets(eta: Array, weights: Array, divergences: Array, epsilon: float) -> boo
     rounding = 1e-12 * (1 + np.abs(height).max())
 
     def holds(points: Array, log_most: Array) -> NDArray[np.bool_]:
-        terms = height + points[:, None] * eta
-        peak = terms.max(axis=1)
-        with np.errstate(under="ignore"):
-            log_right = peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1))
-        return np.asarray(log_right - rounding >= log_most)
+        return np.asarray(_log_right(eta, height, points) - rounding >= log_most)
 
     ends = np.minimum(np.arange(_BLOCK - 1, lower.size + _BLOCK - 1, _BLOCK), lower.size - 1)
     doubtful = np.repeat(~holds(lower[::_BLOCK], log_left[ends]), _BLOCK)[: lower.size]
     return bool(np.all(holds(lower[doubtful], log_left[doubtful])))
+
+
+def _log_right(eta: Array, height: Array, points: Array) -> Array:
+    """ln of the right side of (*), ln Σ e^(height_j + η_j·x), at some x."""
+    terms = height + points[:, None] * eta
+    peak = terms.max(axis=1)
+    with np.errstate(under="ignore"):
+        return np.asarray(peak + np.log(np.exp(terms - peak[:, None]).sum(axis=1)))
 
 
 def least_epsilon(eta: Array, weights: Array, divergences: Array) -> float:
@@ -99,10 +105,16 @@ def least_epsilon(eta: Array, weights: Array, divergences: Array) -> float:
     low, high = 0.0, max(float(np.nanmin(alone)), 0.0) * (1 + 1e-9) + 1e-12
     while not meets(eta, weights, divergences, high):
         high = high * (1 + 1e-6) + 1e-9
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        if meets(eta, weights, divergences, middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    finite = np.isfinite(divergences)
+    some, known, log_weights = eta[finite], divergences[finite], np.log(weights[finite])
+    lower, log_left = _grid()
+
+    def margin(epsilon: float) -> float:
+        return float(np.min(_log_right(some, log_weights + some * (epsilon - known), lower) - log_left))
+
+    if margin(high) <= 0 or margin(low) >= 0:  # then one order by itself is what holds
+        return high
+    found = root_between(margin, low, high, absolute=0.0, relative=4e-10) * (1 + 4e-10)
+    while not meets(eta, weights, divergences, found):
+        found = found * (1 + 1e-10) + 1e-15
+    return min(found, high)

@@ -14,7 +14,7 @@ from accounting import Budget, Gaussian, Ledger
 from accounting.ledger import file
 
 # of processes that spend from a file, or from a server, on which starting takes ten times as long
-KILLS = {"file": 65, "server": 26}
+KILLS = {"file": 39, "server": 13}
 KILLS_PER_LEDGER = 13
 
 
