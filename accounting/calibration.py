@@ -48,9 +48,9 @@ def calibrate(
     Returns
     -------
     float
-        z with a relative precision of 1e-10 (1e-14 for Gaussians and for what is pure; as far as the grid of the privacy
-        loss distribution allows where that decides, about 1e-5), rounded up: ``make_release(z)`` meets the budget by ``epsilon`` and by
-        ``delta``.
+        z with a relative precision of 1e-10 (1e-14 for Gaussians and for what is pure; as far as the grid of the
+        privacy loss distribution allows where that decides, about 1e-5), rounded up: ``make_release(z)`` meets the
+        budget by ``epsilon`` and by ``delta``.
 
     Raises
     ------
