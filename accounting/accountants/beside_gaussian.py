@@ -45,18 +45,19 @@ from accounting.accountants.coin_kinds import CoinKind, Kind
 from accounting.accountants.curves import LopsidedAtoms
 from accounting.accountants.losses import GaussianPair
 from accounting.accountants.permute_and_flip import FlipKind
-from accounting.accountants.triples import largest_means
+from accounting.accountants.triples import largest_means, means_of_coins
 
 __all__ = ["BesideGaussian", "Reference", "is_known", "reference"]
 
 Array = NDArray[np.float64]
 
-# What G takes of ε, over the square root of the number of steps.
-_SHARE = 0.4
+# What G may take of ε, times the square root of the number of steps.
+_SHARES = np.array([0.1, 0.2, 0.4, 0.8, 1.6, 3.2])
 # τ as a share of δ for each step.
 _REST = 1e-4
-# Nodes of the largest loss; how far beyond it D may have losses.
-_NODES, _BEYOND = 40, 1.25
+# Nodes of the largest loss. D may have losses at all of them and a little beyond, and farther away at some, as far as
+# what is large there does not dwarf what is not.
+_NODES, _NEAR, _FAR, _STEEPEST, _COARSE = 40, 1.25, 10.0, 20.0, 10
 # λ apart, relative to what tells two of them from each other; the points between them.
 _APART, _BETWEEN = 0.2, 4
 # How much bounds may be above what is reached, and cells in all.
@@ -145,46 +146,80 @@ def is_known(kind: Kind, rate: float) -> bool:
     return 1e-3 <= kind.longest <= 12.0 and 1e-5 <= rate <= 1 - 1e-5
 
 
+class _Steps:
+    """``count`` steps and a δ of about ``delta``: which moment matters, and what D is for a given μ."""
+
+    def __init__(self, kind: Kind, rate: float, count: int, delta: float) -> None:
+        if not isinstance(kind, (CoinKind, FlipKind)):
+            raise TypeError(f"there are no samples of {kind!r}")
+        self._kind, self._rate, self._count, self._delta = kind, rate, count, delta
+        sampled = [replace(kind, rate=rate, present=present) for present in (True, False)]
+        self._highest = sampled[0].highest
+        tried = np.geomspace(1e-2, 1e3, 200) / self._highest
+        bounds = count * np.maximum(*(largest_moments(one, tried) for one in sampled)) - math.log(delta)
+        at = int(np.argmin(bounds / tried))
+        # (Chernoff) for fixed coins
+        self._order, self.about = float(tried[at]), float(bounds[at] / tried[at])
+        self.rest = delta * _REST / count
+
+    def mu(self, share: float) -> float:
+        """The μ that takes such a share of ε."""
+        return math.sqrt(2 * share * self.about / (self._order + 1))
+
+    def cost(self, found: Reference) -> float:
+        """About ε, with G and D."""
+        order = self._order
+        moment = float(np.exp((order + 1) * found.losses) @ found.in_q)
+        return (self._count * math.log(moment) - math.log(self._delta)) / order + found.mu**2 * (order + 1) / 2
+
+    def reference(self, mu: float, *, proved: bool) -> Reference | None:
+        """D; or, if not ``proved``, what is as bad as coins only, which takes no time."""
+        # V(x) is at most Φ(μ/2 − x/μ) ≤ e^(−(x/μ − μ/2)²/2)
+        farthest = (mu * math.sqrt(-2 * math.log(self.rest)) + mu**2 / 2 + self._highest) / mu**2 - 0.5
+        apart = _APART / min(0.35 * self._highest, mu)
+        orders = -0.5 + apart * np.arange(math.ceil((farthest + 0.5) / apart) + 3)
+        step = self._highest / _NODES * (1 + 1e-12)
+        values, scale = _functions(orders, mu, step, _NODES)
+        if proved:
+            bounds = largest_means(self._kind, self._rate, values, step, share=_BOUND, work=_WORK)
+        else:
+            bounds = means_of_coins(self._kind, self._rate, values, step)
+        largest = np.log(bounds) + scale
+        orders, largest = np.concatenate([-1 - orders[:0:-1], orders]), np.concatenate([largest[:0:-1], largest])
+        fine = np.interp(np.arange(_BETWEEN * (orders.size - 1) + 1) / _BETWEEN, np.arange(orders.size), orders)
+        wanted = np.interp(fine, orders, largest)
+        reach = math.ceil((_NEAR + min(_FAR, _STEEPEST / (farthest * self._highest))) * _NODES)
+        values, scale = _functions(fine, mu, step, reach)
+        places = np.arange(-reach, reach + 1)
+        some = (np.abs(places) <= _NEAR * _NODES) | (places % _COARSE == 0)
+        losses, values = step * places[some], values[:, some]
+        means, ratios = values * np.exp(scale - wanted)[:, None], np.exp(losses)
+        # E_D[e^(order·L)] − 1 is the mean under Q of these, times e^(what the last exponent is)
+        exponents = (self._order + 1) * losses
+        moments = np.exp(exponents - exponents[-1])
+        moments -= math.exp(-exponents[-1]) * (1 + (self._order + 1) * np.expm1(losses))
+        margin = _MARGIN
+        for _ in range(_TRIES):
+            masses = _program(means, ratios, moments, margin)
+            if masses is None:
+                return None
+            lacking = _lacking(fine, np.log(means @ masses) + wanted, wanted)
+            if lacking < -_LEAST_MARGIN:
+                some = masses > 0
+                return Reference(mu, losses[some], masses[some], self.rest)
+            margin += max(lacking, 0.0) + 1e-4
+        return None
+
+
 @lru_cache(maxsize=16)
 def reference(kind: Kind, rate: float, count: int, delta: float) -> Reference | None:
     """D and G for ``count`` steps and a total δ of about ``delta``; None where the program has no answer."""
-    if not isinstance(kind, (CoinKind, FlipKind)):
-        raise TypeError(f"there are no samples of {kind!r}")
-    sampled = [replace(kind, rate=rate, present=present) for present in (True, False)]
-    highest = sampled[0].highest
-    tried = np.geomspace(1e-2, 1e3, 200) / highest
-    bounds = count * np.maximum(*(largest_moments(one, tried) for one in sampled)) - math.log(delta)
-    at = int(np.argmin(bounds / tried))
-    order, about = float(tried[at]), float(bounds[at] / tried[at])
-    mu, rest = math.sqrt(2 * _SHARE / math.sqrt(count) * about / (order + 1)), delta * _REST / count
-    # V(x) is at most Φ(μ/2 − x/μ) ≤ e^(−(x/μ − μ/2)²/2)
-    farthest = (mu * math.sqrt(-2 * math.log(rest)) + mu**2 / 2 + highest) / mu**2 - 0.5
-    apart = _APART / min(0.35 * highest, mu)
-    orders = -0.5 + apart * np.arange(math.ceil((farthest + 0.5) / apart) + 3)
-    step = highest / _NODES * (1 + 1e-12)
-    values, scale = _functions(orders, mu, step, _NODES)
-    largest = np.log(largest_means(kind, rate, values, step, share=_BOUND, work=_WORK)) + scale
-    orders, largest = np.concatenate([-1 - orders[:0:-1], orders]), np.concatenate([largest[:0:-1], largest])
-    fine = np.interp(np.arange(_BETWEEN * (orders.size - 1) + 1) / _BETWEEN, np.arange(orders.size), orders)
-    wanted = np.interp(fine, orders, largest)
-    reach = math.ceil(_BEYOND * _NODES)
-    values, scale = _functions(fine, mu, step, reach)
-    losses = step * np.arange(-reach, reach + 1)
-    means, ratios = values * np.exp(scale - wanted)[:, None], np.exp(losses)
-    # E_D[e^(order·L)] − 1 is the mean under Q of these, times e^(what the last exponent is)
-    exponents = (order + 1) * losses
-    moments = np.exp(exponents - exponents[-1]) - np.exp(-exponents[-1]) * (1 + (order + 1) * np.expm1(losses))
-    margin = _MARGIN
-    for _ in range(_TRIES):
-        masses = _program(means, ratios, moments, margin)
-        if masses is None:
-            return None
-        lacking = _lacking(fine, np.log(means @ masses) + wanted, wanted)
-        if lacking < -_LEAST_MARGIN:
-            some = masses > 0
-            return Reference(mu, losses[some], masses[some], rest)
-        margin += max(lacking, 0.0) + 1e-4
-    return None
+    steps = _Steps(kind, rate, count, delta)
+    tried = [steps.reference(steps.mu(share), proved=False) for share in _SHARES / math.sqrt(count)]
+    known = [found for found in tried if found is not None]
+    if not known:
+        return None
+    return steps.reference(min(known, key=steps.cost).mu, proved=True)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from accounting.accountants.coin_kinds import Kind
 
-__all__ = ["largest_means"]
+__all__ = ["largest_means", "means_of_coins"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -96,6 +96,12 @@ def _of_coins(functions: _Functions, kind: Kind, which: int) -> float:
     return float(max(present.max(), absent.max()))
 
 
+def means_of_coins(kind: Kind, rate: float, values: Array, step: float) -> Array:
+    """What is reached with two different laws only; see :func:`largest_means`."""
+    functions = _Functions(values, step, rate)
+    return np.array([_of_coins(functions, kind, i) for i in range(values.shape[0])])
+
+
 def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share: float, work: int) -> Array:
     """Upper bounds on E_Q φ(P/Q) for all R, S and S′.
 
@@ -119,7 +125,7 @@ def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share:
     at = np.array(list(itertools.product(range(_CELLS), repeat=3))).T
     first, last = np.tile(ends[at], (1, count)), np.tile(ends[at + 1], (1, count))
     which = np.repeat(np.arange(count), _CELLS**3)
-    reached = np.array([_of_coins(functions, kind, i) for i in range(count)])
+    reached = means_of_coins(kind, rate, values, step)
     bounds, done = np.zeros(count), 0
     while which.size:
         found, middle = _bounds(functions, kind, first, last, which), (first + last) / 2
