@@ -27,7 +27,8 @@ they may be put on three of its corners. Of two outcomes one law is a mixture of
 each law: the worst have R = S′ or R = S, which is a Poisson sample's game. While ε is below about 2, nothing that is
 worse in these games was found by search; for stronger choices three outcomes are
 (:mod:`accounting.accountants.three_scores`). A proof has to use what V is like: for other convex functions, such as a
-divergence at one level above 0 plus one below, three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3.
+divergence at one level above 0 plus one below, three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3. Beside a little noise V is smooth, and of many steps there is a
+bound that looks at all three laws together (:mod:`accounting.accountants.beside_gaussian`).
 
 *Numbers.* V_k is convex in y, and neighbours may change places: it is known from above by its values on a grid in
 x ≥ 0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
@@ -53,7 +54,7 @@ __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
 
 Array = NDArray[np.float64]
 
-#: More steps are several games, of finer cells.
+#: More steps are several games, of finer cells, where nothing better is known.
 MOST_STEPS = 256
 # Cells of t, what they add falls with their number: so many of all steps together, but at least and at most so many.
 _CELLS, _FEWEST_CELLS, _MOST_CELLS = 20_000, 32, 128

@@ -2,7 +2,8 @@
 
 Of R, S and S′, the laws of a choice without a record, with it and with its substitute, any two are neighbours. What is
 lost between S and R lies between −l(t) and h(t), for some t and the h and l of a :class:`Kind`; between S′ and R for
-another t′; and between S and S′ for a third one, t″. A step's laws are P = (1 − q)R + qS and Q = (1 − q)R + qS′.
+another t′; and between S and S′ for a third one, t″. A step's laws are P = (1 − q)R + qS and Q = (1 − q)R + qS′, and
+means of such over the rest of the batch, which are worth no more: what follows is convex in the three laws together.
 
 Let φ be convex with φ(1) = 0. With u = dS/dR and v = dS′/dR,
 
@@ -141,13 +142,13 @@ def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share:
             pair = (first, lower), (upper, last)
             halves.append(pair)
             enough = reached[which] * (1 + share)
-            excess.append(
-                sum(np.maximum(_bounds(functions, kind, *half, which) - enough, 0.0) for half in pair)
-            )
+            excess.append(sum(np.maximum(_bounds(functions, kind, *half, which) - enough, 0.0) for half in pair))
             done += 2 * which.size
         best, cells = np.argmin(np.array(excess), axis=0), np.arange(which.size)
         first, last = (
-            np.concatenate([np.array([pair[side][end] for pair in halves])[best, :, cells].T for side in (0, 1)], axis=1)
+            np.concatenate(
+                [np.array([pair[side][end] for pair in halves])[best, :, cells].T for side in (0, 1)], axis=1
+            )
             for end in (0, 1)
         )
         which = np.concatenate([which, which])
