@@ -1,36 +1,37 @@
 """Many batches of a fixed size of noisy maxima beside Gaussian noise: one pair that is as bad as any of them there.
 
-A step's laws are P = (1 − q)R + qS and Q = (1 − q)R + qS′, as in :mod:`accounting.accountants.replaced_maxima`. One pair
-that is worse than all steps at every ε is far too bad. But many steps hardly tell its details: let G be Gaussian noise of
-small μ, whose divergence is V(x) at ε = x, and D a pair such that for all steps and all x
+A step's laws are P = (1 − q)R + qS and Q = (1 − q)R + qS′, as in :mod:`accounting.accountants.replaced_maxima`. One
+pair that is worse than all steps at every ε is far too bad. But many steps hardly tell its details: let G be Gaussian
+noise of small μ, whose divergence is V(x) at ε = x, and D a pair such that for all steps and all x
 
     E_P[V(x − L)] ≤ E_D[V(x − L)] + τ.                                                                        (1)
 
-*Theorem.* Then k steps, each of which may follow the others, cost at most what G and k times D do, with kτ more of δ; and
-so they do among other releases, that are replaced by their dominating pairs.
+*Theorem.* Then k steps, each of which may follow the others, cost at most what G and k times D do, with kτ more of δ;
+and so they do among other releases, that are replaced by their dominating pairs.
 
-*Proof.* Let f(x) = E_A[V(x − L)] for any pair A. By (1) the best step makes of it E_P[f(x − L)] ≤ E_A E_D[V(x − L − L′)] +
-τ, which is such an f again, of A and D. A release with a dominating pair B makes at most E_B[f(x − L)] of it, as f is
-convex in e^x. By induction over what is left to do, in whatever order it follows, V of what comes at the end becomes at
-most the divergence of G, and of D for every step, and of the other pairs. And G, which nobody has seen, only adds. ∎
+*Proof.* Let f(x) = E_A[V(x − L)] for any pair A. By (1) the best step makes of it E_P[f(x − L)] ≤ E_A E_D[V(x − L −
+L′)] + τ, which is such an f again, of A and D. A release with a dominating pair B makes at most E_B[f(x − L)] of it, as
+f is convex in e^x. By induction over what is left to do, in whatever order it follows, V of what comes at the end
+becomes at most the divergence of G, and of D for every step, and of the other pairs. And G, which nobody has seen, only
+adds. ∎
 
-*Which D.* As V is convex in y = e^x, E_P[V(x − L)] is V(x) and the mean under Q of a convex function φ of P/Q: its slope
-grows at e^z in proportion to V″ at x − z, which is normal. Up to a factor that is
+*Which D.* As V is convex in y = e^x, E_P[V(x − L)] is V(x) and the mean under Q of a convex function φ of P/Q: its
+slope grows at e^z in proportion to V″ at x − z, which is normal. Up to a factor that is
 
     φ_λ(1) = φ_λ′(1) = 0,    φ_λ″(e^z) = e^(λz − z²/(2μ²) − z),    λ = x/μ² − ½.
 
 Let T(λ) be an upper bound on E_Q φ_λ(P/Q) of all steps (:mod:`accounting.accountants.triples`), and F(λ) the mean of D.
 (1) is F ≥ T, for all λ. Steps may be mirrored, so T(−1 − λ) is as good as T(λ). Where V(x − h) ≤ τ, h the largest loss,
-nothing is asked for; nor for −x, where V is mirrored. ln T and ln F are convex, as ln ∫e^(λz)dν is: between points ln T is
-at most linearly interpolated, and ln F at least what it is on the lines through the two points on either side.
+nothing is asked for; nor for −x, where V is mirrored. ln T and ln F are convex, as ln ∫e^(λz)dν is: between points ln T
+is at most linearly interpolated, and ln F at least what it is on the lines through the two points on either side.
 
 D is any pair with losses on a grid: its masses are those of a linear program, with F ≥ T at many λ, of which the moment
 is least that matters most for the total. What the program yields is made a pair of laws and (1) is seen after that.
 
 *What it costs.* G takes a share of ε that falls with the number of steps; the smaller it is, the more D has to be worse
-than the worst steps, as less is averaged. Of 10⁴ batches of ε₀ = 1 at a rate of a hundredth each is about 1 % of ε, of 100
-at a tenth 2 to 3 %. What else there is above the truth is that of three laws only the ranges of what any two of them lose
-are used: nothing with Gumbel noise, but a sixth of the variance with exponential noise of ε₀ = 2.
+than the worst steps, as less is averaged. Of 10⁴ batches of ε₀ = 1 at a rate of a hundredth each is about 1 % of ε, of
+100 at a tenth 2 to 3 %. What else there is above the truth is that of three laws only the ranges of what any two of
+them lose are used: nothing with Gumbel noise, but a sixth of the variance with exponential noise of ε₀ = 2.
 """
 
 from __future__ import annotations
@@ -188,7 +189,8 @@ class _Steps:
             bounds = means_of_coins(self._kind, self._rate, values, step)
         largest = np.log(bounds) + scale
         orders, largest = np.concatenate([-1 - orders[:0:-1], orders]), np.concatenate([largest[:0:-1], largest])
-        fine = np.interp(np.arange(_BETWEEN * (orders.size - 1) + 1) / _BETWEEN, np.arange(orders.size), orders)
+        every = np.arange(_BETWEEN * (orders.size - 1) + 1) / _BETWEEN
+        fine: Array = np.asarray(np.interp(every, np.arange(orders.size), orders), dtype=np.float64)
         wanted = np.interp(fine, orders, largest)
         reach = math.ceil((_NEAR + min(_FAR, _STEEPEST / (farthest * self._highest))) * _NODES)
         values, scale = _functions(fine, mu, step, reach)
@@ -226,7 +228,7 @@ def reference(kind: Kind, rate: float, count: int, delta: float) -> Reference | 
 
 @dataclass(frozen=True)
 class BesideGaussian(LopsidedAtoms):
-    """One of ``count`` batches of noisy maxima of a ``kind``, where the Gaussian noise of its reference is composed, too.
+    """One of ``count`` batches of noisy maxima of a ``kind``, where the noise of their reference is composed, too.
 
     ``tail`` is about the δ of the total.
     """

@@ -9,14 +9,14 @@ Let φ be convex with φ(1) = 0. With u = dS/dR and v = dS′/dR,
 
     E_Q φ(P/Q) = E_R G(u, v),    G(u, v) = (1 − q + qv)·φ((1 − q + qu)/(1 − q + qv)),
 
-where G is convex (the perspective of φ, of arguments linear in u and v), E u = E v = 1, and (u, v) lies in the hexagon of
-those t: e^(−l(t)) ≤ u ≤ e^(h(t)), likewise v, and u/v. So E G is at most what an affine function above G at the six
+where G is convex (the perspective of φ, of arguments linear in u and v), E u = E v = 1, and (u, v) lies in the hexagon
+of those t: e^(−l(t)) ≤ u ≤ e^(h(t)), likewise v, and u/v. So E G is at most what an affine function above G at the six
 corners is at (1, 1), and the least of these is the largest mean of G over three corners around (1, 1).
 
-*A cell* [t₀, t₁] of each of the three t has the hexagon of −l(t₀) and h(t₁), which contains all its hexagons, as h rises
-and l falls with t. Cells are halved where their bound is above the largest value found so far, along the t for which that
-lowers the bounds most, until none is above that by more than a given share; or there are enough of them, and the largest
-bound that is left is the answer.
+*A cell* [t₀, t₁] of each of the three t has the hexagon of −l(t₀) and h(t₁), which contains all its hexagons, as h
+rises and l falls with t. Cells are halved where their bound is above the largest value found so far, along the t for
+which that lowers the bounds most, until none is above that by more than a given share; or there are enough of them, and
+the largest bound that is left is the answer.
 
 A bound holds for all values between those of φ at given points, linearly interpolated: that is above φ.
 """
@@ -83,7 +83,8 @@ def _bounds(functions: _Functions, kind: Kind, first: Array, last: Array, which:
             mean = (a * found[i] + b * found[j] + c * found[k]) / (a + b + c)
             around = (a >= 0) & (b >= 0) & (c >= 0)
             np.maximum(best, np.where(around, mean, 0.0), out=best, where=around & (a + b + c > 0))
-    return best * _OUTWARD
+    # (1, 1) lies inside; should rounding hide that, no mean is above all corners
+    return np.where(best > 0, best, found.max(axis=0)) * _OUTWARD
 
 
 def _of_coins(functions: _Functions, kind: Kind, which: int) -> float:
@@ -146,9 +147,7 @@ def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share:
             done += 2 * which.size
         best, cells = np.argmin(np.array(excess), axis=0), np.arange(which.size)
         first, last = (
-            np.concatenate(
-                [np.array([pair[side][end] for pair in halves])[best, :, cells].T for side in (0, 1)], axis=1
-            )
+            np.concatenate([np.array([pair[side][end] for pair in halves])[best, :, cells].T for side in (0, 1)], 1)
             for end in (0, 1)
         )
         which = np.concatenate([which, which])

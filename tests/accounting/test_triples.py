@@ -69,7 +69,7 @@ def neighbours(data, eps, size):
 
 
 @pytest.mark.parametrize("choice", [gumbel, exponential])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), eps=st.sampled_from([0.1, 1.0, 4.0]), rate=st.sampled_from([0.02, 0.5]))
 def test_no_three_choices_have_a_larger_mean(choice, data, eps, rate):
     values, step, found = bounds(choice, eps, rate)
@@ -106,5 +106,6 @@ def test_three_strong_scores_come_near():
 def test_less_work_is_a_larger_bound():
     values, step = functions(2.0, 0.1)
     few, many = (largest_means(CoinKind(2.0), 0.1, values, step, share=1e-3, work=work) for work in (1, 40_000))
-    assert (few >= many).all() and few.max() > 1.2 * many.max()
+    assert (few >= many).all()
+    assert few.max() > 1.2 * many.max()
     assert (many >= means_of_coins(CoinKind(2.0), 0.1, values, step)).all()
