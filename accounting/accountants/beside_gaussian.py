@@ -180,7 +180,7 @@ class _Steps:
         # V(x) is at most Φ(μ/2 − x/μ) ≤ e^(−(x/μ − μ/2)²/2)
         farthest = (mu * math.sqrt(-2 * math.log(self.rest)) + mu**2 / 2 + self._highest) / mu**2 - 0.5
         apart = _APART / min(0.35 * self._highest, mu)
-        orders = -0.5 + apart * np.arange(math.ceil((farthest + 0.5) / apart) + 3)
+        orders: Array = -0.5 + apart * np.arange(math.ceil((farthest + 0.5) / apart) + 3, dtype=np.float64)
         step = self._highest / _NODES * (1 + 1e-12)
         values, scale = _functions(orders, mu, step, _NODES)
         if proved:
