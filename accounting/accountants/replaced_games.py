@@ -34,7 +34,7 @@ def played(parts: Parts, delta: float) -> Parts:
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
         most = min(count, _most_steps(pair, _tail(delta, count))) if isinstance(pair, ReplacedPair) else 0
-        if most < count and _beside(pair, count, delta):
+        if 2 * most < count and _beside(pair, count, delta):
             most = 0  # several games are worse
         if isinstance(pair, ReplacedPair) and most > 0:
             games, rest = divmod(count, most)
@@ -79,8 +79,9 @@ def _kind(pair: ReplacedPair) -> Kind | None:
 
 
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
-    if _kind(pair) is not None:
-        return replaced_maxima.MOST_STEPS
+    if (choice := _kind(pair)) is not None:
+        # e^x of larger losses is beyond floats
+        return min(replaced_maxima.MOST_STEPS, int(600 / choice.longest))
     match pair.inner:
         case GaussianPair(mu=mu) if pair.own:
             return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))

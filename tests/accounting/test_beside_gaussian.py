@@ -119,8 +119,8 @@ def test_totals_are_bracketed(noise, eps, batch, count, width):
 
 
 def test_among_other_releases():
-    some = 300 * FixedSizeSubsampled(NoisyMax(1.0), batch_size=10, records=1000)
-    others = 300 * FixedSizeSubsampled(NoisyMax(0.5, "exponential"), batch_size=20, records=1000)
+    some = 600 * FixedSizeSubsampled(NoisyMax(1.0), batch_size=10, records=1000)
+    others = 600 * FixedSizeSubsampled(NoisyMax(0.5, "exponential"), batch_size=20, records=1000)
     total = some + others + Gaussian(5.0)
     lower, upper = of_fixed_coins(total), epsilon(total, 1e-6)
     assert lower <= upper <= 1.06 * lower
