@@ -27,6 +27,7 @@ __all__ = [
     "Batches",
     "GamePair",
     "HalfNormalPair",
+    "LopsidedAtoms",
     "PlayedPair",
     "delta_of_atoms",
     "pair_of_curve",
@@ -241,7 +242,7 @@ def value_between(losses: Array, values: Array, epsilon: float) -> float:
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
 
 
-class _LopsidedAtoms(Atoms):
+class LopsidedAtoms(Atoms):
     """The same of a pair that need not be symmetric."""
 
     def lowest(self, log_tail: float) -> float:
@@ -252,7 +253,7 @@ class _LopsidedAtoms(Atoms):
 
 
 @dataclass(frozen=True)
-class PlayedPair(_LopsidedAtoms):
+class PlayedPair(LopsidedAtoms):
     """Choices of some kinds, among other releases; see :mod:`accounting.accountants.coin_games`."""
 
     games: Games
@@ -268,7 +269,7 @@ class PlayedPair(_LopsidedAtoms):
 
 
 @dataclass(frozen=True)
-class GamePair(_LopsidedAtoms):
+class GamePair(LopsidedAtoms):
     """Choices that come last, each with a few scores, from below; see :mod:`accounting.accountants.lattice_games`."""
 
     plays: tuple[Play, ...]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants import replaced_coins, replaced_laplace, replaced_maxima, replaced_steps
+from accounting.accountants import beside_gaussian, replaced_coins, replaced_laplace, replaced_maxima, replaced_steps
+from accounting.accountants.beside_gaussian import BesideGaussian
 from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
@@ -19,7 +20,10 @@ from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
 
-__all__ = ["batches_at_least", "game_at_least", "played", "weight"]
+__all__ = ["batches_at_least", "beside_noise", "game_at_least", "played", "weight"]
+
+# Fewer noisy maxima are better off in a game.
+_FEWEST_BESIDE_NOISE = 16
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -30,6 +34,8 @@ def played(parts: Parts, delta: float) -> Parts:
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
         most = min(count, _most_steps(pair, _tail(delta, count))) if isinstance(pair, ReplacedPair) else 0
+        if 2 * most < count and _beside(pair, count, delta):
+            most = 0  # several games are worse
         if isinstance(pair, ReplacedPair) and most > 0:
             games, rest = divmod(count, most)
             found.append((_game(pair, most, _tail(delta, count)), games))
@@ -38,6 +44,27 @@ def played(parts: Parts, delta: float) -> Parts:
         else:
             found.append((pair, count))
     return tuple(found)
+
+
+def beside_noise(parts: Parts, delta: float) -> Parts:
+    """``parts`` with a little Gaussian noise for every kind of noisy maxima on batches, of which there are many.
+
+    They are the same where there are none. See :mod:`accounting.accountants.beside_gaussian`.
+    """
+    found: list[tuple[LossPair, int]] = []
+    for pair, count in parts:
+        found += _beside(pair, count, delta) or [(pair, count)]
+    return tuple(found)
+
+
+def _beside(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, int]]:
+    """The noise, and what the steps are beside it; nothing where that is not known."""
+    kind = _kind(pair) if isinstance(pair, ReplacedPair) and count >= _FEWEST_BESIDE_NOISE else None
+    if not isinstance(pair, ReplacedPair) or kind is None or not beside_gaussian.is_known(kind, pair.rate):
+        return []
+    one = BesideGaussian(kind, pair.rate, count, 10.0 ** math.floor(math.log10(max(delta, 1e-280))))
+    noise = one.noise()
+    return [] if noise is None else [(noise, 1), (one, count)]
 
 
 def _tail(delta: float, count: int) -> float:
@@ -52,8 +79,9 @@ def _kind(pair: ReplacedPair) -> Kind | None:
 
 
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
-    if _kind(pair) is not None:
-        return replaced_maxima.MOST_STEPS
+    if (choice := _kind(pair)) is not None:
+        # e^x of larger losses is beyond floats
+        return min(replaced_maxima.MOST_STEPS, int(600 / choice.longest))
     match pair.inner:
         case GaussianPair(mu=mu) if pair.own:
             return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))

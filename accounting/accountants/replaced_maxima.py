@@ -10,8 +10,8 @@ worth is the mean under Q of a function of P/Q that is as often bent, so
 
     E_P[V(x − L)] = V(x) + Σ_m y_m·s_m·H(x − ln y_m),
 
-H(ε) the divergence E_Q(P/Q − e^ε)₊ for ε ≥ 0, and E_Q(e^ε − P/Q)₊ for ε < 0. With c = e^ε ≥ 1, c′ = 1 + (c − 1)/q and
-β = c/c′ is P − cQ = q(S − c′((1 − β)R + βS′)), so that by convexity
+H(ε) the divergence E_Q(P/Q − e^ε)₊ for ε ≥ 0, and E_Q(e^ε − P/Q)₊ for ε < 0. With c = e^ε ≥ 1, c′ = 1 + (c − 1)/q and β
+= c/c′ is P − cQ = q(S − c′((1 − β)R + βS′)), so that by convexity
 
     H(ε) ≤ q(1 − β)·H_{S, R}(ln c′) + qβ·H_{S, S′}(ln c′),
 
@@ -20,17 +20,18 @@ and H(−ε) is e^(−ε) times as much with S and S′ exchanged. These are div
 most its largest value over the t of its coin alone; and a divergence is at most the largest one of t in a cell, which
 is reached at (ε + E)/2 or next to it. What cells add falls with their number.
 
-*How far it is from the truth.* Where R is S′, the coin of S′ and R is counted in vain. With Gumbel noise three
-outcomes are enough for the truth: given what normalises the laws, u = dS/dR and v = dS′/dR lie in a hexagon, as u, v
-and u/v are within factors of e^ε, and have the mean (1, 1); a step is worth the mean of a convex function of them, so
-they may be put on three of its corners. Of two outcomes one law is a mixture of the others, and the worth is convex in
-each law: the worst have R = S′ or R = S, which is a Poisson sample's game. While ε is below about 2, nothing that is
-worse in these games was found by search; for stronger choices three outcomes are
-(:mod:`accounting.accountants.three_scores`). A proof has to use what V is like: for other convex functions, such as a
-divergence at one level above 0 plus one below, three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3.
+*How far it is from the truth.* Where R is S′, the coin of S′ and R is counted in vain. With Gumbel noise three outcomes
+are enough for the truth: given what normalises the laws, u = dS/dR and v = dS′/dR lie in a hexagon, as u, v and u/v are
+within factors of e^ε, and have the mean (1, 1); a step is worth the mean of a convex function of them, so they may be
+put on three of its corners. Of two outcomes one law is a mixture of the others, and the worth is convex in each law:
+the worst have R = S′ or R = S, which is a Poisson sample's game. While ε is below about 2, nothing that is worse in
+these games was found by search; for stronger choices three outcomes are (:mod:`accounting.accountants.three_scores`). A
+proof has to use what V is like: for other convex functions, such as a divergence at one level above 0 plus one below,
+three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3. Beside a little noise V is smooth, and of many steps
+there is a bound that looks at all three laws together (:mod:`accounting.accountants.beside_gaussian`).
 
-*Numbers.* V_k is convex in y, and neighbours may change places: it is known from above by its values on a grid in
-x ≥ 0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
+*Numbers.* V_k is convex in y, and neighbours may change places: it is known from above by its values on a grid in x ≥
+0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
 
 Array = NDArray[np.float64]
 
-#: More steps are several games, of finer cells.
+#: More steps are several games, of finer cells, where nothing better is known.
 MOST_STEPS = 256
 # Cells of t, what they add falls with their number: so many of all steps together, but at least and at most so many.
 _CELLS, _FEWEST_CELLS, _MOST_CELLS = 20_000, 32, 128

@@ -105,3 +105,10 @@ def test_rates_and_strengths_that_are_not_played():
             warnings.filterwarnings("ignore", message="ε is only known")
             found = bound(release, 1e-6)
         assert 0 <= found.lower <= found.upper <= 3 * eps * (1 + 1e-9)
+
+
+def test_totals_beyond_floats():
+    # e^x of the largest sum is no float: there are several games
+    strong = 80 * FixedSizeSubsampled(NoisyMax(11.0), batch_size=9, records=10)
+    assert 80 * math.log1p(0.9 * math.expm1(11.0)) > 800
+    assert 400 < epsilon(strong, 1e-6) < 80 * 11

@@ -1,0 +1,111 @@
+"""Three laws of which any two are neighbours: no three have a larger mean than the bound, and some come near."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting.accountants.coin_kinds import CoinKind
+from accounting.accountants.permute_and_flip import FlipKind
+from accounting.accountants.triples import largest_means, means_of_coins
+
+
+def gumbel(scores):
+    w = np.exp(scores - scores.max())
+    return w / w.sum()
+
+
+def exponential(scores):
+    """P(i) = w_i ∫₀¹ Π_{j ≠ i} (1 − w_j v) dv."""
+    w = np.exp(scores - scores.max())
+    nodes, mass = np.polynomial.legendre.leggauss(w.size)
+    factors = 1 - np.outer((nodes + 1) / 2, w)
+    return w * np.array([mass @ np.delete(factors, i, axis=1).prod(axis=1) / 2 for i in range(w.size)])
+
+
+KINDS = {gumbel: CoinKind, exponential: FlipKind}
+REACH = 24
+
+
+def functions(eps, rate):
+    """Some convex functions of P/Q, with kinks on a grid, in rows; and the grid's step."""
+    step = math.log1p(rate * math.expm1(eps)) / REACH * (1 + 1e-12)
+    ratios = np.exp(step * np.arange(-REACH, REACH + 1))
+    rows = [
+        np.maximum(ratios - 1, 0.0),
+        np.maximum(ratios - ratios[REACH + 5], 0.0) + 2 * np.maximum(ratios[REACH - 4] - ratios, 0.0),
+        (ratios - 1) ** 2,
+        ratios**4 - 4 * ratios + 3,
+    ]
+    return np.array(rows), step
+
+
+def mean(values, step, p, q):
+    """E_Q φ(P/Q), φ linear between its values."""
+    ratios = np.exp(step * np.arange(-REACH, REACH + 1))
+    return np.array([q @ np.interp(p / q, ratios, row) for row in values])
+
+
+BOUNDS: dict = {}
+
+
+def bounds(choice, eps, rate):
+    if (choice, eps, rate) not in BOUNDS:
+        values, step = functions(eps, rate)
+        found = largest_means(KINDS[choice](eps), rate, values, step, share=0.01, work=60_000)
+        BOUNDS[choice, eps, rate] = values, step, found
+    return BOUNDS[choice, eps, rate]
+
+
+def neighbours(data, eps, size):
+    """Three vectors of scores, no two of which are farther apart than ε up to a constant."""
+    vector = st.lists(st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0]), min_size=size, max_size=size)
+    scores = (1 + eps) * np.array(data.draw(vector))
+    moved = eps * np.array(data.draw(vector)), eps * np.array(data.draw(vector))
+    near = min(1.0, eps / max(np.ptp(moved[0] - moved[1]), 1e-9))
+    return [scores] + [scores + one * near for one in moved]
+
+
+@pytest.mark.parametrize("choice", [gumbel, exponential])
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), eps=st.sampled_from([0.1, 1.0, 4.0]), rate=st.sampled_from([0.02, 0.5]))
+def test_no_three_choices_have_a_larger_mean(choice, data, eps, rate):
+    values, step, found = bounds(choice, eps, rate)
+    absent, one, other = (choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5))))
+    p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+    assert (mean(values, step, p, q) <= found * (1 + 1e-9) + 1e-15).all()
+
+
+@pytest.mark.parametrize("choice", [gumbel, exponential])
+@pytest.mark.parametrize("eps", [0.1, 1.0])
+def test_coins_come_near(choice, eps):
+    values, step, found = bounds(choice, eps, 0.02)
+    # of one kink they are the worst
+    assert found[0] <= 1.03 * means_of_coins(KINDS[choice](eps), 0.02, values, step)[0]
+    lead = np.array([eps / 2, 0.0])
+    before, after = choice(lead), choice(lead - np.array([eps, 0.0]))
+    assert mean(values, step, 0.98 * after + 0.02 * before, after)[0] >= 0.97 * found[0]
+
+
+def test_three_strong_scores_come_near():
+    eps, rate = 4.0, 0.02
+    values, step, found = bounds(gumbel, eps, rate)
+    best = np.zeros(len(values))
+    for behind in np.linspace(0.0, 9.0, 60):
+        absent = gumbel(np.array([-behind, -behind, 0.0]))
+        one, other = (gumbel(np.array([a - behind, eps * 1.5 - a - behind, 0.0])) for a in (eps, eps / 2))
+        p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+        best = np.maximum(best, mean(values, step, p, q))
+    # of the variance: more than any coin, and nearly all that there is
+    assert best[2] > 1.1 * means_of_coins(CoinKind(eps), rate, values, step)[2]
+    assert best[2] > 0.9 * found[2]
+
+
+def test_less_work_is_a_larger_bound():
+    values, step = functions(2.0, 0.1)
+    few, many = (largest_means(CoinKind(2.0), 0.1, values, step, share=1e-3, work=work) for work in (1, 40_000))
+    assert (few >= many).all()
+    assert few.max() > 1.2 * many.max()
+    assert (many >= means_of_coins(CoinKind(2.0), 0.1, values, step)).all()
