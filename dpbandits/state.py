@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
     from dpbandits.policy import Policy
 
 __all__ = ["Loadable", "Loader", "kind_name"]
+
+
+@lru_cache(maxsize=256)
+def _arguments(policy: type) -> tuple[str, ...]:
+    """What a constructor takes, by itself and by what it passes on; kept, for every checkpoint asks for it."""
+    names: list[str] = []
+    for kind in policy.__mro__:
+        if "__init__" not in vars(kind):
+            continue
+        found = signature(vars(kind)["__init__"]).parameters.values()
+        names += [p.name for p in found if p.kind is not Parameter.VAR_KEYWORD]
+        if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
+            break  # further arguments are not passed on
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)
@@ -64,16 +79,8 @@ class Loadable(Waiting):
 
     def _config(self) -> dict[str, Any]:
         """The constructor's arguments as plain values, read from the attributes of the same names."""
-        names: list[str] = []
-        for kind in type(self).__mro__:
-            if "__init__" not in vars(kind):
-                continue
-            found = signature(vars(kind)["__init__"]).parameters.values()
-            names += [p.name for p in found if p.kind is not Parameter.VAR_KEYWORD]
-            if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
-                break  # further arguments are not passed on
         skipped = ("self", "rewards", *self._OF_THE_LOADER)
-        config = {name: getattr(self, name) for name in dict.fromkeys(names) if name not in skipped}
+        config = {name: getattr(self, name) for name in _arguments(type(self)) if name not in skipped}
         if "link" in config:
             config["link"] = config["link"].name
         if "budget" in config:

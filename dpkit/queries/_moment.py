@@ -203,16 +203,14 @@ def fieller(
         # P(|noise + sampling error| > off), the two sides being alike
         return np.asarray(2 * np.where(shifts > 0, one_side, 1 - one_side).mean(axis=-1) >= 1 - confidence)
 
-    ends = []
-    for end in (0.0, 1.0):
-        outer, inner = np.full(value.shape, end), value.copy()
-        inner[(counted <= 0) | believed(outer)] = end
-        for _ in range(50):
-            middle = (outer + inner) / 2
-            inside = believed(middle)
-            outer, inner = np.where(inside, outer, middle), np.where(inside, middle, inner)
-        ends.append(inner)
-    return ends[0], ends[1]
+    # both ends at once
+    outer = np.stack([np.zeros(value.shape), np.ones(value.shape)])
+    inner = np.where((counted <= 0) | believed(outer), outer, value)
+    for _ in range(50):
+        middle = (outer + inner) / 2
+        inside = believed(middle)
+        outer, inner = np.where(inside, outer, middle), np.where(inside, middle, inner)
+    return inner[0], inner[1]
 
 
 def _shares(data: Any, weights: Any, largest: float | None, rows: NDArray[np.bool_] | None = None) -> Array | None:

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 Offset = Callable[[Decimal], Decimal]
+# generators whose raw numbers are 64 bits
+_OF_64_BITS = (np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
 
 
 def random_words(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
@@ -38,7 +40,11 @@ def random_words(rng: np.random.Generator, count: int) -> NDArray[np.uint64]:
     if count <= 64 and isinstance(rng, SecureGenerator):
         # a third of the time of ``integers``; a bytearray, so that callers may work in place
         return np.frombuffer(bytearray(rng.bytes(8 * count)), np.uint64)
-    words: NDArray[np.uint64] = rng.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
+    words: NDArray[np.uint64]
+    if type(rng) is np.random.Generator and isinstance(rng.bit_generator, _OF_64_BITS):
+        words = rng.bit_generator.random_raw(count)  # the words of ``integers``, in a tenth of its time for a few
+    else:
+        words = rng.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
     return words
 
 

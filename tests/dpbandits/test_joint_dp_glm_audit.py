@@ -102,7 +102,7 @@ class Observed:
             policy.public = replace(policy.public, calls_o=1, calls=1)
         self.start_again = rewinder(policy)
 
-    def run(self, arm: tuple[float, float]) -> None:
+    def run(self, arm: tuple[float, float], rounds: int = ROUNDS) -> None:
         """One run in which the first round shows this arm alone, with reward 1."""
         policy = self.policy
         self.sums.clear()
@@ -110,7 +110,7 @@ class Observed:
         self.start_again()
         policy.select([arm])
         policy.update(1, 1.0)
-        for _ in range(ROUNDS - 1):
+        for _ in range(rounds - 1):
             policy.select([[0.0, 0.0]])
 
 
@@ -206,7 +206,7 @@ def test_a_private_size_as_divisor_is_caught(monkeypatch):
     def lengths(arm, trials: int) -> np.ndarray:
         found = np.empty(trials)
         for i in range(trials):
-            seen.run(arm)
+            seen.run(arm, rounds=2)  # at the second it is released
             noisy, _, _, _ = seen.gradients[0]
             # 51 rows, or 1; the middle of the logarithms is far from both laws
             found[i] = -np.log(np.linalg.norm(noisy) / (1 + 50 * seen.policy.explored.count))

@@ -24,11 +24,6 @@ from dpkit.shuffle import Analyzer
 
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9
-# others keep silent on purpose, and runs are short
-pytestmark = [
-    pytest.mark.filterwarnings(f"ignore:.*{what}:UserWarning")
-    for what in ("of the rewards of a batch had not come", "will exceed what")
-]
 BATCHES, USERS = 3, 2
 EAST, WEST, SLANT = ([1.0, 0.0], 1.0), ([-1.0, 0.0], 1.0), ([-0.6, 0.8], -1.0)
 # what the person does in its three rounds: the arm, and the reward, or None if it never comes

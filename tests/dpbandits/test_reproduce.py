@@ -156,6 +156,7 @@ def interrupt(*_, **__):
 
 
 def test_an_interrupted_figure_goes_on_where_it_stopped(call, tmp_path, monkeypatch):
+    coarse_pictures(monkeypatch)
     arguments = ("hvt-ucb-figure-2", "--rounds", 20, "--seeds", 2, "--jobs", 1)
     with monkeypatch.context() as patch:
         patch.setattr("dpbandits.policies.HvtUCB.select", interrupt)

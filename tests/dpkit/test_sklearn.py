@@ -60,6 +60,7 @@ def problem(n=200, d=3, seed=0):
 
 # No check is expected to fail. (Those of inputs by the array API run where SCIPY_ARRAY_API is set.)
 @pytest.mark.filterwarnings("ignore::dpkit.sklearn.ShortenedRowsWarning")  # their rows are of any length
+@pytest.mark.filterwarnings("ignore::dpkit.sklearn.EveryFitSpendsWarning")  # some fit in searches
 @parametrize_with_checks(
     [
         PrivateGLMClassifier(AMPLE, classes="observed", max_iter=100),
@@ -108,6 +109,7 @@ def test_a_regressor_works_in_the_unit_of_the_targets():
     assert regressor(fit_intercept=False).fit(X, y).intercept_ == 0.0
 
 
+@pytest.mark.filterwarnings("ignore::dpkit.sklearn.ShortenedRowsWarning")
 def test_real_data_are_fitted():
     X, y = load_breast_cancer(return_X_y=True)
     # constants that stand for public knowledge of the features' ranges
@@ -192,6 +194,7 @@ def test_any_finite_rows_are_fitted(values, make):
 
 
 @BOTH
+@pytest.mark.filterwarnings("ignore::dpkit.sklearn.EveryFitSpendsWarning")  # into a ledger without a budget
 def test_searches_and_pipelines_spend_from_one_ledger(make):
     X, y = problem()
     ledger = Ledger()

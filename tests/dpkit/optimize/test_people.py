@@ -283,7 +283,7 @@ def test_dp_sgd_by_person():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "GaussianMechanism", Recorded)
         model, total = run(X, y, groups)
-        weight, bias = model.weight.detach().numpy()[0], float(model.bias)
+        weight, bias = model.weight.detach().numpy()[0], float(model.bias.detach())
         residuals = X @ weight + bias - y
         gradients = residuals[:, None] * np.column_stack([X, np.ones(12)])
         means = np.stack([gradients[groups == p].mean(axis=0) for p in range(4)])

@@ -162,6 +162,15 @@ def test_exact_small_cases():
                     assert value == int(mpmath.floor(scale * (mpmath.log(2 / (1 + q)) - mpmath.log(uniform))))
 
 
+@tabled("kind", [np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64, np.random.MT19937])
+def test_words_are_those_of_the_generator(kind):
+    ours, theirs = (np.random.Generator(kind(7)) for _ in range(2))
+    for count in (1, 5, 200):
+        words = theirs.integers(0, 2**64 - 1, size=count, dtype=np.uint64, endpoint=True)
+        np.testing.assert_array_equal(_exact.random_words(ours, count), words)
+    assert ours.random() == theirs.random()
+
+
 def test_a_uniform_of_64_zero_bits_is_extended():
     # −ln U is at least 63 ln 2 = 43.7 when the leading 63 bits are zero, and here 64 further bits decide it
     value = discrete_laplace(1.0, 1, rng=Bits(1, 2**63))[0]
