@@ -48,6 +48,11 @@ class Kind:
     def exponent(self) -> float:
         raise NotImplementedError
 
+    @property
+    def multiple(self) -> float:
+        """That multiple."""
+        raise NotImplementedError
+
     def losses(self, t: Array) -> tuple[Array, Array]:
         """The high loss and minus the low one of every t, on the sample."""
         high, low = self.plain(t)
@@ -94,6 +99,10 @@ class CoinKind(Kind):
     @property
     def exponent(self) -> float:
         return self.span
+
+    @property
+    def multiple(self) -> float:
+        return 1 / -math.expm1(-self.span)
 
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         share = rest / -math.expm1(-self.span)

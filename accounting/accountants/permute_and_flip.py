@@ -123,5 +123,9 @@ class FlipKind(Kind):
     def exponent(self) -> float:
         return self.epsilon
 
+    @property
+    def multiple(self) -> float:
+        return 0.5
+
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         return u / 2, (s + rest / u) / 2
