@@ -53,8 +53,9 @@ _ADDED, _REST = 3e-4, 0.02
 _TERMS, _FIRST = 3, 8
 # At the upper end e^(−this) times δ is about nothing.
 _FAINT = 6.0
-# As many as these jump on the average in the choices that would else be one game: of more little would be lost.
-_FEWEST, _JUMPS = 250, 10.0
+# Of choices that would else be one game more than this tell much: little would be lost; and of all, more than this: the
+# game would take long.
+_FEWEST, _JUMPS, _MOST_JUMPS = 250, 10.0, 200.0
 # Products that are added up, some 10 seconds; and what is rounded, relative to (2 + g)^l·(f + a).
 _MOST_WORK, _ROUNDING = 4e10, 1e-12
 _UNIT_ROUNDOFF = 2.0**-52
@@ -110,7 +111,11 @@ def is_long(kind: Kind, count: int, level: float) -> bool:
     ):
         return False
     plan = _plan(kind, count, level)
-    return _FEWEST * plan.jumps < _JUMPS and plan.above + abs(count * plan.drift) < _LARGEST
+    return (
+        _FEWEST * plan.jumps < _JUMPS
+        and count * plan.jumps < _MOST_JUMPS
+        and plan.above + abs(count * plan.drift) < _LARGEST
+    )
 
 
 def _breaks(kind: Kind, plan: _Plan) -> list[float]:

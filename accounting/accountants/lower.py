@@ -41,7 +41,7 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
-from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable
+from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
@@ -209,6 +209,11 @@ def _best_order(release: Release, delta: float) -> float:
     """The best Rényi order of the whole, less 1; 1 where there is none, and a large one for pure DP."""
     if not 0 < delta < 1:
         return 1e3
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    plays = [_play(part, count) for part, count in parts]
+    if all(play is not None and play.rate < 1 for play in plays) and plays:
+        # of samples the accountant's curve is far above that of two scores
+        return order_of(tuple(play for play in plays if play is not None), delta)
     rest = split_failures(release)[1]
     try:
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
