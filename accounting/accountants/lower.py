@@ -210,10 +210,11 @@ def _best_order(release: Release, delta: float) -> float:
     if not 0 < delta < 1:
         return 1e3
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
-    plays = [_play(part, count) for part, count in parts]
-    if all(play is not None and play.rate < 1 for play in plays) and plays:
+    plays = [_play(part, count) for part, count in parts if isinstance(part, PoissonSubsampled)]
+    known = tuple(play for play in plays if play is not None)
+    if known and len(known) == len(parts):
         # of samples the accountant's curve is far above that of two scores
-        return order_of(tuple(play for play in plays if play is not None), delta)
+        return order_of(known, delta)
     rest = split_failures(release)[1]
     try:
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
