@@ -40,7 +40,7 @@ class Kind:
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         """Of u = e^(−t), s = 1 − u and ``rest`` = u − e^(−E): Q at the high loss, and P less Q.
 
-        E is :attr:`exponent`. P less Q is a constant less :attr:`bend` times u + e^(−E)/u, and Q another multiple of u.
+        E is :attr:`exponent`. P less Q is a constant less :attr:`multiple` times u + e^(−E)/u, and Q another multiple of u.
         """
         raise NotImplementedError
 
@@ -49,7 +49,7 @@ class Kind:
         raise NotImplementedError
 
     @property
-    def bend(self) -> float:
+    def multiple(self) -> float:
         raise NotImplementedError
 
     def losses(self, t: Array) -> tuple[Array, Array]:
@@ -100,7 +100,7 @@ class CoinKind(Kind):
         return self.span
 
     @property
-    def bend(self) -> float:
+    def multiple(self) -> float:
         return 1 / -math.expm1(-self.span)
 
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:

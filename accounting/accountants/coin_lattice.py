@@ -49,7 +49,7 @@ class Coins:
         i_most, k_most = int(i.max()), int(k.max())
         self._farthest = (-i_most - 1, k_most) if kind.present else (i_most, -k_most - 1)
         left = math.exp(-kind.exponent)
-        self._bulge = kind.bend * left * float(np.max(np.exp(t[:-1]) * np.expm1(np.diff(t) / 2) ** 2))
+        self._bulge = kind.multiple * left * float(np.max(np.exp(t[:-1]) * np.expm1(np.diff(t) / 2) ** 2))
         self._u, self._s = np.exp(-t), -np.expm1(-t)
         self._sums = self._at_ends(t, most)
         # memory that is asked for anew in each round is slow

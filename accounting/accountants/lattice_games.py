@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MOST_CHOICES", "Play", "game_below", "game_epsilon_at_least", "is_playable", "two_losses"]
+__all__ = ["MOST_CHOICES", "Play", "game_below", "game_epsilon_at_least", "is_playable", "order_of", "two_losses"]
 
 Array = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float)
     return np.asarray(np.logaddexp(wins + order * high, loses - (1 + order) * low) - both)
 
 
-def _order(plays: tuple[Play, ...], delta: float) -> float:
+def order_of(plays: tuple[Play, ...], delta: float) -> float:
     """At which moment the choices matter: where Chernoff's bound on the ε of fixed coins is least."""
     orders = np.geomspace(0.1, 1e5, 40)
     bounds = np.zeros(orders.size)
@@ -255,7 +255,7 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
     """
     if about <= 0:
         return 0.0
-    step, (spread, _), target = _step(plays, _order(plays, delta)), _extent(plays), about
+    step, (spread, _), target = _step(plays, order_of(plays, delta)), _extent(plays), about
     for share in (0.0, 1e-4, 1e-3, 1e-2):
         x, place = _lattice(spread, target * (1 - share), step)
         values = _values(plays, x, step)

@@ -41,7 +41,7 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
-from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable
+from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
@@ -209,6 +209,12 @@ def _best_order(release: Release, delta: float) -> float:
     """The best Rényi order of the whole, less 1; 1 where there is none, and a large one for pure DP."""
     if not 0 < delta < 1:
         return 1e3
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    plays = [_play(part, count) for part, count in parts if isinstance(part, PoissonSubsampled)]
+    known = tuple(play for play in plays if play is not None)
+    if known and len(known) == len(parts):
+        # of samples the accountant's curve is far above that of two scores
+        return order_of(known, delta)
     rest = split_failures(release)[1]
     try:
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
@@ -216,9 +222,14 @@ def _best_order(release: Release, delta: float) -> float:
         return 1.0
 
 
-def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]:
-    """The losses −low and high of the coin of two scores that is worst at the order 1 + ``order``, rounded inwards."""
+def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> tuple[float, float]:
+    """The losses −low and high of the coin of two scores that is worst at the order 1 + ``order``, rounded inwards.
+
+    On a sample of ``rate`` that one which is worst there, for a unit that is present; its losses without sampling.
+    """
     lead = epsilon / 2 - np.concatenate([np.linspace(0.0, 1.0, 65) * epsilon, epsilon + np.geomspace(1e-3, 12.0, 65)])
+    if rate < 1:  # where the roles are not alike
+        lead = np.concatenate([lead, epsilon * np.linspace(0.5, 1.0, 65)])
 
     def behind(a: Array) -> Array:
         """The probability that the one who is behind by a ≥ 0 wins, times e^a."""
@@ -236,7 +247,9 @@ def _two_scores(epsilon: float, noise: str, order: float) -> tuple[float, float]
     (win, lose), (win_after, lose_after) = logs(lead), logs(lead - epsilon)
     high, low = win - win_after, lose_after - lose
     order = max(order, 0.1)  # at 0 every coin has the moment 1
-    moments = np.logaddexp(win + order * high, lose - order * low)
+    losses, rare = np.stack([high, -low]), np.stack([win_after, lose_after])
+    on_samples = np.log1p(rate * np.expm1(losses))
+    moments = np.logaddexp(*(rare + (1 + order) * on_samples))
     best = int(np.argmax(moments))
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
@@ -270,6 +283,8 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             if not 1e-6 < eps < 300:  # scores that change places, and the probability ½ − ε/8 at least of the worse one
                 return RandomizedResponse(eps / 4 * (1 - 1e-6), 2, adjacency=adjacency)
             return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
+        case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if 1e-6 < eps < 300:
+            return PoissonSubsampled(TwoLosses(*_two_scores(eps, noise, order, float(rate))), rate)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):

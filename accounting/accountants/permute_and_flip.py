@@ -124,7 +124,7 @@ class FlipKind(Kind):
         return self.epsilon
 
     @property
-    def bend(self) -> float:
+    def multiple(self) -> float:
         return 0.5
 
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:

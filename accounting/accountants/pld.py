@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from accounting.accountants.coin_games import Games, played_delta, played_epsilon
+from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -30,6 +31,7 @@ from accounting.accountants.convolution import (
     Parts,
     Window,
 )
+from accounting.accountants.long_games import delta_of_many, epsilon_of_many, is_long
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.accountants.pairs import alternatives, played
 from accounting.accountants.sums import Sum, smallest
@@ -147,6 +149,18 @@ def _choices(parts: Parts) -> Games | None:
     return None if game is None else (game,)
 
 
+def _many_choices(parts: Parts, level: float) -> tuple[Kind, int] | None:
+    """The kind and the number of choices, if ``parts`` are nothing but games of one kind of which few tell much."""
+    from accounting.accountants.curves import PlayedPair
+
+    games = [(pair.games[0], times) for pair, times in parts if isinstance(pair, PlayedPair) and len(pair.games) == 1]
+    kinds, count = {kind for (kind, _), _ in games}, sum(size * times for (_, size), times in games)
+    if len(games) < len(parts) or len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    return (kind, count) if is_long(kind, count, level) else None
+
+
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest ε with ``to_delta(ε) ≤ delta``, rounded up; ``high`` is large enough."""
     if to_delta(0.0) <= delta:
@@ -172,6 +186,8 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     alone = _alone(parts)
     if alone is not None:
         return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
+    if (many := _many_choices(parts, math.log(delta))) and (one := epsilon_of_many(*many, delta, enough)) is not None:
+        return one
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
@@ -210,7 +226,11 @@ def _delta(parts: Parts, epsilon: float) -> float:
         found = played_delta(choices, epsilon)
         # otherwise the game is certainly the better one
         return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
-    return _delta_of_sum(parts, epsilon)
+    found = _delta_of_sum(parts, epsilon)
+    if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
+        one = delta_of_many(*many, epsilon, found)
+        return found if one is None else min(found, one)
+    return found
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:

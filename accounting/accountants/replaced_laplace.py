@@ -58,7 +58,8 @@ mirror images. Of the last two the player sees less than there is.
 on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`): a few cells of t with their mirror
 images. Brackets are at most 0.5 % wide for θ ≤ 1. Those of a thousand steps and more come to 1 % for θ = 1.4, to 3 %
 for θ = 2, and to 5 to 10 % for θ > 2: a cell has R on the far side of S above 0, and of S′ below, on different axes,
-where R's arm is as long for both as one is; a hundred come to 1 or 2 %. With θ > 12 there is no game.
+where R's arm is as long for both as one is (for large θ the variance of such a loss is 6/5 of
+the corner's); a hundred come to 1 or 2 %. With θ > 12 there is no game.
 """
 
 from __future__ import annotations
