@@ -198,12 +198,11 @@ class PlayedBlocks:
         values, U = corrected(model, sums.H, sums.matrix_noise)
         # what rewards add to the noise of b: a variance of at most B²
         error = sums.vector_noise[:, None] ** 2 + self.spread**2 * values
-        found = Collected(values, U, sums.b, error, self.centre)
-        variance, precision = self.most, np.eye(len(self.prior)) / self.most
-        if self.given is not None:
-            precision = self.given.precision
-        else:
-            variance = prior_variance(found, self.link, known.theta, self.prior, self.most, _MARGIN)
+        held = Collected(values, U, sums.b, error, self.centre)
+        if self.given is None:
+            variance = prior_variance(held, self.link, known.theta, self.prior, self.most, _MARGIN)
             precision = np.eye(len(self.prior)) / variance
-        theta, covariance = posteriors(found, self.link, known.theta, self.prior, precision)
+        else:
+            variance, precision = self.most, self.given.precision
+        theta, covariance = posteriors(held, self.link, known.theta, self.prior, precision)
         return Estimate(theta, covariance, model, sums.total, variance)

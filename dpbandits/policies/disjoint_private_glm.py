@@ -14,10 +14,10 @@ Until the next release every round plays
 (or an arm that is drawn by the gaps of the means μ(base + xᵀθ_k)), θ_k and P_k the mean and covariance of a posterior
 that counts the noise: b_k is what θ_k would have left, of contexts with the moments H_k, with the covariance
 s_b²·I + B²·H_k, s_b the noise of b. The prior variance τ² is estimated from all arms together; see
-:mod:`dpbandits.mathematics.block_fits`. Arms are played where they are good, so that a line through what was seen of
-them would be flatter than μ is, and lasts as one only for ``link="linear"``: five logistic arms cost a tenth less by
-the link. H_k is not taken from its own noisy sum: what the policy, which is known, collects of contexts with the
-released moments is known more precisely; see :mod:`dpbandits.mathematics.blocks`.
+:mod:`dpbandits.mathematics.block_fits`. Arms are played where they are good, and there μ is flat: a line through what
+was seen of them says the wrong thing of other contexts, and costs a tenth more with five logistic arms. H_k is not
+taken from its own noisy sum: what the policy, which is known, collects of contexts with the released moments is known
+more precisely; see :mod:`dpbandits.mathematics.blocks`.
 
 Guarantee
 ---------
@@ -46,7 +46,7 @@ of all arms alike, and so no choice. Features y_k of pairs of context and arm ne
 their own, and the model that stands for the noisy H_k here, a replay of drawn contexts, would have to know the joint
 law of all arms' features, which no released sum tells. Half of a record's length would go to them, too: where they say
 nothing, even a hybrid that knew H exactly had a regret of 376 ± 38 (ε = 1, K = 5, four features of either kind,
-T = 20,000, eight seeds), and this policy, whose draws did not narrow then, 301 ± 24. Where they do say something, take
+T = 20,000, eight seeds), and this policy, which fitted a line then, 301 ± 24. Where they do say something, take
 the ``groups`` of :class:`~dpbandits.policies.OnePassPrivateGLM`: the same blocks in one parameter, with the noise of
 cross products that are zero dropped (460 ± 19 there, and 1235 ± 64 here, if half of the variance is theirs).
 
@@ -183,8 +183,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
         # where tastes drift an arm that is found late is worth as much
         lasting = T if self.discount is None else None
-        known = self.link, (self._centre, spread), S
-        self._play = PlayedBlocks(self.dim + 1, *known, exploration, gamma_scale, lasting, self.prior)
+        model = self.link, (self._centre, spread), S
+        self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, lasting, self.prior)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockSums(
             self.dim,

@@ -242,8 +242,8 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        known = self.link, (self._centre, self._spread), S
-        self._play = PlayedBlocks(self.dim + 1, *known, exploration, gamma_scale, T, self.prior)
+        model = self.link, (self._centre, self._spread), S
+        self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, T, self.prior)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)
