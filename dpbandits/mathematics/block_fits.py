@@ -11,11 +11,12 @@ has the mean ū = x̄ᵀθ and the variance v = θᵀCθ, the part of x that u t
 
     F(θ) = W·E[(μ(u) − c₀)·X(u)],    Ḟ(θ) = W·E[μ̇(u)·(X(u)X(u)ᵀ + C − Cθ(Cθ)ᵀ/v)]
 
-are integrals over u alone, which is what the nodes of Gauss and Hermite are for. If μ is linear this is F(0) + Hθ,
+are integrals over u alone, which is what the nodes of Gauss and Hermite are for. If μ is linear, F(θ) = F(0) + Hθ
 whatever the law of the contexts.
 
-With the noise s² in each entry of b, and B² as a bound on the variance of a reward, b_k has the covariance
-V = s²·I + B²·H_k. θ_k is the least of (b − F(θ))ᵀV⁻¹(b − F(θ)) + (θ − m)ᵀΛ(θ − m), and its covariance (ḞV⁻¹Ḟ + Λ)⁻¹.
+With noise of variance s² in each entry of b, and B² for the variance of a reward, which it bounds, b_k has the
+covariance V = s²·I + B²·H_k. θ_k is the least of (b − F(θ))ᵀV⁻¹(b − F(θ)) + (θ − m)ᵀΛ(θ − m), and its covariance
+(ḞV⁻¹Ḟ + Λ)⁻¹.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Array = NDArray[np.float64]
 
 _NODES, _WEIGHTS = hermegauss(11)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# of a fit, which ends before where no arm's sum falls by more than this share of it
+# of a fit at most; it ends where the last one took less than this share off every arm's sum
 _STEPS, _SETTLED = 20, 1e-5
 
 
