@@ -1,4 +1,4 @@
-"""Standing arms with a parameter each: what their records would be under a known policy, and their posteriors.
+"""Standing arms with a parameter each: what their records would be under a known policy.
 
 All of this is post-processing: pure functions of what was released and of fresh draws. Symmetric matrices are given as
 half-vectors (``dpkit.geometry.svec``) of D = d(d + 1)/2 entries, in which noise is the same in every entry, and
@@ -11,8 +11,9 @@ has one matrix's noise and not K. So
 
 1. :func:`contexts` draws contexts from the law with the released moments;
 2. :func:`replay` lets the batch's policy choose for them, and sums what each arm would collect;
-3. :func:`corrected` moves that towards the released H_k as far as the two differ by more than noise;
-4. :func:`prior_variance` and :func:`posteriors` are empirical Bayes for K regressions.
+3. :func:`corrected` moves that towards the released H_k as far as the two differ by more than noise.
+
+The parameters follow from H_k and b_k: :mod:`dpbandits.mathematics.block_fits`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits.mathematics.choices import gap_shares
+from dpbandits.mathematics.links import Link, get_link
 from dpkit.geometry import smat, svec
 
 __all__ = [
@@ -31,9 +33,6 @@ __all__ = [
     "contexts",
     "corrected",
     "features",
-    "posteriors",
-    "posteriors_under",
-    "prior_variance",
     "proportional",
     "replay",
 ]
@@ -41,6 +40,7 @@ __all__ = [
 Array = NDArray[np.float64]
 
 _SMALLEST_VARIANCE = 1e-4
+_LINEAR = get_link("linear")
 
 
 def features(z: Array) -> Array:
@@ -109,18 +109,21 @@ class Play:
     width : float
         Choices were the argmax of xᵀθ_k + width·‖x‖_{P_k}·ξ_k, ξ_k standard normal; all alike if it is infinite.
     rate : float, optional
-        Choices were drawn by the gaps of xᵀθ_k, at this rate (``choices.inverse_gap``), and not by ``width``.
+        Choices were drawn by the gaps of μ(xᵀθ_k), at this rate (``choices.inverse_gap``), and not by ``width``.
+    link : Link
+        μ.
     """
 
     theta: Array
     covariance: Array
     width: float
     rate: float | None = None
+    link: Link = _LINEAR
 
     def scores(self, x: Array, absent: NDArray[np.bool_], rng: np.random.Generator) -> Array:
         """(n, K), of which the argmax is a choice for each of the features x (n, d)."""
         if self.rate is not None:
-            means = x @ self.theta.T
+            means = np.array(self.link.mean(x @ self.theta.T))
             means[absent] = -np.inf
             # the largest of p_k/E_k with exponential E_k
             return np.asarray(gap_shares(means, self.rate) / rng.standard_exponential(absent.shape))
@@ -223,41 +226,3 @@ def corrected(model: Array, released: Array, noise: Array) -> tuple[Array, Array
 
 def _inner(U: Array, H: Array) -> Array:
     return np.asarray(U.transpose(0, 2, 1) @ H @ U)
-
-
-def prior_variance(values: Array, b: Array, error: Array, most: float, margin: float) -> float:
-    """τ², the variance of an entry of θ_k, pooled over all arms, plus ``margin`` standard errors; at most ``most``.
-
-    In the eigenvectors of H_k, b has entries λθ + N(0, error), so that (b² − error) has the mean λ²τ²; these
-    are averaged with weights that fit where τ² is small. A τ² that is too small shrinks what is known to nothing,
-    one that is too large costs little: hence the margin.
-
-    Parameters
-    ----------
-    values, b, error : (K, d) ndarray
-        λ, the entries of b, and the variances of their errors.
-    most, margin : float
-    """
-    weight = values**2 / error
-    scale = max(float((values**2 * weight / error).sum()), 1e-300)
-    found = float(((b**2 - error) * weight / error).sum()) / scale
-    spread = math.sqrt(2.0 * float((weight**2).sum())) / scale
-    return min(most, max(found, 0.0) + margin * spread)
-
-
-def posteriors(values: Array, U: Array, b: Array, error: Array, variance: float) -> tuple[Array, Array]:
-    """θ_k (K, d) and their covariances (K, D), for the prior N(0, variance·I).
-
-    Direction i of arm k was seen with precision λ²/error: p = λ²/error + 1/variance, θ = U(λ/error·b/p), P = U/p·Uᵀ.
-    ``b`` is in the eigenvectors U.
-    """
-    precision = values**2 / error + 1.0 / variance
-    theta = np.einsum("kij,kj->ki", U, values / error * b / precision)
-    return theta, svec((U / precision[:, None, :]) @ U.transpose(0, 2, 1))
-
-
-def posteriors_under(values: Array, U: Array, b: Array, error: Array, precision: Array) -> tuple[Array, Array]:
-    """As :func:`posteriors`, for the prior N(0, precision⁻¹), ``precision`` of shape (d, d)."""
-    covariance = np.linalg.inv((U * (values**2 / error)[:, None, :]) @ U.transpose(0, 2, 1) + precision)
-    theta = np.einsum("kij,kjl,kl->ki", covariance, U, values / error * b)
-    return theta, svec(covariance)

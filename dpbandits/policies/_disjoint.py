@@ -9,18 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.checks import positive
-from dpbandits.mathematics.blocks import (
-    Play,
-    contexts,
-    corrected,
-    features,
-    posteriors,
-    posteriors_under,
-    prior_variance,
-    proportional,
-    replay,
-)
+from dpbandits.mathematics.block_fits import Collected, posteriors, prior_variance
+from dpbandits.mathematics.blocks import Play, contexts, corrected, features, proportional, replay
 from dpbandits.mathematics.choices import Independent, Law, inverse_gap
+from dpbandits.mathematics.links import Link
 from dpbandits.mathematics.prior import Prior
 from dpbandits.policies._blocks import Released
 from dpbandits.policies._parameters import Exploration, checked_exploration
@@ -37,6 +29,8 @@ _LOG, _NARROWEST = 3.0, 0.1
 # standard errors by which τ² is enlarged: so many that only many arms together say that it is small, as one that is too
 # small ends exploration
 _MARGIN = 300.0
+# where μ is flat at the base rate, parameters may be longer than S, by so much at most
+_LONGER = 3.0
 
 
 class BallContexts(StandingArms):
@@ -62,11 +56,10 @@ class BallContexts(StandingArms):
         return Policy._length(arms)
 
 
-def middle(reward_range: tuple[float, float], base_rate: float) -> tuple[float, float, float]:
-    """c₀ and B with |r − c₀| ≤ B, and the base rate less c₀."""
+def middle(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """c₀ and B with |r − c₀| ≤ B."""
     low, high = reward_range
-    centre = 0.5 * low + 0.5 * high
-    return centre, 0.5 * (high - low), base_rate - centre
+    return 0.5 * low + 0.5 * high, 0.5 * (high - low)
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,7 @@ class Estimate:
     Attributes
     ----------
     theta : (K, d) ndarray
-        E[r − c₀ | x, k] ≈ xᵀθ_k.
+        E[r | x, k] ≈ μ(xᵀθ_k).
     covariance : (K, D) ndarray
         Half-vectors of P_k, the posterior covariance of θ_k.
     collected : (K, D) ndarray
@@ -97,19 +90,20 @@ class Estimate:
 class PlayedBlocks:
     """The law by which arms are chosen, and how it follows from what is released.
 
-    Arm k is chosen by posterior draws, or by the gaps of the means xᵀθ_k (``choices.inverse_gap``), at a rate that is
-    0 before the first release.
+    Arm k is chosen by posterior draws of xᵀθ_k, or by the gaps of the means μ(xᵀθ_k) (``choices.inverse_gap``), at a
+    rate that is 0 before the first release.
 
     Parameters
     ----------
     d : int
         Of a feature vector.
-    base : float
-        Of the base rate less c₀: the prior mean of the reward of every arm.
-    spread : float
-        B, half the length of the range of rewards.
-    most : float
-        The largest standard deviation of the prior.
+    link : Link
+        μ, with the base rate μ(0).
+    rewards : (float, float)
+        c₀ and B: the middle of the range of rewards, and half its length.
+    theta_bound : float
+        S. The standard deviation of the prior is at most S·L/μ̇(0), L = sup μ̇ on [−S, S], and at most 3S: next to a base
+        rate where μ is flat, rewards may differ as much as where it is steep.
     exploration : float or "inverse_gap"
         α: after a release at round t the width of the draws is α·ln(T/t)/3 standard deviations, at least α/10, since
         the later an arm is found the less it is worth; and α before the first release.
@@ -118,27 +112,27 @@ class PlayedBlocks:
     horizon : int, optional
         T; without it the width is α.
     given : Prior, optional
-        Of every arm, in place of what ``base`` says and of a variance that is estimated.
+        Of every arm, in place of one around 0 with a variance that is estimated.
     """
 
     def __init__(
         self,
         d: int,
-        base: float,
-        spread: float,
-        most: float,
+        link: Link,
+        rewards: tuple[float, float],
+        theta_bound: float,
         exploration: Exploration,
         gamma_scale: float,
         horizon: int | None = None,
-        given: Prior | None = None,
+        prior: tuple[Array, Array] | None = None,
     ) -> None:
-        self.given = given
-        self.prior = np.zeros(d)
-        self.prior[0] = math.sqrt(2.0) * base
-        if given is not None:
-            self.prior = given.mean
-        self.noise = spread**2  # bounds the variance of a reward
-        self.most = most**2
+        self.link = link
+        self.centre, self.spread = rewards
+        steepest = link.lipschitz(theta_bound)
+        longest = theta_bound * steepest / max(float(link.derivative(0.0)), steepest / _LONGER)
+        self.given = None if prior is None else Prior.of(prior, d, 1.0, longest)
+        self.prior = np.zeros(d) if self.given is None else self.given.mean
+        self.most = longest**2
         self.exploration, self.alpha = checked_exploration(exploration)
         self.horizon = horizon
         self.gamma_scale = positive("gamma_scale", gamma_scale)
@@ -163,11 +157,11 @@ class PlayedBlocks:
     def law(self, known: Estimate, z: Array, standing: NDArray[np.bool_], since: int) -> Law:
         """Of a choice among the arms that stand; the last release was after ``since`` rounds."""
         x = features(z)
-        means = np.where(standing, known.theta @ x, -np.inf)
+        u = known.theta @ x
         if (rate := self._rate(since)) is not None:
-            return inverse_gap(means, rate)
+            return inverse_gap(np.where(standing, self.link.mean(u), -np.inf), rate)
         squares = known.covariance @ svec(x[:, None] * x)
-        return Independent(means, self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
+        return Independent(np.where(standing, u, -np.inf), self.width(since) * np.sqrt(np.maximum(squares, 0.0)))
 
     def width(self, since: int) -> float:
         """Of the draws, after a release at round ``since``; 0 where arms are drawn by their gaps."""
@@ -195,18 +189,20 @@ class PlayedBlocks:
         if arms <= _MOST_REPLAYED:
             z = contexts(sums.total, sums.fourth, max(_FEWEST_DRAWS, _DRAWS * arms), rng)
             width = self.width(rounds[0]) if rounds[0] or self.given is not None else math.inf
-            play = Play(known.theta, known.covariance, width, self._rate(rounds[0]))
+            play = Play(known.theta, known.covariance, width, self._rate(rounds[0]), self.link)
             found = replay(z, play, (catalogue.born, catalogue.died), rounds, rng)
             # 2·M's corner is Σψ: so much the records of the batch weigh
             model = decay * known.collected + max(2.0 * (sums.total[0] - decay * known.total[0]), 1.0) * found
         else:
             model = proportional(sums.H, sums.total)
         values, U = corrected(model, sums.H, sums.matrix_noise)
-        inside = np.einsum("kij,ki->kj", U, sums.b) - values * np.einsum("kij,i->kj", U, self.prior)
-        error = sums.vector_noise[:, None] ** 2 + self.noise * values
-        if self.given is not None:
-            theta, covariance = posteriors_under(values, U, inside, error, self.given.precision)
-            return Estimate(self.prior + theta, covariance, model, sums.total, self.most)
-        variance = prior_variance(values, inside, error, self.most, _MARGIN)
-        theta, covariance = posteriors(values, U, inside, error, variance)
-        return Estimate(self.prior + theta, covariance, model, sums.total, variance)
+        # what rewards add to the noise of b: a variance of at most B²
+        error = sums.vector_noise[:, None] ** 2 + self.spread**2 * values
+        held = Collected(values, U, sums.b, error, self.centre)
+        if self.given is None:
+            variance = prior_variance(held, self.link, known.theta, self.prior, self.most, _MARGIN)
+            precision = np.eye(len(self.prior)) / variance
+        else:
+            variance, precision = self.most, self.given.precision
+        theta, covariance = posteriors(held, self.link, known.theta, self.prior, precision)
+        return Estimate(theta, covariance, model, sums.total, variance)

@@ -45,7 +45,7 @@ from accounting import ApproxDP, Budget
 from accounting.checks import integer, positive
 from dpbandits.mathematics.choices import Law
 from dpbandits.mathematics.links import Link, get_link
-from dpbandits.mathematics.prior import Prior, PriorLike, checked_prior
+from dpbandits.mathematics.prior import PriorLike, checked_prior
 from dpbandits.policies._blocks import FOURTH, TOTAL, Released, block_record, record_sensitivity
 from dpbandits.policies._disjoint import BallContexts, Estimate, PlayedBlocks, middle
 from dpbandits.policies._parameters import Exploration
@@ -170,7 +170,7 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
     arms : int or list of str
         The names of the arms at the start; a number K stands for "0", …, str(K − 1).
     link : str or Link
-        μ, for the range of rewards and how steep means are.
+        μ: "linear" where nothing is known of the curve.
     budget : Budget
         What the whole run may cost one user, replaced (or zeroed out); δ > 0.
     horizon : int
@@ -236,15 +236,14 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         self._open_slots(arms)
         K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self._centre, self._spread, base = middle(finite_rewards(self.reward_range), self.base_rate)
+        self._centre, self._spread = middle(finite_rewards(self.reward_range))
         self.growth = growth
         enough = max(1, min(20 * K, -(-T // 20)))
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
-        most = S * self.link.lipschitz(S)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        given = None if self.prior is None else Prior.of(self.prior, self.dim + 1, 1.0, most)
-        self._play = PlayedBlocks(self.dim + 1, base, self._spread, most, exploration, gamma_scale, T, given)
+        model = self.link, (self._centre, self._spread), S
+        self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, T, self.prior)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
         self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)
@@ -254,7 +253,7 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
 
     @property
     def theta(self) -> Array:
-        """The released θ_k by slot, for the features (1, z)/√2 and rewards less the middle of their range."""
+        """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.estimate.theta
 
     def _grow(self) -> None:

@@ -279,7 +279,7 @@ def means_of(policy, arms) -> np.ndarray:
     if policy.takes == "arms":
         return policy.link.mean(arms @ policy.theta)
     model = policy if hasattr(policy, "theta") else policy.model
-    return model.theta @ features(arms)
+    return policy.link.mean(model.theta @ features(arms))
 
 
 @pytest.mark.parametrize("name", BY_GAPS)

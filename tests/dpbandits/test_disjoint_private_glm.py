@@ -316,31 +316,6 @@ def test_arms_of_which_nothing_was_released_do_not_say_that_the_model_is_wrong(s
     np.testing.assert_allclose(matrices(*blocks.corrected(model, released, noise)), smat(model), atol=0.2)
 
 
-def test_posteriors_are_those_of_bayes():
-    rng = np.random.default_rng(3)
-    values, U = np.linalg.eigh(smat(svec(np.array([np.diag([4.0, 9.0, 1.0]) + 0.3, np.eye(3)]))))
-    H, b, s, v, tau = matrices(values, U), rng.standard_normal((2, 3)), 0.7, 0.25, 0.4
-    inside = np.einsum("kij,ki->kj", U, b)
-    theta, covariance = blocks.posteriors(values, U, inside, s**2 + v * values, tau**2)
-    for k in range(2):
-        noise = s**2 * np.eye(3) + v * H[k]
-        precision = H[k] @ np.linalg.solve(noise, H[k]) + np.eye(3) / tau**2
-        np.testing.assert_allclose(smat(covariance[k]), np.linalg.inv(precision), atol=1e-12)
-        expected = np.linalg.solve(precision, H[k] @ np.linalg.solve(noise, b[k]))
-        np.testing.assert_allclose(theta[k], expected, atol=1e-12)
-
-
-def test_the_prior_variance_is_found_from_many_arms():
-    rng = np.random.default_rng(4)
-    values = rng.uniform(1, 30, (4000, 5))
-    error = 25.0 + values
-    b = values * 0.5 * rng.standard_normal(values.shape) + np.sqrt(error) * rng.standard_normal(values.shape)
-    assert blocks.prior_variance(values, b, error, 9.0, 0.0) == pytest.approx(0.25, rel=0.1)
-    assert blocks.prior_variance(values, b, error, 0.1, 0.0) == 0.1
-    assert blocks.prior_variance(values, b, error, 9.0, 16.0) > 0.25
-    assert blocks.prior_variance(np.full((2, 2), 1e-9), np.zeros((2, 2)), np.ones((2, 2)), 9.0, 16.0) == 9.0
-
-
 def test_many_arms_are_modelled_in_proportion():
     total = svec(np.diag([10.0, 5.0]))
     found = blocks.proportional(np.array([0.25, -1.0, 0.5])[:, None] * total, total)
@@ -459,7 +434,12 @@ def test_bad_contexts_are_refused_and_change_nothing(kind, context, message):
 def test_a_guess_of_the_mean_reward_must_be_a_reward():
     with pytest.raises(ValueError, match=r"base_rate must lie strictly inside reward_range, \(0, 1\), got 2"):
         policy_with(base_rate=2.0)
-    assert policy_with(base_rate=0.1).theta[0, 0] == pytest.approx(-0.4 * math.sqrt(2))
+    policy = policy_with(base_rate=0.1)
+    assert policy.link.mean(policy.theta[0, 0]) == pytest.approx(0.1)
+    # where the link is flat, parameters may be longer for the same difference of rewards, but not without end
+    assert math.sqrt(policy.public.variance) == pytest.approx(3.0 * 0.25 / 0.09)
+    assert math.sqrt(policy_with(base_rate=1e-4).public.variance) == pytest.approx(9.0)
+    assert policy_with().public.variance == policy_with(link="linear").public.variance == 9.0
 
 
 def test_a_state_with_arms_that_came_and_went_goes_on_as_it_was(kind, tmp_path):

@@ -15,7 +15,6 @@ from accounting import Budget
 from dpbandits import Policy, Released, policies
 from dpbandits.environments import GLM
 from dpbandits.environments.arms import random_parameter
-from dpbandits.mathematics.blocks import posteriors, posteriors_under
 from dpbandits.mathematics.prior import Prior, checked_prior, posterior
 
 PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM", "ShufflePersonGLM", "DPLinUCB"]
@@ -198,16 +197,6 @@ def test_a_prior_of_every_arm(kind, tmp_path):
     assert counts[1] > 1500
     policy.add_arm("new")
     assert policy.theta[3].tolist() == [0.3, 0.0]
-
-
-def test_the_posteriors_of_a_scalar_precision_are_the_pooled_ones():
-    rng = np.random.default_rng(0)
-    values, b, error = rng.uniform(1, 9, (4, 3)), rng.standard_normal((4, 3)), rng.uniform(1, 2, (4, 3))
-    U = np.linalg.qr(rng.standard_normal((4, 3, 3)))[0]
-    one = posteriors(values, U, b, error, 0.25)
-    other = posteriors_under(values, U, b, error, 4.0 * np.eye(3))
-    np.testing.assert_allclose(one[0], other[0], atol=1e-12)
-    np.testing.assert_allclose(one[1], other[1], atol=1e-12)
 
 
 def test_a_wrong_prior_of_every_arm():
