@@ -8,7 +8,20 @@ the cost of the directions in which arms differ.
 Let x have the second moment Σh_i·w_iw_iᵀ, and A = Σa_i·w_iw_iᵀ. In θ along w_i a unit of noise is then worth
 √(Σ_j a_j²h_j)/(a_ih_i) for each round; the sum of its square times h_i, which is what noise adds to the squared errors
 of predictions, is least for a_i = h_i^(−1/2), by Cauchy and Schwarz: d², where A = I has
-Σ_j h_j·Σ_i 1/h_i. A ridge of twenty standard deviations of the noise keeps A near I as long as H says little.
+Σ_j h_j·Σ_i 1/h_i.
+
+* :func:`standing_out` says what of a noisy second moment is told from noise: where arms are alike in all directions
+  nothing is, and A stays as it was.
+* :func:`levelling` makes A.
+* :func:`carried` goes from one A to the next so that noise goes along.
+
+Noise and a change of A. Released are running sums in the metric, S_k + ξ_k, where the noises ξ_k of successive releases
+are nearly the same. Sums over all batches in terms of x, b = ΣA_j⁻¹·(the difference of releases j and j − 1), hold the
+noise A⁻¹ξ_k as long as A is one. Let A change to A′ after release k. Then A′⁻¹(ξ_{k+1} − ξ_k) comes to A⁻¹ξ_k, and
+(A⁻¹ − A′⁻¹)ξ_k is left for good, which is as large as what A′ saves. With P = A′⁻¹A it is P·b that holds A′⁻¹ξ_k, and
+after the next release A′⁻¹ξ_{k+1}: the noise is as if all records had been formed in A′. As b ≈ Hθ says Pb ≈ PHθ, H
+becomes PH, or rather its symmetric part, since P and H have nearly the same eigenvectors. Records from before the
+change count for less where A′ is larger than A, that is a few early batches, of which little was known anyway.
 """
 
 from __future__ import annotations
@@ -16,15 +29,39 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["levelling", "symmetric_root"]
+__all__ = ["carried", "levelling", "standing_out", "symmetric_root"]
 
 Array = NDArray[np.float64]
 
-_POWER, _RIDGE = 0.5, 20.0
+_POWER, _RIDGE = 0.5, 1.0
+# in standard deviations of the noise: what an eigenvalue must be larger by than the others, to be told from them
+_TOLD = 3.0
+
+
+def standing_out(eigenvalues: Array, noise: float) -> Array:
+    """Eigenvalues of a noisy second moment, all of them alike but the largest, and that less 3σ as far as it is larger.
+
+    Parameters
+    ----------
+    eigenvalues : ndarray of shape (d,)
+        Ascending, at least 0.
+    noise : float
+        σ ≥ 0, the standard deviation of the noise on the diagonal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> standing_out(np.array([3.0, 5.0, 20.0]), noise=2.0).tolist(), standing_out(np.array([3.0, 8.0]), 2.0).tolist()
+    ([4.0, 4.0, 14.0], [3.0, 3.0])
+    """
+    rest = float(eigenvalues[:-1].mean()) if len(eigenvalues) > 1 else 0.0
+    out = np.full(len(eigenvalues), rest)
+    out[-1] += max(0.0, float(eigenvalues[-1]) - rest - _TOLD * noise)
+    return out
 
 
 def levelling(information: Array, noise: float) -> Array:
-    """A = c·(H₊ + 20σI)^(−1/2), with the c for which tr(A H₊ A) = tr H₊: arms keep their lengths on average.
+    """A = c·(H₊ + σI)^(−1/2), with the c for which tr(A H₊ A) = tr H₊: arms keep their lengths on average.
 
     Parameters
     ----------
@@ -38,7 +75,7 @@ def levelling(information: Array, noise: float) -> Array:
     >>> import numpy as np
     >>> A = levelling(np.diag([80.0, 5.0, 5.0]), noise=0.01)
     >>> A.diagonal().round(2).tolist()
-    [0.62, 2.43, 2.43]
+    [0.61, 2.45, 2.45]
     >>> np.allclose(levelling(np.eye(3), noise=1.0), np.eye(3)), np.allclose(levelling(-np.eye(3), 1.0), np.eye(3))
     (True, True)
     """
@@ -48,6 +85,28 @@ def levelling(information: Array, noise: float) -> Array:
         return np.eye(len(h))
     a = (h + _RIDGE * noise) ** -_POWER
     return np.asarray((W * (a * np.sqrt(h.sum() / (a**2 @ h)))) @ W.T)
+
+
+def carried(before: Array, after: Array, H: Array, b: Array) -> tuple[Array, Array]:
+    """Sums H and b of records that were formed in the metric A, for records that will be formed in A′; see above.
+
+    Parameters
+    ----------
+    before, after : ndarray of shape (d, d)
+        A and A′, symmetric and positive definite.
+    H, b : ndarray of shape (d, d) and (d,)
+        In terms of x, with b ≈ Hθ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> H, b = carried(np.eye(2), np.diag([0.5, 2.0]), np.diag([8.0, 4.0]), np.array([8.0, 4.0]))
+    >>> H.tolist(), b.tolist()
+    ([[16.0, 0.0], [0.0, 2.0]], [16.0, 2.0])
+    """
+    P = np.linalg.solve(after, before)
+    moved = P @ H
+    return 0.5 * (moved + moved.T), P @ b
 
 
 def symmetric_root(matrix: Array) -> Array:

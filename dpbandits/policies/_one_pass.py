@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpbandits.mathematics.change import surprise
-from dpbandits.mathematics.metric import levelling, symmetric_root
+from dpbandits.mathematics.metric import carried, levelling, standing_out, symmetric_root
 from dpbandits.mathematics.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled, standing
 from dpbandits.mathematics.prior import Prior, posterior
 from dpbandits.policies._progress import Past, misfit
@@ -30,6 +30,9 @@ __all__ = ["Estimate", "Noise", "Refit"]
 
 # eigenvalues of H below so many times its noise are not known yet, and below so many nothing is known of them
 _KNOWN, _SEEN = 6.0, 1.5
+# the metric is final once the largest eigenvalue is so many times its noise: until then the play knows too little of θ
+# to make arms look alike that are not
+_SETTLED = 12.0
 # arms stand from the release on at which that is e^0.5 times as likely as that they are fresh. Where fresh arms are at
 # times taken for standing ones (unit-linear), e^1 would save 2 % of the regret, as much as if none were ever taken for
 # such; where arms stand it costs some 3 % at ε = 1 and 7 % at 4
@@ -47,8 +50,8 @@ class Estimate:
 
     θ; a root such that θ + root·ξ is what plays; H, b, Σγ_j², Σρ_j² and Σθ_jᵀM_jθ_j; the running sums as last released;
     the mean residual of the last batch over B where it is far from 0, else 0; θ's covariance; how badly the last batch
-    fits what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed; and
-    whether arms seem to stand.
+    fits what was released before it (see ``mathematics.change``); A, by which records of the next batch are formed;
+    whether A is final; and whether arms seem to stand.
     """
 
     theta: Array
@@ -64,6 +67,7 @@ class Estimate:
     covariance: Array
     surprise: float
     metric: Array
+    settled: bool
     standing: bool
 
 
@@ -109,7 +113,7 @@ class Refit:
         if self.given:
             root, covariance = self.width * self.prior.root, self.prior.covariance
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
-        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), False)
+        return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.levels, False)
 
     def after(
         self,
@@ -164,8 +168,7 @@ class Refit:
         slopes, secants = last.slopes + slope**2, last.secants + secant**2
 
         # what H says of Σγψs·v vᵀ along the eigenvectors of A H A; the noise of Σγ_jM_j is about that of ΣM_j times
-        # the root mean square of γ. (While A changes, noise of earlier releases is left in H: N_j, once in the metric
-        # of batch j, less once in the next. That is little, since A changes little from batch to batch.)
+        # the root mean square of γ. (Where A has changed some of earlier releases' noise is left in H, not in b.)
         left_in_H = noise_H * math.sqrt(slopes / k)
         eigenvalues, U = np.linalg.eigh(A @ H @ A)
         eigenvalues = shrunken_eigenvalues(eigenvalues, left_in_H)
@@ -177,12 +180,15 @@ class Refit:
 
         f, stands = self._looks(last, rounds, U, A @ H @ A, eigenvalues, left_in_H)
         root = A @ symmetric_root(inverse @ known.covariance @ inverse) @ (U * (self.width * np.sqrt(f)))
+        metric, settled = A, last.settled or stands
+        if not settled:
+            settled = bool(eigenvalues[-1] > _SETTLED * left_in_H or (eigenvalues > _KNOWN * left_in_H).mean() >= 0.5)
+            told = standing_out(eigenvalues, left_in_H)
+            metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
+            H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
-        metric = A
-        if self.levels and (k == 1 or (eigenvalues > _KNOWN * left_in_H).mean() < 0.5):
-            metric = levelling(inverse @ (U * eigenvalues) @ U.T @ inverse, left_in_H)
         sums = H, b, slopes, secants, squares, totals, past
-        return Estimate(known.mean, root, *sums, found, known.covariance, unlikely, metric, stands)
+        return Estimate(known.mean, root, *sums, found, known.covariance, unlikely, metric, settled, stands)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""

@@ -20,8 +20,9 @@ The noise of releases is the least on average with public weights: what a releas
 there begins to be more signal than noise (``mathematics.release_weights``, ``dpkit.continual.Weighted``). Runs that are
 discounted, that release in every round or more than 64 times, or of persons with several records have other factors.
 
-A is I at first; until half of the directions are known it follows H, so that what all arms have in common takes up less
-of the noise (``mathematics.metric``). It is a function of what was released, as θ is.
+A is I at first. In early batches it shortens what stands out of H, so that what all arms have in common takes up less
+of the noise; as it changes, H and b are carried along, so that b has no more noise than if all records had been formed
+in the newest A (``mathematics.metric``). It is a function of what was released, as θ is.
 
 Guarantee
 ---------
@@ -143,7 +144,7 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
         What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
-        are not centred, or that all arms share, cost a tenth to a quarter more regret; arms that stand gain nothing.
+        are not centred, or that all arms share, cost a third to two thirds more regret; arms that stand gain nothing.
     exploration : float or "inverse_gap"
         β ≥ 0; at 0, runs with arms that stand get stuck. Or arms are drawn by the gaps of their predicted rewards from
         the best (Foster & Rakhlin 2020): a has probability 1/(K + γ·gap_a), and the best the rest, with

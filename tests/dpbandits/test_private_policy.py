@@ -472,7 +472,7 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
         else:
             policy = OnePassPrivateGLM(
                 2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
-                ledger=ledger, checkpoint=folder / "c",
+                metric="plain", ledger=ledger, checkpoint=folder / "c",
             )  # fmt: skip
         os.write(told, b"s")
         while True:
@@ -481,7 +481,7 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
 
 
 def rewards_in(policy: PrivatePolicy) -> int:
-    """How many rewards the open batch has: with w = 1 each adds the same number to the first entry of its matrix."""
+    """How many rewards the open batch has: at w = 1 and A = I each adds the same to the first entry of its matrix."""
     sums = policy._sums
     return round(sums.batch[0, 0] / round(sums._unit * sums._a))
 
@@ -563,7 +563,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
             with Ledger.open(folder / "ledger", BUDGET) as ledger:
                 policy = OnePassPrivateGLM(
                     2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
-                    ledger=ledger, checkpoint=folder / "c",
+                    metric="plain", ledger=ledger, checkpoint=folder / "c",
                 )  # fmt: skip
                 for _ in range(7):
                     policy.update(policy.select([[1.0, 0.0]]), 1.0)
