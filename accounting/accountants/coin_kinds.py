@@ -40,7 +40,7 @@ class Kind:
     def chances(self, u: Array, s: Array, rest: Array) -> tuple[Array, Array]:
         """Of u = e^(−t), s = 1 − u and ``rest`` = u − e^(−E): Q at the high loss, and P less Q.
 
-        E is :attr:`exponent`. P less Q is a constant less :attr:`multiple` times u + e^(−E)/u, and Q another multiple of u.
+        E is :attr:`exponent`. P less Q is a constant less :attr:`multiple` times u + e^(−E)/u, Q another multiple of u.
         """
         raise NotImplementedError
 

@@ -91,8 +91,8 @@ class Supervised(Named):
     >>> import numpy as np
     >>> digits = Supervised("digits", passes=4)
     >>> first = next(digits.episode(np.random.default_rng(0)))
-    >>> digits.rounds, first.context.shape, first.arms.shape, first.rewards.sum()
-    (7188, (8,), (10, 90), np.float64(1.0))
+    >>> digits.rounds, first.context.shape, first.arms.shape, float(first.rewards.sum())
+    (7188, (8,), (10, 90), 1.0)
     """
 
     def __init__(

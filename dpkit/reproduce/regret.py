@@ -241,8 +241,9 @@ def slope(rows: Sequence[Row]) -> tuple[float, float]:
     Examples
     --------
     >>> from dpkit.reproduce.regret import Row, slope
-    >>> slope([Row("linear", 1.0, "leader", T, 3.0 * T**0.5, 0.0, 10, 0.0) for T in (100, 200, 400)])
-    (0.5..., 0.0)
+    >>> exponent, error = slope([Row("linear", 1.0, "leader", T, 3.0 * T**0.5, 0.0, 10, 0.0) for T in (100, 200, 400)])
+    >>> round(exponent, 9), round(error, 9)
+    (0.5, 0.0)
     """
     last = sorted(rows, key=lambda row: row.horizon)[-FITTED:]
     if len(last) < 2 or any(row.regret <= 0 for row in last):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from private_policies import SMALL, offered, small
 from scipy.special import ndtr
 from tabled import tabled
 
@@ -16,7 +17,6 @@ from dpbandits import Policy, policies
 from dpbandits.mathematics.blocks import Play, features, replay
 from dpbandits.mathematics.choices import Independent, Law, Perturbed, Shares, Ties, gap_shares, inverse_gap
 from dpkit.geometry import svec
-from tests.support.private_policies import SMALL, offered, small
 
 DRAWS = 10_000
 

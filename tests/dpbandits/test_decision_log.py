@@ -12,12 +12,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from private_policies import SMALL, offered, play, small
 
 from accounting import Budget
 from dpbandits import evaluate, policies
 from dpbandits.decision_log import DecisionLog
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM
-from tests.support.private_policies import SMALL, offered, play, small
 
 COLUMNS = ["id", "index", "arm", "probability", "release", "reward", "arms"]
 

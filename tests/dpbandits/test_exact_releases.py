@@ -13,6 +13,7 @@ import json
 
 import numpy as np
 import pytest
+from private_policies import SMALL, offered, small
 
 from dpbandits.policies import dphdb
 from dpbandits.policies._people import PersonSums
@@ -23,7 +24,6 @@ from dpkit.mechanisms import additive
 from dpkit.randomness import generator
 from dpkit.shuffle import Shuffler, vector_sum
 from dpkit.states.entries import plain
-from tests.support.private_policies import SMALL, offered, small
 
 ROUNDS = 25
 OUTLETS = [

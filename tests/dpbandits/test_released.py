@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from private_policies import SMALL, offered, play, small
 from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Released
 from dpbandits.mathematics.links import get_link
 from dpbandits.policies import OnePassPrivateGLM
-from tests.support.private_policies import SMALL, offered, play, small
 
 SEED = 5
 
