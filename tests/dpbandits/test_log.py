@@ -130,7 +130,7 @@ def test_the_seed_shuffles_whole_rounds():
         ("round,arm,reward,a\n1,p,0,1\n2,p,0,1\n2,p,0,1\n", "row 4, column 'arm': 'p' stands twice in its round"),
         ("round,reward,a\n1,0,1\n1,0\n", "log.csv, row 3, column 'a': the value is missing"),
         ("round,reward,a\n1,0,1\n1,0,1,1\n", "log.csv: expected 3 fields in line 3, saw 4"),
-        ("round,reward,a\n1,0,1,\n1,0,1,\n", "log.csv, row 2: there are more fields than in the header"),
+        ("round,reward,a\n1,0,1,9\n1,0,1,9\n", "log.csv, row 2: there are more fields than in the header"),
         ("round,reward,a\n", "log.csv: there must be at least one row of data"),
         ("", "log.csv: no columns to parse"),
         ("round,reward\n1,0\n", "log.csv: there must be at least one column of features, got round, reward"),
