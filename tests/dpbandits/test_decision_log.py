@@ -32,7 +32,7 @@ def path(request, tmp_path):
 
 
 def frame(path) -> pd.DataFrame:
-    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    return pd.read_csv(path, float_precision="round_trip") if path.suffix == ".csv" else pd.read_parquet(path)
 
 
 @pytest.mark.parametrize("name", SMALL)
