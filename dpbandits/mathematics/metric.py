@@ -10,8 +10,8 @@ Let x have the second moment Σh_i·w_iw_iᵀ, and A = Σa_i·w_iw_iᵀ. In θ a
 of predictions, is least for a_i = h_i^(−1/2), by Cauchy and Schwarz: d², where A = I has
 Σ_j h_j·Σ_i 1/h_i.
 
-* :func:`standing_out` says what of a noisy second moment is told from noise: where arms are alike in all directions
-  nothing is, and A stays as it was.
+* :func:`standing_out` says what of a noisy second moment is neither noise nor the play's own choice of arms: where arms
+  are alike in all directions nothing is, and A stays as it was.
 * :func:`levelling` makes A.
 * :func:`carried` goes from one A to the next so that noise goes along.
 
@@ -38,8 +38,12 @@ _POWER, _RIDGE = 0.5, 1.0
 _TOLD = 3.0
 
 
-def standing_out(eigenvalues: Array, noise: float) -> Array:
-    """Eigenvalues of a noisy second moment, all of them alike but the largest, and that less 3σ as far as it is larger.
+def standing_out(eigenvalues: Array, noise: float, theta: Array) -> Array:
+    """Eigenvalues of a noisy second moment, all of them alike but the largest, which counts as far as arms share it.
+
+    It is larger than the others by noise, for which 3σ are taken off, by what all arms share, and because arms are
+    chosen that are long along θ. That is what θ is learned by, and no reason to shorten anything: of what is left after
+    3σ, sin² of the angle to θ counts.
 
     Parameters
     ----------
@@ -47,16 +51,24 @@ def standing_out(eigenvalues: Array, noise: float) -> Array:
         Ascending, at least 0.
     noise : float
         σ ≥ 0, the standard deviation of the noise on the diagonal.
+    theta : ndarray of shape (d,)
+        The components of θ, or an estimate of it, along the eigenvectors; 0 where nothing is known.
 
     Examples
     --------
     >>> import numpy as np
-    >>> standing_out(np.array([3.0, 5.0, 20.0]), noise=2.0).tolist(), standing_out(np.array([3.0, 8.0]), 2.0).tolist()
-    ([4.0, 4.0, 14.0], [3.0, 3.0])
+    >>> standing_out(np.array([3.0, 5.0, 20.0]), noise=2.0, theta=np.array([1.0, 0.0, 0.0])).tolist()
+    [4.0, 4.0, 14.0]
+    >>> standing_out(np.array([3.0, 5.0, 20.0]), noise=2.0, theta=np.array([1.0, 0.0, 1.0])).round(3).tolist()
+    [4.0, 4.0, 9.0]
+    >>> standing_out(np.array([3.0, 8.0]), noise=2.0, theta=np.zeros(2)).tolist()
+    [3.0, 3.0]
     """
     rest = float(eigenvalues[:-1].mean()) if len(eigenvalues) > 1 else 0.0
     out = np.full(len(eigenvalues), rest)
-    out[-1] += max(0.0, float(eigenvalues[-1]) - rest - _TOLD * noise)
+    length = float(theta @ theta)
+    shared = 1.0 - float(theta[-1]) ** 2 / length if length > 0.0 else 1.0
+    out[-1] += shared * max(0.0, float(eigenvalues[-1]) - rest - _TOLD * noise)
     return out
 
 

@@ -31,8 +31,8 @@ __all__ = ["Estimate", "Noise", "Refit"]
 # eigenvalues of H below so many times its noise are not known yet, and below so many nothing is known of them
 _KNOWN, _SEEN = 6.0, 1.5
 # the metric is final once the largest eigenvalue is so many times its noise: until then the play knows too little of θ
-# to make arms look alike that are not
-_SETTLED = 12.0
+# to make arms look alike that are not (from 12 on, uncentred features would cost 5 % more)
+_SETTLED = 20.0
 # arms stand from the release on at which that is e^0.5 times as likely as that they are fresh. Where fresh arms are at
 # times taken for standing ones (unit-linear), e^1 would save 2 % of the regret, as much as if none were ever taken for
 # such; where arms stand it costs some 3 % at ε = 1 and 7 % at 4
@@ -183,7 +183,7 @@ class Refit:
         metric, settled = A, last.settled or stands
         if not settled:
             settled = bool(eigenvalues[-1] > _SETTLED * left_in_H or (eigenvalues > _KNOWN * left_in_H).mean() >= 0.5)
-            told = standing_out(eigenvalues, left_in_H)
+            told = standing_out(eigenvalues, left_in_H, U.T @ inverse @ known.mean)
             metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)

@@ -20,9 +20,9 @@ The noise of releases is the least on average with public weights: what a releas
 there begins to be more signal than noise (``mathematics.release_weights``, ``dpkit.continual.Weighted``). Runs that are
 discounted, that release in every round or more than 64 times, or of persons with several records have other factors.
 
-A is I at first. In early batches it shortens what stands out of H, so that what all arms have in common takes up less
-of the noise; as it changes, H and b are carried along, so that b has no more noise than if all records had been formed
-in the newest A (``mathematics.metric``). It is a function of what was released, as θ is.
+A is I at first. In early batches it shortens what stands out of H and is not along θ, so that what all arms share takes
+up less of the noise; as it changes, H and b are carried along, so that b has no more noise than if all records had been
+formed in the newest A (``mathematics.metric``). It is a function of what was released, as θ is.
 
 Guarantee
 ---------

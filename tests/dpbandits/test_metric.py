@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -50,8 +52,8 @@ def test_noise_that_hides_everything_leaves_the_plain_metric():
 
 @given(seed=st.integers(0, 2**32 - 1), d=st.integers(1, 6), noise=st.sampled_from([0.0, 0.1, 10.0]))
 def test_only_the_largest_eigenvalue_stands_out_and_by_what_noise_does_not_explain(seed, d, noise):
-    eigenvalues = np.sort(np.random.default_rng(seed).exponential(5.0, d))
-    out = standing_out(eigenvalues, noise)
+    eigenvalues, none = np.sort(np.random.default_rng(seed).exponential(5.0, d)), np.zeros(d)
+    out = standing_out(eigenvalues, noise, none)
     assert (out >= 0.0).all()
     assert (out[:-1] == out[0]).all()
     assert out[-1] >= out[0]
@@ -59,7 +61,15 @@ def test_only_the_largest_eigenvalue_stands_out_and_by_what_noise_does_not_expla
         assert out[:-1].sum() == pytest.approx(eigenvalues[:-1].sum())
         assert out[-1] == pytest.approx(max(out[0], eigenvalues[-1] - 3.0 * noise))
         # arms that are alike in all directions leave the metric as it was
-        np.testing.assert_allclose(levelling(np.diag(standing_out(np.full(d, 2.0), noise)), 0.1), np.eye(d), atol=1e-12)
+        alike = standing_out(np.full(d, 2.0), noise, none)
+        np.testing.assert_allclose(levelling(np.diag(alike), 0.1), np.eye(d), atol=1e-12)
+
+
+@given(angle=st.floats(0.0, math.pi), length=st.floats(1e-3, 1e3))
+def test_what_stands_out_along_theta_is_what_the_play_has_chosen(angle, length):
+    eigenvalues, theta = np.array([2.0, 4.0, 50.0]), length * np.array([0.0, math.sin(angle), math.cos(angle)])
+    out = standing_out(eigenvalues, 1.0, theta)
+    np.testing.assert_allclose(out, [3.0, 3.0, 3.0 + 44.0 * math.sin(angle) ** 2], atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [0.0, 30.0])
@@ -71,7 +81,8 @@ def test_noise_alone_makes_hardly_a_metric_and_a_common_direction_makes_one(size
         H = 5.0 * np.eye(5) + (N + N.T) / 2.0
         H[0, 0] += size
         eigenvalues, U = np.linalg.eigh(H)
-        a = np.linalg.eigvalsh(levelling((U * standing_out(shrunken_eigenvalues(eigenvalues, 1.0), 1.0)) @ U.T, 1.0))
+        told = standing_out(shrunken_eigenvalues(eigenvalues, 1.0), 1.0, np.zeros(5))
+        a = np.linalg.eigvalsh(levelling((U * told) @ U.T, 1.0))
         ratios.append(a[-1] / a[0])
     assert (np.mean(ratios) < 1.3) if size == 0.0 else (np.mean(ratios) > 1.7)
 
