@@ -377,7 +377,7 @@ def largest_error(factorization, inputs, noise, steps, seed):
 )
 def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noise, horizon, constant):
     # one coordinate, a few, and many have ways of their own; the first is looked at
-    for dimension, steps in ((1, 400), (2, 100), (40, 100)):
+    for dimension, steps in ((1, 200), (2, 60), (40, 60)):
         factorization = buffered(horizon, constant, dimension)
         assert largest_error(factorization, HOSTILE[inputs], noise, min(horizon, steps), 1) <= 0.5 + 1.5
 
@@ -386,7 +386,7 @@ def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noi
 @pytest.mark.parametrize("inputs", ["largest", "signs"])
 @pytest.mark.parametrize("discount", [0.3, 1 - 1e-7])
 def test_the_encoder_of_discounted_sums_is_as_close(inputs, noise, discount):
-    for dimension, steps in ((1, 300), (40, 100)):
+    for dimension, steps in ((1, 150), (40, 60)):
         factorization = make("discounted", shape=dimension, discount=discount)._factorization
         assert largest_error(factorization, HOSTILE[inputs], noise, steps, 1) <= 0.5 + 1.5
 
