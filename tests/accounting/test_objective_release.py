@@ -56,7 +56,7 @@ def test_no_minimizer_costs_more(one_row, slope, curvature):
                 loss = np.log(p) - np.log(q)
             # twice, over the losses' histogram
             keep = p > 1e-12
-            mass, edges = np.histogram(loss[keep], bins=1500, weights=p[keep])
+            mass, edges = np.histogram(loss[keep], bins=700, weights=p[keep])
             middle = (edges[1:] + edges[:-1]) / 2
             both = middle[:, None] + middle
             for at in (0.3, 1.0):

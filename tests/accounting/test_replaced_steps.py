@@ -25,8 +25,8 @@ from accounting.accountants.replaced_steps import ReplacedSteps, _triangles
 from accounting.accountants.triangles import TrianglePair, _triangle_atoms, triangle_masses
 
 TAIL = 1e-15
-SPACING = 0.05
-X, Y = np.meshgrid(SPACING * np.arange(-200, 201), SPACING * np.arange(-200, 201))
+SPACING = 0.08
+X, Y = np.meshgrid(SPACING * np.arange(-125, 126), SPACING * np.arange(-125, 126))
 
 
 def normal(place):

@@ -6,6 +6,7 @@ import gc
 
 import numpy as np
 import pytest
+from bits import bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball, regret_of
@@ -33,8 +34,8 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
     return chosen
 
 
-def fingerprint(policy: Doubling) -> str:
-    return repr((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+def fingerprint(policy: Doubling) -> object:
+    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ---------------------------------------------------------------------------------------------- epochs and cost

@@ -47,7 +47,7 @@ def kolmogorov(values, law):
 def test_noise_has_the_stated_law(noise, index):
     # Massart's inequality: a distance times √n passes 3.45 with a chance of at most 2exp(−2·3.45²) = 9.2e-11, for
     # η and for |η|. The same sample at 0.9 and 1.1 times its scale, or of another index, must not pass.
-    eta = noise_of(Linear(2, arms=1, noise=noise, df=index, tail_index=index, scale=0.5), 0, 60_000) / 0.5
+    eta = noise_of(Linear(2, arms=1, noise=noise, df=index, tail_index=index, scale=0.5), 0, 40_000) / 0.5
 
     def distance(values, index):
         def law(x):

@@ -128,11 +128,12 @@ class Shuffled:
             delta=1e-2,
             confidence=CONFIDENCE,
             score=lambda outputs: self.log_likelihood(outputs, one) - self.log_likelihood(outputs, other),
+            middle=0.0,
             # counts under binomial noise are priced as Gaussian DP but for a tiny mass
         )
 
 
-@pytest.mark.parametrize(("most", "trials"), [(2, 280), pytest.param(1, 4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("most", "trials"), [(2, 252), pytest.param(1, 4000, marks=pytest.mark.slow)])
 def test_a_shuffled_person_shows_no_more_than_the_budget(monkeypatch, most, trials):
     """A person is a user of its first m batches, and of no other."""
     runs = Shuffled(monkeypatch, most)

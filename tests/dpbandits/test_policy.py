@@ -11,6 +11,7 @@ from typing import Unpack
 
 import numpy as np
 import pytest
+from bits import bits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from private_policies import OF_PERSONS
@@ -61,9 +62,9 @@ def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
     return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
-def fingerprint(policy: Policy) -> str:
+def fingerprint(policy: Policy) -> object:
     """Everything that a policy knows."""
-    return repr((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ------------------------------------------------------------------------------------------------ bad input

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bits import bits
 from interrupts import Interrupter
 from private_policies import BUDGET, EPOCHS, SMALL, budget_of, offered, play, small
 from tabled import tabled
@@ -394,7 +395,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
     policy.update(late[0], 1.0)
     play(policy, 1)
     known = (policy.decisions, policy.releases, policy.open_decisions)
-    learned = repr(policy._kept())
+    learned = bits(policy._kept())
     del policy
     gc.collect()
     for _ in range(2):
@@ -402,7 +403,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
         assert isinstance(again, PrivatePolicy)
         assert (again.decisions, again.releases, again.open_decisions) == known
         if again.trust == "joint":  # the other two draw noise when a reward comes
-            assert repr(again._kept()) == learned
+            assert bits(again._kept()) == learned
         assert again.checkpoint == tmp_path / "c"
         del again
         gc.collect()
@@ -416,7 +417,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
 def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_damaged(tmp_path):
     policy = small("OnePassPrivateGLM", checkpoint=tmp_path / "c")
     play(policy, 3)
-    learned = repr(policy._kept())
+    learned = bits(policy._kept())
     del policy
     gc.collect()
     (journal,) = tmp_path.glob(".c.*.journal")
@@ -424,7 +425,7 @@ def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_dama
     for torn in (whole + b"1234", whole + whole[:40]):
         journal.write_bytes(torn)
         again = Policy.load(tmp_path / "c", unattended=True)
-        assert repr(again._kept()) == learned
+        assert bits(again._kept()) == learned
         del again
         gc.collect()
         assert journal.read_bytes() == whole

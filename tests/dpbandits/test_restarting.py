@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from bits import bits
 from regret import ball
 
 from accounting import Budget, Ledger
@@ -34,8 +35,8 @@ def play(policy: Policy, rounds: int, sign: float = 1.0, seed: int = 1) -> list[
     return chosen
 
 
-def fingerprint(policy: Restarting) -> str:
-    return repr((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+def fingerprint(policy: Restarting) -> object:
+    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 def test_epochs_have_the_given_length_and_cost_what_one_does():

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bits import bits
 from tabled import tabled
 
 from accounting import Budget, Gaussian, calibrate
@@ -29,8 +30,8 @@ def policy(arms=CIRCLE, seed: int = 0, **more) -> StandingPrivateGLM:
     return StandingPrivateGLM(np.shape(arms)[1], arms, **known)
 
 
-def fingerprint(one: Policy) -> str:
-    return repr((one._kept(), one.decisions, one.open_decisions, one.rng.bit_generator.state))
+def fingerprint(one: Policy) -> object:
+    return bits((one._kept(), one.decisions, one.open_decisions, one.rng.bit_generator.state))
 
 
 # -------------------------------------------------------------------------------------------------- plays

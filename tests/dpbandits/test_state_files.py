@@ -163,6 +163,21 @@ class Reader:
     def take(self, data: bytes, *, limit: bool = True) -> int:
         """Load these bytes; the most memory that it took."""
         self.path.write_bytes(data)
+        peak = self._load()
+        if limit:
+            assert self.took <= self.patience, (self.name, self.took)
+            # what is read is held as bytes, as text and as a tree; a mebibyte for what a load makes of parameters
+            allowed = 4 * self.usual + 8 * len(data) + 2**20
+            if peak > allowed:
+                # The first load of its kind in a process fills tables of constants, and cycles of a process that has
+                # much else are collected late: two mebibytes for them, and another load tells what the file takes.
+                assert peak <= allowed + 2**21, (self.name, peak)
+                gc.collect()
+                peak = self._load()
+                assert peak <= allowed, (self.name, peak)
+        return peak
+
+    def _load(self) -> int:
         tracemalloc.start()
         start = time.process_time()
         policy = None
@@ -170,16 +185,11 @@ class Reader:
             with contextlib.suppress(ValueError):
                 policy = Policy.load(self.path, unattended=True)
         finally:
-            took, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
+            self.took, peak = time.process_time() - start, tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         if policy is not None:
             self.loads += 1
             assert faults(policy) == []
-        self.took = took
-        if limit:
-            assert took <= self.patience, (self.name, took)
-            # what is read is held as bytes, as text and as a tree; a mebibyte for tables of constants
-            assert peak <= 4 * self.usual + 8 * len(data) + 2**20, (self.name, peak)
         return peak
 
     def mutated(self, rng: np.random.Generator) -> bytes:

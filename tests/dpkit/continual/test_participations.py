@@ -156,7 +156,7 @@ def moved(C, S, U, S_, V):
     return float(np.linalg.norm(C[:, S] @ U - C[:, S_] @ V))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), adjacency=st.sampled_from(["replace", "zero_out"]))
 def test_pairs_in_other_batches(data, adjacency):
     """Sets, weights, signs and arms at will, and C either a mechanism's or any nonnegative one."""
