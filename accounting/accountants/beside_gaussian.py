@@ -61,6 +61,8 @@ _REST = 1e-4
 # Nodes of the largest loss. D may have losses at all of them and a little beyond, and farther away at some, as far as
 # what is large there does not dwarf what is not.
 _NODES, _NEAR, _FAR, _STEEPEST, _COARSE = 40, 1.25, 10.0, 20.0, 10
+# G's μ is at least so many cells: six points of a cell then know e^(−z²/(2μ²)) to 1e-8.
+_FEWEST_CELLS = 4.0
 # λ apart, relative to what tells two of them from each other; the points between them.
 _APART, _BETWEEN = 0.2, 4
 # How much bounds may be above what is reached, and cells in all.
@@ -146,7 +148,7 @@ def _program(means: Array, ratios: Array, moments: Array, margin: float) -> Arra
 
 def is_known(kind: Kind, rate: float) -> bool:
     """Whether the losses of a step are neither next to nothing nor too strong."""
-    return 1e-3 <= kind.longest <= 12.0 and 1e-5 <= rate <= 1 - 1e-5
+    return 2e-3 <= kind.longest <= 12.0 and 1e-5 <= rate <= 1 - 1e-5
 
 
 class _Steps:
@@ -172,11 +174,14 @@ class _Steps:
     def cost(self, found: Reference) -> float:
         """About ε, with G and D."""
         order = self._order
-        moment = float(np.exp((order + 1) * found.losses) @ found.in_q)
-        return (self._count * math.log(moment) - math.log(self._delta)) / order + found.mu**2 * (order + 1) / 2
+        with np.errstate(divide="ignore"):
+            moment = float(np.logaddexp.reduce((order + 1) * found.losses + np.log(found.in_q)))
+        return (self._count * moment - math.log(self._delta)) / order + found.mu**2 * (order + 1) / 2
 
     def reference(self, mu: float, *, proved: bool) -> Reference | None:
         """D; or, if not ``proved``, what is as bad as coins only, which takes no time."""
+        if mu < _FEWEST_CELLS * self._highest / _NODES:
+            return None  # what φ bends by between two nodes would not be known to enough digits
         # V(x) is at most Φ(μ/2 − x/μ) ≤ e^(−(x/μ − μ/2)²/2)
         farthest = (mu * math.sqrt(-2 * math.log(self.rest)) + mu**2 / 2 + self._highest) / mu**2 - 0.5
         apart = _APART / min(0.35 * self._highest, mu)

@@ -71,6 +71,8 @@ Array = NDArray[np.float64]
 # More choices than this are played in several games: a finer lattice gains more than that loses. Weaker ones are next
 # to nothing, and e^x of larger losses is beyond floats.
 MOST_CHOICES, _LEAST, _LARGEST = 250, 1e-12, 600.0
+# Between a plain coin's losses values cancel; where the unit is absent what is left is e^loss times as uncertain.
+_STRONGEST, _STRONGEST_ABSENT = 36.0, 8.0
 # What the lattice may add to ε, as a share of it; and points times cells times choices, a second or two.
 _ADDED, _MOST_WORK = 4e-4, 5e7
 # As many points take as long as it takes to begin with a cell.
@@ -91,7 +93,9 @@ Games = tuple[Played, ...]
 
 def is_playable(kind: Kind, count: int) -> bool:
     """Whether there are answers: not too many choices, and neither next to nothing nor too strong."""
-    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > 40.0:
+    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > _STRONGEST:
+        return False
+    if kind.rate == 1 and not kind.present and kind.longest > _STRONGEST_ABSENT:
         return False
     return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
 

@@ -68,7 +68,7 @@ class Coins:
             (share, 1 - share), (more, -more), shifts, self._points, self._away, strict=True
         ):
             point, away, whole = points[cell], aways[cell], np.rint(shift / self._step)
-            on_lattice = (np.abs(shift / self._step - whole) < 1e-9) & (np.abs(whole) < most)
+            on_lattice = (np.abs(shift / self._step - whole) < 1e-12) & (np.abs(whole) < most)
             value = weight + rest if kind.present else weight
             drop = weight * away - rest if kind.present else weight * away + rest * (1 + away)
             for e, terms in enumerate(sums):

@@ -27,7 +27,8 @@ T′S_l = S_l + S_(l+1) and that T′ is sublinear
 
     T^m f ≤ f + Σ_(l<r) C(m, l+1)·S_l + C(m, r+1)·s·(1 + g)^m·(f + a)   if S_r ≤ s(f + a), S₀ ≤ g(f + a)
 
-for a constant a ≥ 0, as T′(f + a) ≤ (1 + g)(f + a). As many steps are taken as add little; a is the δ in question.
+for a constant a ≥ 0, as T′(f + a) ≤ (1 + g)(f + a); g counts what a law has more than 1, too. As many steps are taken
+as add little; a is the δ in question.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class _Plan:
     step: float
     below: float
     above: float
-    #: How often a choice tells much where δ is decided; and an ε at which it is met, by Chernoff's bound.
+    #: How often a choice tells much where δ is decided; and an ε at which it is met, by Chernoff's bound: what that
+    #: leaves unused, (1 + r)ln(1 + r) − r·ln r at the order r, is far more than the coins between those tried add.
     jumps: float
     enough: float
 
@@ -93,11 +95,11 @@ def _plan(kind: Kind, count: int, level: float) -> _Plan:
         loses = np.log(-np.expm1(-high)) - both - (1 + order) * low
     best = int(np.argmax(np.logaddexp(wins, loses)))
     h, l = float(high[best]), float(low[best])
-    chance = 1 / (1 + math.exp(float(loses[best] - wins[best])))
-    jump = min(chance, 1 - chance)
+    # not 0, however rare
+    jump = 1 / (1 + math.exp(min(abs(float(loses[best] - wins[best])), _LARGEST)))
     step = min(math.sqrt(12 * _ADDED * epsilon / (count * order * jump)), (h + l) / 6)
     below = min(4 * math.sqrt(count * jump) * (h + l) + 2 * (h + l), 12.0)
-    return _Plan(l if chance < 0.5 else -h, step, below, above, jump, epsilon * (1 + 1e-9))
+    return _Plan(l if wins[best] < loses[best] else -h, step, below, above, jump, epsilon * (1 + 1e-9))
 
 
 def is_long(kind: Kind, count: int, level: float) -> bool:
@@ -265,6 +267,9 @@ def epsilon_of_many(kind: Kind, count: int, delta: float, enough: float = 0.0) -
     x, values = curve
     if values[-1] >= delta:
         return None
+    # x begins below 0, and δ falls
+    if np.all(values <= delta):
+        return 0.0
     last = int(np.flatnonzero(values > delta)[-1])
     share = (values[last] - delta) / (values[last] - values[last + 1])
     found = float(x[last]) + math.log1p(float(share) * math.expm1(float(x[last + 1] - x[last])))
@@ -277,7 +282,8 @@ def delta_of_many(kind: Kind, count: int, epsilon: float, about: float) -> float
     if curve is None:
         return None
     x, values = curve
-    at = int(np.searchsorted(x, epsilon - 1e-11 * (epsilon + float(x[-1] - x[0])), side="right")) - 1
+    epsilon -= 1e-11 * (epsilon + float(x[-1] - x[0]))
+    at = int(np.searchsorted(x, epsilon, side="right")) - 1
     if at + 1 >= x.size:
         return float(values[-1])
     share = math.expm1(epsilon - x[at]) / math.expm1(x[at + 1] - x[at])

@@ -62,7 +62,9 @@ def _beside(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, in
     kind = _kind(pair) if isinstance(pair, ReplacedPair) and count >= _FEWEST_BESIDE_NOISE else None
     if not isinstance(pair, ReplacedPair) or kind is None or not beside_gaussian.is_known(kind, pair.rate):
         return []
-    one = BesideGaussian(kind, pair.rate, count, 10.0 ** math.floor(math.log10(max(delta, 1e-280))))
+    # at most a tenth: nobody asks for more, and what is left out of each step is a share of it
+    tail = min(10.0 ** math.floor(math.log10(max(delta, 1e-280))), 0.1)
+    one = BesideGaussian(kind, pair.rate, count, tail)
     noise = one.noise()
     return [] if noise is None else [(noise, 1), (one, count)]
 

@@ -166,6 +166,9 @@ class Sum:
         # half a millionth of δ each for the tails of Z, and the losses' own rounding
         reach = variance / 8 + math.sqrt(0.5 * variance * (math.log(2e6) - math.log(delta)))
         reach += 4 * _GRID_ERROR * float(np.abs(above.losses[[0, -1]]).max())
+        # what straddles costs up to e^((1 + tilt)·reach), also of rounding errors: nothing is known
+        if not (1 + max(above.tilt, 0.0)) * reach < 700:
+            return 0.0
         tails = 2 * math.exp(-2 * (reach - variance / 8) ** 2 / variance)
         first = int(np.searchsorted(self.losses, epsilon, side="right"))
         weights = self._weights(epsilon * (1 + _GRID_ERROR), first)

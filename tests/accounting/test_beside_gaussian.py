@@ -51,6 +51,29 @@ def test_no_step_is_worse_beside_the_noise(setting, data):
         assert after(found.mu, x, np.log(p / q), p) <= worst * (1 + 1e-12) + found.rest + 1e-15
 
 
+@pytest.mark.parametrize(("eps", "rate"), [(3.0, 0.02), (4.0, 0.02)])
+def test_three_scores_that_are_worse_than_any_two_are_no_worse_than_the_pair(eps, rate):
+    found = reference(CoinKind(eps), rate, 2000, 1e-6)
+    in_p = np.exp(found.losses) * found.in_q
+    rows = []
+    for lead in np.linspace(0.0, 6.0, 13):
+        for share in (0.5, 0.75, 1.0):
+            absent, one, other = (
+                gumbel(np.array([-lead + first, -lead + second, 0.0]))
+                for first, second in ((0.0, 0.0), (eps, share * eps), (share * eps, eps))
+            )
+            p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
+            rows.append((np.log(p / q), p))
+    seen = 0
+    # as far as V is worth anything beside what is left out of it
+    for x in np.linspace(-3.0, 3.0 * eps, 61):
+        if noise_delta(found.mu, x - eps) > 1e3 * found.rest:
+            steps = max(after(found.mu, x, losses, in_step) for losses, in_step in rows)
+            assert steps <= after(found.mu, x, found.losses, in_p) + found.rest
+            seen += 1
+    assert seen > 20
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_some_steps_are_nearly_as_bad(setting):
     choice, eps, rate, count = setting
