@@ -144,7 +144,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
     metric : {"learned", "plain"}
         What A is: learned as above, or I, as it always is with ``discount`` or ``groups``. With "plain", features that
-        are not centred, or that all arms share, cost a third to two thirds more regret; arms that stand gain nothing.
+        are not centred cost three quarters more regret, and what all arms share a tenth to a third; arms that stand
+        gain nothing.
     exploration : float or "inverse_gap"
         β ≥ 0; at 0, runs with arms that stand get stuck. Or arms are drawn by the gaps of their predicted rewards from
         the best (Foster & Rakhlin 2020): a has probability 1/(K + γ·gap_a), and the best the rest, with

@@ -500,7 +500,7 @@ def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
 
 @pytest.mark.parametrize("arm_law", ["one_hot", "fixed_sphere"])
 def test_standing_arms_do_not_hold_a_run_up(arm_law):
-    """ε = 4: all runs of these seeds were below 0.01 at the end; of others one in a hundred stays with a bad arm."""
+    """ε = 4: all runs of these seeds were below 0.01 at the end; of others one in fifty stays with a bad arm."""
     environment = GLM(10 if arm_law == "one_hot" else 5, arms=10, arm_law=arm_law)
     for seed in range(1, 4):
         policy = policy_with(
