@@ -111,8 +111,8 @@ class PlayedBlocks:
         After a release at round t the rate is this times √t.
     horizon : int, optional
         T; without it the width is α.
-    given : Prior, optional
-        Of every arm, in place of one around 0 with a variance that is estimated.
+    prior : (array, array), optional
+        Mean and precision of every arm's, in place of one around 0 with a variance that is estimated.
     """
 
     def __init__(
