@@ -28,11 +28,11 @@ import secrets
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, Unpack
 
 import numpy as np
 
-from accounting import AdjacencyMismatch, Budget, Ledger, Release
+from accounting import AdjacencyMismatch, Budget, Release
 from accounting.checks import integer
 from dpbandits.checkpoint import Checkpointed
 from dpbandits.checks import checked_budget, finite_rewards
@@ -45,6 +45,9 @@ from dpkit import randomness
 from dpkit.states import Run, Unrepeatable
 from dpkit.states.entries import short
 from dpkit.states.run import Here
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["PrivateOptions", "PrivatePolicy", "Schedule", "checked_budget", "finite_rewards"]
 
@@ -148,7 +151,12 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
         if not isinstance(self.label, str) or len(self.label) > _LONGEST_LABEL:
             raise ValueError(f"label must be a text of at most {_LONGEST_LABEL} characters, got {short(label)}")
-        self.ledger = Ledger(budget) if ledger is None else ledger
+        if ledger is None:
+            from accounting import Ledger
+
+            self.ledger = Ledger(budget)
+        else:
+            self.ledger = ledger
         counted = budget if self.ledger.budget is None else self.ledger.budget
         if (counted.unit == "person") != (budget.unit == "person"):
             raise AdjacencyMismatch(
