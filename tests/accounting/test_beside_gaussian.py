@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from choice_laws import KINDS, exponential, gumbel, neighbours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
@@ -14,7 +15,6 @@ from accounting.accountants.beside_gaussian import BesideGaussian, _functions, _
 from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.lower import _best_order, _lower_epsilon, _witness
 from accounting.accountants.permute_and_flip import FlipKind
-from tests.accounting.test_triples import KINDS, exponential, gumbel, neighbours
 
 
 def of_fixed_coins(release):
@@ -42,7 +42,7 @@ def after(mu, x, losses, in_p):
 def test_no_step_is_worse_beside_the_noise(setting, data):
     choice, eps, rate, count = setting
     found = reference(KINDS[choice](eps), rate, count, 1e-6)
-    absent, one, other = (choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5))))
+    absent, one, other = (choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5)), 1 + eps))
     p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
     in_p = np.exp(found.losses) * found.in_q
     for share in (-9.0, -4.0, -2.0, -1.0, -0.3, 0.0, 0.3, 1.0, 2.0, 4.0, 9.0):

@@ -5,31 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
+from choice_laws import KINDS, exponential, gumbel, neighbours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound, epsilon
-from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.permute_and_flip import FlipKind
 from accounting.accountants.replaced_maxima import ReplacedMaxima
 
 TAIL = 1e-12
-
-
-def gumbel(scores):
-    w = np.exp(scores - scores.max())
-    return w / w.sum()
-
-
-def exponential(scores):
-    """P(i) = w_i ∫₀¹ Π_{j ≠ i} (1 − w_j v) dv, a polynomial, integrated exactly."""
-    w = np.exp(scores - scores.max())
-    nodes, mass = np.polynomial.legendre.leggauss(w.size)
-    factors = 1 - np.outer((nodes + 1) / 2, w)
-    return w * np.array([mass @ np.delete(factors, i, axis=1).prod(axis=1) / 2 for i in range(w.size)])
-
-
-KINDS = {gumbel: CoinKind, exponential: FlipKind}
 
 
 def value(laws, rate, curve, x):
@@ -47,13 +30,7 @@ def nothing_yet(x):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), eps=st.sampled_from([0.05, 0.5, 2.0]), rate=st.sampled_from([0.02, 0.2, 0.7]))
 def test_no_three_neighbours_are_worse(choice, data, eps, rate):
-    size = data.draw(st.integers(2, 5))
-    vector = st.lists(st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0]), min_size=size, max_size=size)
-    # three corners no two of which are farther apart than ε up to a constant
-    scores = eps * np.array(data.draw(vector))
-    moved = eps * np.array(data.draw(vector)), eps * np.array(data.draw(vector))
-    apart = np.ptp(moved[0] - moved[1])
-    laws = [choice(scores)] + [choice(scores + one * min(1.0, eps / max(apart, 1e-9))) for one in moved]
+    laws = [choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5)), eps)]
     share = data.draw(st.floats(-1.2, 1.2))
     x = share * math.log1p(rate * math.expm1(eps))
     for count in (1, 2):

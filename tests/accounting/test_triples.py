@@ -4,28 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from choice_laws import KINDS, exponential, gumbel, neighbours
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.permute_and_flip import FlipKind
 from accounting.accountants.triples import largest_means, means_of_coins
 
-
-def gumbel(scores):
-    w = np.exp(scores - scores.max())
-    return w / w.sum()
-
-
-def exponential(scores):
-    """P(i) = w_i ∫₀¹ Π_{j ≠ i} (1 − w_j v) dv."""
-    w = np.exp(scores - scores.max())
-    nodes, mass = np.polynomial.legendre.leggauss(w.size)
-    factors = 1 - np.outer((nodes + 1) / 2, w)
-    return w * np.array([mass @ np.delete(factors, i, axis=1).prod(axis=1) / 2 for i in range(w.size)])
-
-
-KINDS = {gumbel: CoinKind, exponential: FlipKind}
 REACH = 24
 
 
@@ -59,21 +44,12 @@ def bounds(choice, eps, rate):
     return BOUNDS[choice, eps, rate]
 
 
-def neighbours(data, eps, size):
-    """Three vectors of scores, no two of which are farther apart than ε up to a constant."""
-    vector = st.lists(st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0]), min_size=size, max_size=size)
-    scores = (1 + eps) * np.array(data.draw(vector))
-    moved = eps * np.array(data.draw(vector)), eps * np.array(data.draw(vector))
-    near = min(1.0, eps / max(np.ptp(moved[0] - moved[1]), 1e-9))
-    return [scores] + [scores + one * near for one in moved]
-
-
 @pytest.mark.parametrize("choice", [gumbel, exponential])
 @settings(max_examples=30, deadline=None)
 @given(data=st.data(), eps=st.sampled_from([0.1, 1.0, 4.0]), rate=st.sampled_from([0.02, 0.5]))
 def test_no_three_choices_have_a_larger_mean(choice, data, eps, rate):
     values, step, found = bounds(choice, eps, rate)
-    absent, one, other = (choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5))))
+    absent, one, other = (choice(scores) for scores in neighbours(data, eps, data.draw(st.integers(2, 5)), 1 + eps))
     p, q = (1 - rate) * absent + rate * one, (1 - rate) * absent + rate * other
     assert (mean(values, step, p, q) <= found * (1 + 1e-9) + 1e-15).all()
 
