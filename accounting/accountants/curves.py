@@ -61,8 +61,7 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
     values[0] = min(values[0], float(np.min((values + y / 2) / (1 + y / 2))))
     kept = _lower_hull(y, values)
     losses, values, y = epsilons[kept], values[kept], y[kept]
-    slopes = np.append(np.diff(values) / np.diff(y), 0.0)
-    q = np.diff(slopes) * (1 + 1e-9)
+    q = np.diff(_rising(np.append(np.diff(values) / np.diff(y), 0.0))) * (1 + 1e-9)
     p = np.exp(losses[1:]) * q
     even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
     masses = np.concatenate([q[::-1], even, p])
@@ -123,9 +122,18 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
     y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
     kept = _lower_hull(y, values)
-    q = np.diff(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0)) * (1 - 1e-9 if lower else 1 + 1e-9)
+    slopes = _rising(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0), lower=lower)
+    q = np.diff(slopes) * (1 - 1e-9 if lower else 1 + 1e-9)
     losses = epsilons[np.array(kept[1:]) - 1]
     return losses, np.exp(losses) * q, q
+
+
+def _rising(slopes: Array, *, lower: bool = False) -> Array:
+    """Slopes of a convex curve that ends at 0, which rounding has put out of order where points are close.
+
+    Earlier ones are lowered, so that the curve is more; with ``lower`` later ones are raised, and it is less.
+    """
+    return np.maximum.accumulate(slopes) if lower else np.minimum.accumulate(slopes[::-1])[::-1]
 
 
 def _lower_hull(x: Array, y: Array) -> list[int]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
+from accounting.amplification.integer_shifts import shift_length
 from accounting.amplification.shuffled_binomial import log_survival
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -131,6 +132,7 @@ def split_failures(release: Release) -> tuple[float, Release]:
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             trials = min(trials, MOST_TRIALS)
+            norm = norm if rounded else shift_length(norm, coordinates)
             central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
             return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
         case PoissonSubsampled(release=inner, rate=rate):

@@ -11,8 +11,8 @@ makes the Rényi divergence largest at an order near the one which is best for t
 (:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a
 tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
 where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
-all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
-much as one may (:mod:`accounting.accountants.count_losses`).
+all others hold it too, or, of more than two values, a third one. Shuffled bits include counts that move by the
+longest vector that fits (:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
 :mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
@@ -46,6 +46,7 @@ from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
+from accounting.amplification.integer_shifts import longest_shift
 from accounting.amplification.randomizers import epsilon_at_least, thirds
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
@@ -104,17 +105,30 @@ def lower_epsilon(release: Release, delta: float) -> float:
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
         return found
-    try:
-        # the game of strong choices is better than fixed coins, which take long
-        shares = () if found > 0 and _are_strong_batches(release) else _SHARES
-        witnesses = dict.fromkeys(_witness(release, best * share) for share in shares)
-        # its order may be far below that of an upper bound that is loose
-        witnesses |= dict.fromkeys(_witness(release, best * share, equal=True) for share in (1.0, 0.6))
-    except AdjacencyMismatch:  # samples of one kind beside those of another
-        return found
+    # the game of strong choices is better than fixed coins, which take long
+    shares = () if found > 0 and _are_strong_batches(release) else _SHARES
+    witnesses = {one: None for share in shares for one in _witnesses(release, best * share)}
+    # its order may be far below that of an upper bound that is loose
+    witnesses |= {one: None for share in (1.0, 0.6) for one in _witnesses(release, best * share, equal=True)}
     if 0 < delta < 1:
         witnesses |= dict.fromkeys(_with_played_batches(release, delta, best))
     return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
+
+
+def _witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release | None]:
+    """The :func:`_witness` of a release; of a sum of parts whose own have different neighbours, one for each kind.
+
+    Batches of a fixed size have witnesses in which a unit is there or not, and Poisson samples may have such in which
+    it is replaced. Who sees all of a release sees the parts of either kind.
+    """
+    try:
+        return [_witness(release, order, equal=equal)]
+    except AdjacencyMismatch:
+        if not isinstance(release, Composed):
+            return []
+    terms = [(one, count) for part, count in release.parts for one in _witnesses(part, order, equal=equal) if one]
+    kinds = {one.adjacency for one, _ in terms} - {None}
+    return [compose(term for term in terms if term[0].adjacency in (None, kind)) for kind in sorted(kinds)]
 
 
 def _with_played_batches(release: Release, delta: float, order: float) -> list[Release]:
@@ -261,34 +275,33 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
     is as far from both as they are from each other: of Gaussian or Laplace noise, and of strong noisy maxima
     (:mod:`accounting.accountants.three_scores`). In many small steps that is worse.
     """
-    adjacency = release.adjacency
     match release:
         case UnaryEncoding(epsilon=eps) if eps > 700:
             return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
-            return release
+            return replace(release, adjacency=None)
         case DiscreteGaussian(noise_multiplier=z, shift=shift) if not is_listed(z, int(shift or 1)):
             return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
-            return release
+            return replace(release, adjacency=None)
         case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
-            return Gaussian(z, adjacency=adjacency)
+            return Gaussian(z)
         case ZCDP(rho=rho):
-            return Gaussian(1 / math.sqrt(2 * rho), adjacency=adjacency) if rho > 0 else Composed()
+            return Gaussian(1 / math.sqrt(2 * rho)) if rho > 0 else Composed()
         case DiscreteGaussian() | DiscreteLaplace():
-            return type(release)(release.noise_multiplier, 1, adjacency=adjacency)
+            return type(release)(release.noise_multiplier, 1)
         case TreeAggregation():
-            return release.weaker()
+            return _witness(release.weaker(), order)
         case NoisyMax(epsilon=eps, noise=noise):
             if not 1e-6 < eps < 300:  # scores that change places, and the probability ½ − ε/8 at least of the worse one
-                return RandomizedResponse(eps / 4 * (1 - 1e-6), 2, adjacency=adjacency)
-            return TwoLosses(*_two_scores(eps, noise, order), adjacency=adjacency)
+                return RandomizedResponse(eps / 4 * (1 - 1e-6), 2)
+            return TwoLosses(*_two_scores(eps, noise, order))
         case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if 1e-6 < eps < 300:
             return PoissonSubsampled(TwoLosses(*_two_scores(eps, noise, order, float(rate))), rate)
         case PoissonSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
-                return PoissonSubsampled(found, rate, adjacency=adjacency)
+                return PoissonSubsampled(found, rate, adjacency=release.adjacency)
             return None if found is None else PoissonSubsampled(found, rate)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
             return Triangle(inner, rate)
@@ -300,17 +313,17 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             return ThreeLosses(*three_scores(eps, noise, rate, order))
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
-            return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
+            return None if found is None else PoissonSubsampled(found, rate)
         case BestOfRuns(release=inner):
             return _witness(inner, order)  # where all scores are equal, the best is the first
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
             if response is None or (isinstance(response, RandomizedResponse) and response.categories == 2):
                 truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))
-                return OneCount(int(users) - 1, truth, 1, truth, lie, adjacency=adjacency)
-            return DifferenceOfCounts(int(users) - 1, *thirds(response), adjacency=adjacency)
-        case ShuffledBinomial(trials=trials, shift_norm=norm) if trials <= _MOST_TRIALS:
-            step = math.floor(norm)
-            return OneCount(int(trials), 0.5, step, 1.0, 0.0, adjacency=adjacency) if step else None
+                return OneCount(int(users) - 1, truth, 1, truth, lie)
+            return DifferenceOfCounts(int(users) - 1, *thirds(response))
+        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
+            steps = longest_shift(norm, coordinates)
+            return compose((OneCount(int(trials), 0.5, step, 1.0, 0.0), 1) for step in steps) if steps else None
         case Composed(parts=parts):
             terms = [(_witness(part, order, equal=equal), count) for part, count in parts]
             return compose((found, count) for found, count in terms if found is not None)

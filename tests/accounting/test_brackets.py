@@ -16,6 +16,7 @@ from accounting import (
     Budget,
     DiscreteGaussian,
     DiscreteLaplace,
+    FixedSizeSubsampled,
     Gaussian,
     Laplace,
     LocalShuffled,
@@ -308,7 +309,7 @@ def test_brackets_elsewhere():
     ("release", "trials", "rate", "step", "shares"),
     [
         (LocalShuffled(1.0, 40), 39, 1 / (1 + math.exp(-1)), 1, (1 / (1 + math.exp(-1)), 1 / (1 + math.e))),
-        (ShuffledBinomial(300, 3.2, 4), 300, 0.5, 3, (1.0, 0.0)),
+        (ShuffledBinomial(300, 3.2, 1), 300, 0.5, 3, (1.0, 0.0)),
         (LocalShuffled(0.5, 2), 1, 1 / (1 + math.exp(-0.5)), 1, (1 / (1 + math.exp(-0.5)), 1 / (1 + math.exp(0.5)))),
     ],
     ids=repr,
@@ -329,7 +330,10 @@ def test_two_shuffled_releases_cost_what_two_counts_do(release, trials, rate, st
 
 
 def test_what_shuffled_bits_cost_is_known_to_a_part_in_a_thousand():
-    for total in (ShuffledBinomial(40_000, 50.0, 6), 20 * ShuffledBinomial(10**6, 50.0, 6) + Gaussian(2.0)):
+    # 2.9² is 8.41: vectors of four entries have 8 at most, of one 4; √8.41 would be a third too much
+    vectors = [ShuffledBinomial(10**5, 2.9, entries) for entries in (1, 2, 3, 5)]
+    assert bound(vectors[0], 1e-6).upper < 0.75 * bound(vectors[3], 1e-6).lower
+    for total in (ShuffledBinomial(40_000, 50.0, 6), 20 * ShuffledBinomial(10**6, 50.0, 6) + Gaussian(2.0), *vectors):
         lower, upper = bound(total, 1e-6)
         assert 0.998 * upper < lower < upper
     with pytest.warns(UserWarning, match="ε is only known to lie between"):
@@ -338,6 +342,30 @@ def test_what_shuffled_bits_cost_is_known_to_a_part_in_a_thousand():
     # no count is moved by less than 1, and no window is kept for so many users
     for release in (ShuffledBinomial(100, 0.5, 1), LocalShuffled(1.0, 10**9)):
         assert lower_epsilon(2 * release, 1e-6) == 0
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        Gaussian(3.0, adjacency="replace"),
+        ShuffledBinomial(10**4, 5.0, 3),
+        LocalShuffled(0.5, 10**4, randomizer=RandomizedResponse(0.5, 5)),
+        5 * PoissonSubsampled(Gaussian(3.0), 0.1, adjacency="replace"),
+    ],
+    ids=repr,
+)
+def test_what_is_beside_batches_of_a_fixed_size_counts_from_below(beside):
+    # where the adjacency was stated, the lower value was 0
+    lower, upper = bound(10 * FixedSizeSubsampled(Gaussian(5.0), 7, 1000) + beside, 1e-6)
+    assert 0.99 * upper < lower <= upper
+
+
+@pytest.mark.parametrize("count", [1, 10])
+def test_rare_weak_choices_beside_noise(count):
+    # their curve has points so close that slopes were out of order, and masses below 0
+    total = count * Gaussian(3.18) + 5 * PoissonSubsampled(NoisyMax(0.209, "exponential"), 6.8e-4)
+    lower, upper = bound(total, 1.6e-15)
+    assert 0.999 * upper < lower <= upper
 
 
 # ----------------------------------------------------------------------------------------------------------- speed
