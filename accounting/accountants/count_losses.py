@@ -1,7 +1,7 @@
 """Counts that a unit moves: pairs that shuffled messages meet for certain inputs, rounded down.
 
 *One count.* With b the pmf of Bin(n, r), P(x) = (1 − s)·b(x) + s·b(x − v) and Q the same with s′ < s. P/Q grows with
-x, as b(x − v)/b(x) does.
+x, as b(x − v)/b(x) does. A v that is no whole number is rounded at random to a neighbouring one, with the mean v.
 
 *The difference of two.* n others' messages are for one side, or for the other, with probability r each, so that the
 difference has the law g with the characteristic function (1 − 2r + 2r·cos)ⁿ. One more message is for the first side
@@ -63,7 +63,7 @@ class CountPair(_Finite):
 
     trials: int
     rate: float
-    step: int
+    step: float
     first: float
     second: float
 
@@ -88,8 +88,10 @@ class DifferencePair(_Finite):
 def _one_count(pair: CountPair) -> tuple[Array, Array, Array]:
     """Losses in increasing order, and the masses of P and Q."""
     counts, b = binomial_window(pair.trials, pair.rate)
-    step = pair.step
-    here, moved = np.append(b, np.zeros(step)), np.append(np.zeros(step), b)
+    whole = math.floor(pair.step)
+    up = pair.step - whole
+    here = np.append(b, np.zeros(whole + 1))
+    moved = (1 - up) * np.concatenate([np.zeros(whole), b, [0.0]]) + up * np.append(np.zeros(whole + 1), b)
     laws = [(1 - share) * here + share * moved for share in (pair.first, pair.second)]
     return _merged(laws, counts.size, 0.0)
 

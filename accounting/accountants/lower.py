@@ -93,7 +93,7 @@ _STRONG = 1.5, 12.0
 _VERY_STRONG = 4.0
 _ENOUGH_OF_BATCHES = 0.99
 # Larger counts have no witness: their windows would be long.
-_MOST_TRIALS = 1 << 26
+_MOST_TRIALS = 1 << 33
 
 
 def lower_epsilon(release: Release, delta: float) -> float:
@@ -322,7 +322,8 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
                 return OneCount(int(users) - 1, truth, 1, truth, lie)
             return DifferenceOfCounts(int(users) - 1, *thirds(response))
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
-            steps = longest_shift(norm, coordinates)
+            # what is rounded may move one count by as much as it may, and hardly more noise comes with it
+            steps = (float(norm),) if release.rounded else longest_shift(norm, coordinates)
             return compose((OneCount(int(trials), 0.5, step, 1.0, 0.0), 1) for step in steps) if steps else None
         case Composed(parts=parts):
             terms = [(_witness(part, order, equal=equal), count) for part, count in parts]
