@@ -11,7 +11,8 @@ makes the Rényi divergence largest at an order near the one which is best for t
 (:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a
 tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
 where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
-all others hold it too, or, of more than two values, a third one. Shuffled bits include counts that move by the
+all others hold it too, or, of more than two values, a third one. Any ε₀-DP randomizer may be a response to two values
+or to three. Shuffled bits include counts that move by the
 longest vector that fits (:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
@@ -99,8 +100,8 @@ _MOST_TRIALS = 1 << 33
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
     if isinstance(release, LocalShuffled) and delta > 0:
-        # binary responses are a randomizer of that ε
-        return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
+        known = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
+        return max(epsilon_at_least(randomizer, int(release.users), delta) for randomizer in known)
     best = _best_order(release, delta)
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
@@ -268,6 +269,15 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
 
+def _strongest_response(epsilon: float) -> RandomizedResponse:
+    """Binary or ternary responses: those of which many users' messages tell more of one.
+
+    That is, by Σ(P − Q)²/R with R what others send: with e = e^ε (e − 1)²/e where they hold one of two values, and
+    2(e − 1)²/(e + 2) where they hold the third of three.
+    """
+    return RandomizedResponse(epsilon, 3 if math.exp(epsilon) > 2 else 2)
+
+
 def _witness(release: Release, order: float, *, equal: bool = False) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
 
@@ -317,7 +327,9 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
         case BestOfRuns(release=inner):
             return _witness(inner, order)  # where all scores are equal, the best is the first
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
-            if response is None or (isinstance(response, RandomizedResponse) and response.categories == 2):
+            if response is None:
+                response = _strongest_response(eps)
+            if isinstance(response, RandomizedResponse) and response.categories == 2:
                 truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))
                 return OneCount(int(users) - 1, truth, 1, truth, lie)
             return DifferenceOfCounts(int(users) - 1, *thirds(response))
