@@ -81,7 +81,8 @@ class DifferenceOfCounts(Release):
 
 @dataclass(frozen=True, repr=False)
 class OneCount(Release):
-    """Bin(``trials``, ``rate``) and one message of ``step``, rounded at random, with probability ``first`` or ``second``."""
+    """Bin(``trials``, ``rate``), and one message of ``step``, rounded at random, with probability ``first`` or
+    ``second``."""
 
     trials: int
     rate: float
