@@ -26,6 +26,7 @@ The composition is then discretised from above and from below, with an error tha
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +50,7 @@ from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.integer_shifts import longest_shift
 from accounting.amplification.randomizers import epsilon_at_least, thirds
-from accounting.errors import AdjacencyMismatch, UnsupportedRelease
+from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
     ApproxDP,
@@ -116,20 +117,43 @@ def lower_epsilon(release: Release, delta: float) -> float:
     return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
 
 
-def _witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release | None]:
-    """The :func:`_witness` of a release; of a sum of parts whose own have different neighbours, one for each kind.
+def _witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release]:
+    """The :func:`_witness` of a release, or several of which each will do; see :func:`_compositions`."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    return _compositions((_witness(part, order, equal=equal), count) for part, count in parts)
+
+
+def _compositions(terms: Iterable[tuple[Release | None, int]]) -> list[Release]:
+    """The sum of witnesses; where neighbours are of two kinds, a sum for each kind.
 
     Batches of a fixed size have witnesses in which a unit is there or not, and Poisson samples may have such in which
     it is replaced. Who sees all of a release sees the parts of either kind.
     """
-    try:
-        return [_witness(release, order, equal=equal)]
-    except AdjacencyMismatch:
-        if not isinstance(release, Composed):
-            return []
-    terms = [(one, count) for part, count in release.parts for one in _witnesses(part, order, equal=equal) if one]
-    kinds = {one.adjacency for one, _ in terms} - {None}
-    return [compose(term for term in terms if term[0].adjacency in (None, kind)) for kind in sorted(kinds)]
+    known = [(one, count) for one, count in terms if one is not None]
+    kinds = {one.adjacency for one, _ in known} - {None} or {None}
+    return [
+        _added_up(compose(term for term in known if term[0].adjacency in (None, kind)))
+        for kind in sorted(kinds, key=str)
+    ]
+
+
+def _added_up(release: Release) -> Release:
+    """With one count in place of many alike that are moved for certain: their sum, which tells nearly as much.
+
+    Of the many, each would be rounded down.
+    """
+    if not isinstance(release, Composed):
+        return release
+    terms: list[tuple[Release, int]] = []
+    for part, count in release.parts:
+        match part:
+            case OneCount(trials=n, step=step, first=1.0, second=0.0) if (
+                float(step).is_integer() and n * count <= _MOST_TRIALS
+            ):
+                terms.append((replace(part, trials=n * count, step=step * count), 1))
+            case _:
+                terms.append((part, count))
+    return compose(terms)
 
 
 def _with_played_batches(release: Release, delta: float, order: float) -> list[Release]:
@@ -145,7 +169,7 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     game, most, count = max(played, key=lambda found: found[2] * weight(found[0].batch))
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(_witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
-    return [compose([(game, 1), *((w, n) for w, n in rest if w is not None)]) for rest in rests]
+    return [one for rest in rests for one in _compositions([(game, 1), *rest])]
 
 
 def _play(part: Release, count: int) -> Play | None:
@@ -173,7 +197,9 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
     if not plays:
         return 0.0, False
     try:
-        upper = pld.epsilon(release, delta)
+        log_survival, rest = split_failures(release)
+        survived = rest_delta(log_survival, delta)
+        upper = pld.epsilon(rest, survived) if survived > 0 else math.inf
         if not 0 < upper < math.inf:
             return 0.0, False
         left = [(part, count - (play.count if play is not None else 0)) for play, part, count in found]
@@ -183,8 +209,7 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
             best = max(game_epsilon_at_least(game, delta, upper) for game in games)
         else:
             others = [(_witness(part, order), count) for part, count in left if count]
-            known = [(other, count) for other, count in others if other is not None]
-            best = _lower_epsilon(compose([(PlayedChoices(plays), 1), *known]), delta)
+            best = max(_lower_epsilon(one, delta) for one in _compositions([(PlayedChoices(plays), 1), *others]))
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
     # of a single one the pair is exact, without a lattice
@@ -338,9 +363,10 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             steps = (float(norm),) if release.rounded else longest_shift(norm, coordinates)
             return compose((OneCount(int(trials), 0.5, step, 1.0, 0.0), 1) for step in steps) if steps else None
         case Composed(parts=parts):
-            terms = [(_witness(part, order, equal=equal), count) for part, count in parts]
-            return compose((found, count) for found, count in terms if found is not None)
+            # as parts of others: those that are like the first
+            return _compositions((_witness(part, order, equal=equal), count) for part, count in parts)[0]
         case Parallel(branches=branches):
-            witnesses = (_witness(branch, order, equal=equal) for branch in branches)
-            return parallel(*(found for found in witnesses if found is not None))
+            known = [one for branch in branches if (one := _witness(branch, order, equal=equal)) is not None]
+            kind = next((one.adjacency for one in known if one.adjacency), None)
+            return parallel(*(one for one in known if one.adjacency in (None, kind)))
     return None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from accounting import (
+    ApproxDP,
     Bracket,
     Budget,
     DiscreteGaussian,
@@ -26,6 +27,7 @@ from accounting import (
     RandomizedResponse,
     ShuffledBinomial,
     TreeAggregation,
+    UnaryEncoding,
     UnsupportedRelease,
     bound,
     calibrate,
@@ -160,32 +162,53 @@ def test_the_bracket_of_a_composed_gaussian_holds_the_exact_value(log_z, count, 
     assert exact < 1e-3 or lower > 0.98 * upper
 
 
-def random_release(rng):
+def random_release(rng, replaced):
+    """Something whose worst data the description tells: of units that are ``replaced``, or there or not."""
     z, q = 10 ** rng.uniform(-0.3, 0.7), 10 ** rng.uniform(-4, -0.3)
+    records = 10 ** rng.randrange(2, 6)
+    size = max(1, int(q * records))
     kinds = [
         lambda: Gaussian(3 * z),
         lambda: Laplace(3 * z),
         lambda: PureDP(1 / (4 * z)),
         lambda: RandomizedResponse(1 / z, rng.randrange(2, 20)),
+        lambda: UnaryEncoding(1 / z, rng.randrange(3, 20)),
+        lambda: ApproxDP(1 / (4 * z), 1e-20),
         lambda: DiscreteGaussian(3 * z, shift=rng.randrange(1, 6)),
         lambda: DiscreteLaplace(3 * z, shift=rng.randrange(1, 6)),
         lambda: TreeAggregation(5 * z, rng.randrange(2, 1000)),
+        lambda: NoisyMax(1 / (2 * z)),
+        lambda: NoisyMax(1 / (2 * z), "exponential"),
+    ]
+    there_or_not = [
         lambda: sampled(z, q),
         lambda: PoissonSubsampled(Laplace(z), q),
         lambda: PoissonSubsampled(PureDP(1 / z), q),
         lambda: PoissonSubsampled(RandomizedResponse(1 / z, rng.randrange(2, 20)), q),
         lambda: PoissonSubsampled(DiscreteGaussian(3 * z, shift=1), q),
+        lambda: PoissonSubsampled(NoisyMax(1 / (2 * z)), q),
+        lambda: PoissonSubsampled(NoisyMax(1 / (2 * z), "exponential"), q),
     ]
-    return rng.choice(kinds)()
+    others = [
+        lambda: PoissonSubsampled(Gaussian(2 * z), q, adjacency="replace"),
+        lambda: FixedSizeSubsampled(Gaussian(2 * z), size, records),
+        lambda: FixedSizeSubsampled(Laplace(2 * z), size, records),
+        lambda: FixedSizeSubsampled(PureDP(1 / (2 * z)), size, records),
+        lambda: FixedSizeSubsampled(RandomizedResponse(1 / z, rng.randrange(2, 20)), size, records),
+        lambda: ShuffledBinomial(10 ** rng.randrange(5, 8), rng.uniform(1, 20), rng.randrange(1, 9)),
+        lambda: LocalShuffled(1 / z, 10_000, randomizer=RandomizedResponse(1 / z, rng.randrange(3, 20))),
+    ]
+    return rng.choice(kinds + (others if replaced else there_or_not))()
 
 
 def walk(number, seed):
     """Random compositions, each with a δ."""
     rng = random.Random(seed)
     for _ in range(number):
-        total = rng.choice((2, 10, 100, 1000)) * random_release(rng)
+        replaced = rng.random() < 0.5
+        total = rng.choice((2, 10, 100, 1000)) * random_release(rng, replaced)
         for _ in range(rng.randrange(3)):
-            total = total + rng.choice((1, 5, 30)) * random_release(rng)
+            total = total + rng.choice((1, 5, 30)) * random_release(rng, replaced)
         yield total, 10 ** rng.uniform(-15, -3)
 
 
@@ -357,6 +380,8 @@ def test_what_shuffled_bits_cost_is_known_to_a_part_in_a_thousand():
         ShuffledBinomial(10**4, 5.0, 3),
         LocalShuffled(0.5, 10**4, randomizer=RandomizedResponse(0.5, 5)),
         5 * PoissonSubsampled(Gaussian(3.0), 0.1, adjacency="replace"),
+        # where bound() itself failed
+        5 * PoissonSubsampled(Gaussian(3.0), 0.1, adjacency="replace") + 2 * NoisyMax(0.3, "exponential"),
     ],
     ids=repr,
 )
@@ -364,6 +389,13 @@ def test_what_is_beside_batches_of_a_fixed_size_counts_from_below(beside):
     # where the adjacency was stated, the lower value was 0
     lower, upper = bound(10 * FixedSizeSubsampled(Gaussian(5.0), 7, 1000) + beside, 1e-6)
     assert 0.99 * upper < lower <= upper
+
+
+@pytest.mark.parametrize("beside", [100 * ShuffledBinomial(10**6, 5.8, 7), ApproxDP(0.1, 1e-6)], ids=repr)
+def test_choices_beside_what_may_fail_follow_what_was_seen(beside):
+    lower, upper = bound(5 * NoisyMax(0.26) + beside, 2e-5)
+    assert 0.999 * upper < lower <= upper
+    assert bound(5 * NoisyMax(0.26) + ApproxDP(0.1, 1e-4), 2e-5) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize("count", [1, 10])
