@@ -185,12 +185,13 @@ def test_scores_far_from_one_another():
 
 
 def test_the_computations_refuse_what_is_wrong():
-    """What the steepest functions reach is 1.1939 for d = 0, 1.1818 for ½, and 1.1838 as d → ∞.
+    """What the steepest functions reach is 1.1939 for d = 0, 1.1818 for ½, 1.1916 for 1½, and 1.1838 as d → ∞.
 
     These are values of T for them, or of its bound in (c), by plain sums over a fine grid.
     """
     assert two_functions(0.00125, limit=1.1935) < 0
     assert two_functions(0.5, limit=1.181) < 0
+    assert one_function(1.5, limit=1.1915) < 0
     assert one_function(FAR, limit=1.1835, iota=0.0) < 0
 
 
