@@ -12,7 +12,8 @@ has boxes:
 * s₁ and s′₁ are not small: as before, in the intervals in which they are.
 * s₁ is not small, but s′₁ is: below 0 with R's arm split, D(s′₁, r₂) for r₂ ≤ r/2.
 * s₁ is small, and r₂ is not: above 0 D(s₁, r₁), and below 0 one of the two.
-* Both are small: above 0 the lesser of D(s₁, r) and D(s₁, r₁). Below 0 S′ has nearly nothing on its other side: C.
+* Both are small: above 0 the lesser of D(s₁, r) and D(s₁, r₁). Below 0 S′ has nearly nothing on its other side: C. In
+  the end such a box is two: where S and R are tied E is less than C, and else B is less than D.
 
 Intervals are halved as long as a moment is too large. In the end boxes, or their mirror images, are joined as long as
 no moment becomes larger than those of the worst: the larger of two curves is one for both. (What is known, and moments,
@@ -35,16 +36,19 @@ Array = NDArray[np.float64]
 Pair = tuple[Array, Array]
 
 # t as shares of θ: the ends of the cells.
-_CELLS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.27, 0.33, 0.38, 0.42, 0.45, 0.47, 0.485, 0.5)
+_CELLS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.27, 0.33, 0.38, 0.42, 0.45, 0.47, 0.485, 0.495, 0.5)
 # What is small, and where r₂ is; intervals of s₁ and s′₁ that are not; and the narrowest of s₁ and of r₂.
 _SMALL, _BETWEEN = 0.2, 0.24
 _LARGE = ((0.2, 0.7), (0.7, 1.0))
-_NARROWEST = 0.026, 0.07
+_NARROW, _NARROWEST = 0.026, (0.013, 0.07)
+# p: what of S's arm, or R's, may be elsewhere where they are tied to each other.
+_REST = 0.08
 # Values of k: at least so many, with a ratio of at most so much, and the smallest as a share of q.
 _COUNT, _RATIO, _LEAST = 40, 1.18, 0.15
-# Orders of moments, over one loss's deviation; how much more than known they may be, of one curve and of a joint one.
+# Orders of moments, over one loss's deviation; how much more than known they may be; and those of joint curves, more
+# than the worst: the least of these with which they are few.
 _ORDERS = np.array([0.02, 0.1, 0.3, 1.0])
-_MORE, _JOINT = 1.002, 1.004
+_MORE, _JOINT, _FEW = 1.003, (1.002, 1.01), 24
 
 
 class _Curves:
@@ -123,8 +127,18 @@ class _Cell:
         """With s₁/s in ``shares`` and r₂/r in ``third``."""
         up = np.minimum(self._up(shares), self._up(shares, (1 - third[1], 1 - third[0])))
         down = self._mirrored.apart(self._curves.down, (shares[1], 1 - shares[0]), (third[1], 1 - third[0]))
-        found = [(up, np.minimum(down, self._whole[1]))]
-        if self._is_small(found) or shares[1] - shares[0] < _NARROWEST[0]:
+        down = np.minimum(down, self._whole[1])
+        found = [(up, down)]
+        if self._is_small(found):
+            return found
+        width = shares[1] - shares[0]
+        if width < _NARROW:
+            tied = self._mirrored.tied(self._curves.down, max(shares[1], third[1]), _REST)
+            found = [
+                (up, np.minimum(down, tied)),
+                (self._arms.loose(self._curves.up, shares, third[1], _REST, up), down),
+            ]
+        if width < _NARROWEST[0] or self._is_small(found):
             return found
         quarters = itertools.product(_halves(shares), _halves(third))
         return [pair for quarter in quarters for pair in self._both_small(*quarter)]
@@ -146,22 +160,26 @@ def curves(theta: float, rate: float, deviation: float) -> tuple[Array, list[Pai
     for long in ("S", "S′", "R"):
         for start, end in itertools.pairwise(_CELLS):
             pairs += _Cell(Arms(theta, theta * start, theta * end, long), found, known).all()
-    return found.k, _joined(pairs, found, known)
+    sizes = np.array([found.moments(*pair) for pair in pairs]) / known
+    worst = np.maximum(1.0, np.maximum(sizes, np.roll(sizes, _ORDERS.size, axis=1)).max(axis=0))
+    rising = [pairs[at] for at in np.argsort(-sizes.max(axis=1))]
+    for more in _JOINT:
+        joint = _joined(rising, found, known * worst * more)
+        if len(joint) <= _FEW:
+            break
+    return found.k, joint
 
 
-def _joined(pairs: list[Pair], curves: _Curves, known: Array) -> list[Pair]:
-    """Fewer pairs, of which one is at least each of those, or its mirror image, and with hardly larger moments."""
-    sizes = np.array([curves.moments(*pair) for pair in pairs]) / known
-    mirrored = np.roll(sizes, _ORDERS.size, axis=1)
-    most = known * np.maximum(_JOINT, 1.001 * np.maximum(sizes, mirrored).max(axis=0))
+def _joined(pairs: list[Pair], curves: _Curves, most: Array) -> list[Pair]:
+    """Fewer pairs, of which one is at least each of those, or its mirror image, with moments up to ``most``."""
     found: list[Pair] = []
-    for at in np.argsort(-sizes.max(axis=1)):
-        images = pairs[at], curves.mirrored(*pairs[at])
+    for pair in pairs:
+        images = pair, curves.mirrored(*pair)
         for place, image in itertools.product(range(len(found)), images):
             joint = np.maximum(found[place][0], image[0]), np.maximum(found[place][1], image[1])
             if np.all(curves.moments(*joint) <= most):
                 found[place] = joint
                 break
         else:
-            found.append(pairs[at])
+            found.append(pair)
     return found

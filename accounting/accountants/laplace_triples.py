@@ -33,7 +33,7 @@ is s′₁ + s, and again half-lines of a single coordinate reach both bounds at
 *Lemma.* Longer arms have no less, in C and in D; for who forgets a coordinate has the old laws. (i) D grows if S's arm
 along a coordinate does as much as the other one there shrinks. (ii) Let α* = ½(s + ln(w/(ae^(−r) + be^(−s′)))). Where
 s₁ ≥ α*, D does not fall as s₁ grows by as much as s₂ shrinks; (iii) and not as s₁ grows by as much as r and s′ both
-shrink, wherever R does. The same holds of s₂ where s₂ ≥ α*.
+shrink, wherever R does. The same holds of s₂ where s₂ ≥ α*; and of the arms in more coordinates that move S and R.
 
 *Proof.* Sections of the best A along the first coordinate are half-lines on the side of S. At their ends y the gain is
 0, wτ₂f_S = aρ₂ρ₃f_M + bf_S′, f the densities along it. As A is the best, D changes as if it stood. So S's arm there
@@ -43,6 +43,23 @@ What S gains along the second coordinate is aY′ + bX′ likewise, Y′ what R(
 h) is at most that of h, so Y′ ≤ R(A) and X′ ≤ S′(A), and what R(A) loses as the third arm grows is at most R(A), too.
 Hence aX + bY is at least what is lost. And 0 gains nothing if wτ₂e^(−s₁) ≤ aρ₂ρ₃ + be^(−s′), where τ₂ ≤ e^(s₂) and
 ρ₂ρ₃ ≥ e^(−r). In the second coordinate wτ₁e^(−s₂) ≤ ae^(−r₁)ρ₃ + bσ₁ will do, where τ₁ ≤ e^(s₁), σ₁ ≥ e^(−s′). ∎
+
+*Tied.* Of the coordinates that move S and R let one have the most of r₁, and p ≤ ¼. If it has at least 1 − p of r₁ and
+of s₂, the maximum over A of w·x_S′ − a·x_R − b·x_S is at most
+
+    E = E_M[(wσ₁ − aρ₁ρ₂ρ₃ − bτ₁τ₂τ₄)₊],
+
+where the first coordinate moves S′ by s′ and both S and R, to the other side, by the larger of s₁ and r₂; the second
+one S by s₂ and R, to the other side, by r₁; and others R alone by pr₁ and S alone by ps₂. If it has less, and s₂ ≥ 2α*,
+the maximum of w·x_S − a·x_R − b·x_S′ is at most the largest D(s₁, v) of all v ≤ (1 − p)r₁; or at most B, that is D with
+one more coordinate, where S moves by (1 − p)s₂ and R by r₁, and in the other one S by ps₂ and R by pr₁.
+
+*Proof.* For E, leave that coordinate as it is, and go on as for C; longer arms have no less. Else the coordinates that
+move S and R are two groups, each of which is one coordinate at most, as in the theorem. (1) If no coordinate has 1 − p
+of r₁, one group can have a share between ½ and 1 − p of it: one coordinate alone, if that has half; else so many that
+half is passed, unless the last of these has between ½ − p and ½, and the others have the rest. (2) Else the one that
+has it is a group, with less than 1 − p of s₂. By (ii) S's arm in one of both groups, that is at least α*, may grow as
+the other one shrinks: to s₂, which is a D(s₁, v); or in (2), where R has nearly all, to (1 − p)s₂, which is B. ∎
 
 *Numbers.* Densities are moved to the ends of pieces, which is more in convex order. The last coordinate is a closed
 form: given all else the gain rises from R to S, and is 0 at the end of a half-line.
@@ -59,7 +76,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Arms", "Weights", "alone_against", "apart", "opposed"]
+__all__ = ["Arms", "Weights", "alone_against", "apart", "loose", "opposed", "tied"]
 
 Array = NDArray[np.float64]
 # Masses, and three densities
@@ -70,6 +87,8 @@ Atoms = tuple[Array, Array, Array, Array]
 _PIECES, _FEW = (12, 0.15), (8, 0.3)
 # s₁ as a share of s: pieces that are narrow at both ends.
 _SHARES = 0.5 - 0.5 * np.cos(np.pi * np.linspace(0.0, 1.0, 29))
+# Ends of intervals of r₁/r, where S and R are not tied.
+_AGAINST = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 # Arms and pieces of arms are at least as long.
 _SHORTEST = 1e-9
 # Pieces that are narrower than this are not cut off.
@@ -117,15 +136,17 @@ def _coordinate(pieces: tuple[int, float], arm: float, one: float, other: float 
     return np.concatenate([left, right]), there, back, more
 
 
-def _gain(weights: Weights, atoms: Atoms, arm: float, against: float) -> Array:
+def _gain(weights: Weights, atoms: Atoms, arm: float, against: float, *, both: bool = False) -> Array:
     """E[(wττ₂ − aρρ₂ − bσ)₊] over masses, τ, ρ and σ, where S moves by ``arm`` and R ``against`` it in a coordinate.
 
-    Given x = wτ, y = aρ and z = bσ, the gain at a place t of the coordinate rises with t. At 0 it is xe^(−arm) − z −
-    ye^(−against). If that is not above 0 it is 0 at t ≥ 0 where xe^(2t − arm) = ye^(−against) + z, or nowhere up to
-    ``arm``; else where ye^(−2t − against) = xe^(−arm) − z, t ≤ 0, or nowhere.
+    With ``both`` S′ moves with R. Given x = wτ, y = aρ and z = bσ, the gain at a place t of the coordinate rises with
+    t. At 0 it is xe^(−arm) − z − ye^(−against). If that is not above 0 it is 0 at t ≥ 0 where xe^(2t − arm) =
+    ye^(−against) + z, or nowhere up to ``arm``; else where ye^(−2t − against) = xe^(−arm) − z, t ≤ 0, or nowhere.
     """
     mass, tau, rho, sigma = atoms
     x, y, z = (np.multiply.outer(of, density) for of, density in zip(weights, (tau, rho, sigma), strict=True))
+    if both:
+        y, z = y + z, np.zeros_like(z)
     beyond = x * math.exp(-arm) - z
     near = np.sqrt(x * (y * math.exp(-against) + z)) * math.exp(-arm / 2)
     far = np.minimum(np.sqrt(np.maximum(beyond, 0.0) * y) * math.exp(-against / 2), y)
@@ -153,6 +174,26 @@ def opposed(weights: Weights, arms: tuple[float, float], other: float, against: 
 def apart(weights: Weights, arm: float, other: tuple[float, float], third: tuple[float, float]) -> Array:
     """C: S's ``arm``, and what S′'s and R's have on the other side of it and alone."""
     return _gain(weights, _alone(_coordinate(_PIECES, arm, third[0], other[0]), 3, other[1]), 0.0, third[1])
+
+
+def loose(weights: Weights, arms: tuple[float, float, float], other: float, third: tuple[float, float, float]) -> Array:
+    """B: D with one more coordinate that moves S and R, by s₁, s₂ and more; R by as many, and alone by the last."""
+    mass, tau, sigma, _ = _coordinate(_PIECES, arms[0], other)
+    more, tau2, rho2, _ = _coordinate(_FEW, arms[2], third[1])
+    atoms = (
+        np.outer(mass, more).ravel(),
+        np.outer(tau, tau2).ravel(),
+        np.tile(rho2, mass.size),
+        np.repeat(sigma, more.size),
+    )
+    return _gain(weights, _alone(atoms, 2, third[2]), arms[1], third[0])
+
+
+def tied(weights: Weights, arm: float, near: float, other: tuple[float, float], third: tuple[float, float]) -> Array:
+    """E: S by ``arm``, both others by ``near``; these by the first of theirs against each other, and alone by the last."""
+    mass, sigma, rho, _ = _coordinate(_PIECES, other[0], third[0])
+    atoms = _alone(_alone((mass, np.ones(mass.size), rho, sigma), 3, other[1]), 2, third[1])
+    return _gain(weights, atoms, arm, near, both=True)
 
 
 def alone_against(weights: Weights, arm: float, others: tuple[float, float]) -> Array:
@@ -211,3 +252,34 @@ class Arms:
         """At least C for s′₁ and s′₂ of at most ``other`` times s′, and r₁ and r₂ of at most ``third`` times r."""
         s, more, r = (self.theta - self.start if self.long == point else self.end for point in ("S", "S′", "R"))
         return apart(weights, s, (other[0] * more, other[1] * more), (third[0] * r, third[1] * r))
+
+    def tied(self, weights: Weights, near: float, rest: float) -> Array:
+        """At least E where s′₁ and r₁ are at most ``near`` times their arms, and what is not tied ``rest`` times."""
+        s, other, r = (self.theta - self.start if self.long == point else self.end for point in ("S", "S′", "R"))
+        return tied(weights, s, near * max(other, r), (other, rest * other), (r, rest * r))
+
+    def loose(self, weights: Weights, shares: tuple[float, float], third: float, rest: float, least: Array) -> Array:
+        """No more than ``least``, and at least what no triple passes whose S and R are not tied but for ``rest``.
+
+        s₁/s is in ``shares``, and r₂/r at most ``third``. Where s₂ < 2α* it is ``least``.
+        """
+        low, s, other, r = self.start, self.end, self.end, self.end
+        if self.long == "S":
+            low, s = self.theta - self.end, self.theta - self.start
+        elif self.long == "S′":
+            other = self.theta - self.end
+        else:
+            r = self.theta - self.start
+        w, a, b = weights
+        limit = (s + np.log(w / (a * math.exp(-r) + b * math.exp(-other)))) / 2 * (1 + 1e-9) + 1e-12
+        some = (1 - shares[1]) * low >= 2 * limit
+        found, weights = least.copy(), Weights(w[some], a[some], b[some])
+        if self.long == "S":
+            # (iii): at the start
+            other = r = self.start
+        first, last = shares[0] * low, rest * (1 - shares[1]) * low
+        more = loose(weights, (first, s - first - last, last), other, (r, rest * r, third * r))
+        for against in itertools.pairwise([*_AGAINST, 1 - rest]):
+            more = np.maximum(more, self.opposed(weights, shares, against))
+        found[some] = np.minimum(found[some], more)
+        return found

@@ -24,10 +24,14 @@ def cells(*points):
     return found
 
 
-def triple(s, r, other):
-    """R's, S's and S′'s masses; where they move: (with S′, with R), (with S, with S′), (with S, with R)."""
-    found = np.ones((3, 1))
-    for points in ((0.0, s[0], -other[0]), (-r[0], s[1], 0.0), (r[1], 0.0, -other[1])):
+def triple(s, r, other, parts=(1.0, 1.0)):
+    """R's, S's and S′'s masses; where they move: (with S′, with R), (with S, with S′), (with S, with R).
+
+    Two coordinates move S and R, of which the first has these ``parts`` of what S and R have there.
+    """
+    found, (u, v) = np.ones((3, 1)), parts
+    tied = (-v * r[0], u * s[1], 0.0), ((v - 1) * r[0], (1 - u) * s[1], 0.0)
+    for points in ((0.0, s[0], -other[0]), *tied, (r[1], 0.0, -other[1])):
         found = np.array([np.outer(x, y).ravel() for x, y in zip(found, cells(*points), strict=True)])
     return found
 
@@ -155,7 +159,31 @@ def test_nothing_in_a_cell_passes_what_is_said_of_it(ends, place, long, of, widt
     assert np.all(apart(weights, s, split(other, of[2]), split(r, of[1])) <= found + slack)
 
 
-@pytest.mark.parametrize(("theta", "rate"), [(3.2, 0.02), (1.4, 0.3)])
+@settings(max_examples=60, deadline=None)
+@given(
+    width=st.floats(0.001, 0.05),
+    place=share,
+    long=st.sampled_from(["S", "S′", "R"]),
+    of=st.tuples(st.floats(0.0, 0.1), st.floats(0.0, 0.1), share),
+    parts=st.tuples(share, st.one_of(st.sampled_from([0.8, 1.0]), st.floats(0.5, 1.0))),
+    rate=st.sampled_from([0.01, 0.5]),
+)
+def test_what_is_tied_and_what_is_not(width, place, long, of, parts, rate):
+    theta, start, rest = 3.0, 0.45, 0.2
+    s, r, other = placed(theta, start + place * width, long)
+    arms = Arms(theta, theta * start, theta * (start + width), long)
+    laws = triple(split(s, of[0]), split(r, 1 - of[1]), split(other, of[2]), parts)
+    k = rate * np.array([0.0, 0.1, 1.0, 3.0, 6.0, 9.0])
+    weights = Weights(np.full(k.size, rate), (1 - rate) * k, rate * (1 + k))
+    if min(parts) >= 1 - rest:
+        found = arms.mirrored().tied(weights, 0.1, rest)
+        assert np.all(most(weights, laws[[0, 2, 1]]) <= found)
+    elif parts[1] >= 0.5:
+        least = arms.opposed(weights, (0.0, 0.1))
+        assert np.all(most(weights, laws) <= arms.loose(weights, (0.0, 0.1), 0.1, rest, least))
+
+
+@pytest.mark.parametrize(("theta", "rate"), [(3.4, 0.02), (1.4, 0.3)])
 def test_every_triple_has_a_curve_that_is_worse(theta, rate):
     k, pairs = curves(theta, rate, deviation(theta, rate))
     some = np.arange(0, k.size, 4)
@@ -168,7 +196,8 @@ def test_every_triple_has_a_curve_that_is_worse(theta, rate):
     for long in 40 * ("S", "S′", "R"):
         parts = np.clip(rng.uniform(-0.4, 1.4, 3), 0, 1)
         arms = placed(theta, min(0.5, rng.uniform(0, 0.8)), long)
-        laws = triple(*(split(*of) for of in zip(arms, parts, strict=True)))
+        tied = np.clip(rng.uniform(0.5, 1.5, 2), 0, 1)
+        laws = triple(*(split(*of) for of in zip(arms, parts, strict=True)), tied)
         found = most(up, laws), most(down, laws[[0, 2, 1]])
         passed = np.all((images[0] >= found[0] - 1e-12) & (images[1] >= found[1] - 1e-12), axis=1)
         assert passed.any()
