@@ -48,7 +48,7 @@ _COUNT, _RATIO, _LEAST = 40, 1.18, 0.15
 # Orders of moments, over one loss's deviation; how much more than known they may be; and those of joint curves, more
 # than the worst: the least of these with which they are few.
 _ORDERS = np.array([0.02, 0.1, 0.3, 1.0])
-_MORE, _JOINT, _FEW = 1.003, (1.002, 1.01), 24
+_MORE, _JOINT, _FEW = 1.003, (1.002, 1.01), 26
 
 
 class _Curves:

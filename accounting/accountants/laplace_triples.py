@@ -190,7 +190,7 @@ def loose(weights: Weights, arms: tuple[float, float, float], other: float, thir
 
 
 def tied(weights: Weights, arm: float, near: float, other: tuple[float, float], third: tuple[float, float]) -> Array:
-    """E: S by ``arm``, both others by ``near``; these by the first of theirs against each other, and alone by the last."""
+    """E: S by ``arm``, both others by ``near``; these by the first of theirs against each other, and alone."""
     mass, sigma, rho, _ = _coordinate(_PIECES, other[0], third[0])
     atoms = _alone(_alone((mass, np.ones(mass.size), rho, sigma), 3, other[1]), 2, third[1])
     return _gain(weights, atoms, arm, near, both=True)

@@ -13,11 +13,10 @@ the cells.
 mirror images. Of the last two the player sees less than there is.
 
 *Numbers.* Curves are bounded at a few c = e^ε, between which a convex function lies below its chords; and what no
-triple passes is put on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`). Brackets are
-at most 1 % wide for θ ≤ 2, of ten thousand steps of half of all records 1.5 %. For larger θ those of a thousand steps
-come to 1 %, too, but for 3 ≤ θ ≤ 6, where they come to 2 to 3.5 %, and those of ten thousand to 2 to 5.5 %: there a
-corner, S and R on one axis and S′ on another, is the worst, and is counted with S and R drawn apart below 0. Totals
-above 700 come to 8 %. With θ > 12 there is no game.
+triple passes is put on a grid, on which the game is played (:mod:`accounting.accountants.loss_games`). Brackets of
+up to a thousand steps are at most 1 % wide, for 2 < θ < 6 up to 2.6 %; those of ten thousand 1 % for θ ≤ 2 (1.5 % at
+rates of a half), else 1 to 3 %: several games, each of which may be played anew. Totals above 700, where e^ε is beyond
+floats from below, come to 8 %. With θ > 12 there is no game.
 """
 
 from __future__ import annotations
