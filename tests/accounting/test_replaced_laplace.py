@@ -15,8 +15,8 @@ from accounting.accountants.lower import lower_epsilon
 from accounting.accountants.numerics import split
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_games import played
-from accounting.accountants.replaced_laplace import ReplacedLaplace, _curve_of_cell, _gain, _laws_below
-from accounting.accountants.sampled_losses import ReplacedPair, SubsampledPair
+from accounting.accountants.replaced_laplace import ReplacedLaplace, _laws_below
+from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import LaplaceCornerPair, LaplaceTrianglePair
 
 TAIL = 1e-15
@@ -53,52 +53,6 @@ def test_no_triple_passes_the_bound_of_its_arms_or_the_game(triple, case, share)
     places *= theta / max(*distances, 1e-9)
     at = share * math.log1p(rate * math.expm1(theta))
     assert divergence(*laws(rate, places), at) <= ReplacedLaplace(theta, rate, 1, TAIL).delta(at) + 1e-12
-
-
-def best(w, a, b, arms, near, other):
-    return float(_gain(np.array([w]), arms, np.array([a]), near, np.array([b]), other)[0])
-
-
-arm = st.floats(0.01, 1.0)
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    arms=st.tuples(arm, arm),
-    near=arm,
-    other=arm,
-    weights=st.tuples(*[st.floats(0.02, 1.0)] * 3),
-    size=st.floats(0.1, 3),
-)
-def check_that_arms_grow_and_shrink_as_is_proved(arms, near, other, weights, size):
-    (alpha, beta), near, other = size * np.array(arms), size * near, size * other
-    w, a, b = weights
-    d, found = 0.004, best(w, a, b, (alpha, beta), near, other)
-    # what pieces of densities may add
-    slack = 1e-3 * (1 + size**2) * w * d
-    assert best(w, a, b, (alpha + d, beta), near, other) >= found - slack
-    assert best(w, a, b, (alpha + d, beta), near, other - d) >= found - slack
-    assert best(w, a, b, (alpha, beta + d), near - d, other) >= found - slack
-    limit = (alpha + beta + math.log(w / (a * math.exp(-near) + b * math.exp(-other)))) / 2
-    if alpha >= limit:
-        assert best(w, a, b, (alpha + d, beta - d), near, other) >= found - slack
-        assert best(w, a, b, (alpha + d, beta), near - d, other - d) >= found - slack
-    if beta >= limit:
-        assert best(w, a, b, (alpha - d, beta + d), near, other) >= found - slack
-        assert best(w, a, b, (alpha, beta + d), near - d, other - d) >= found - slack
-
-
-def test_arms_grow_and_shrink_as_is_proved(monkeypatch):
-    monkeypatch.setattr("accounting.accountants.replaced_laplace._PIECES", 80)
-    check_that_arms_grow_and_shrink_as_is_proved()
-
-
-@pytest.mark.parametrize(("theta", "rate"), [(0.3, 0.5), (1.0, 0.01)])
-def test_without_a_third_place_the_bound_is_what_the_pair_has(theta, rate):
-    pair = ReplacedPair(LaplacePair(theta), rate)
-    losses = math.log1p(rate * math.expm1(theta)) * np.array([0.0, 0.2, 0.6, 0.95])
-    exact = [pair.delta(float(at)) for at in losses]
-    assert _curve_of_cell(theta, rate, (0.0, 0.0), losses) == pytest.approx(exact, abs=1e-3 * rate)
 
 
 @pytest.mark.parametrize(
