@@ -85,3 +85,21 @@ def test_less_work_is_a_larger_bound():
     assert (few >= many).all()
     assert few.max() > 1.2 * many.max()
     assert (many >= means_of_coins(CoinKind(2.0), 0.1, values, step)).all()
+
+
+def test_functions_in_a_row_lose_little_by_the_cells_they_share():
+    kind, rate = CoinKind(2.0), 0.1
+    step = math.log1p(rate * math.expm1(2.0)) / REACH * (1 + 1e-12)
+    ratios = np.exp(step * np.arange(-REACH, REACH + 1))
+    rows = np.array([ratios**a - a * ratios + a - 1 for a in np.linspace(1.5, 9.0, 40)])
+    together = largest_means(kind, rate, rows, step, share=0.02, work=10**7)
+    reached = means_of_coins(kind, rate, rows, step)
+    for i in (0, 1, 7, 20, 21, 39):
+        (alone,) = largest_means(kind, rate, rows[i : i + 1], step, share=0.02, work=10**7)
+        assert together[i] == pytest.approx(alone, rel=0.02)
+        assert together[i] >= reached[i]
+    # none of the cells is left out if there is no work for more
+    few = largest_means(kind, rate, rows, step, share=0.02, work=40_000)
+    assert (few >= reached).all()
+    assert (few >= together * (1 - 0.02)).all()
+    assert few.max() < 3 * together.max()
