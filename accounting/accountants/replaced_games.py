@@ -20,10 +20,10 @@ from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.accountants.staged_maxima import EarlierMaxima, LastMaxima
 from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
 
-__all__ = ["batches_at_least", "in_stages", "game_at_least", "played", "weight"]
+__all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 
 # Fewer noisy maxima are better off in a game.
-_FEWEST_IN_STAGES = 16
+_FEWEST_IN_STAGES = 10
 
 
 def played(parts: Parts, delta: float) -> Parts:

@@ -17,9 +17,9 @@ E_A[V(x − L)] + (i − j)τ, where A has i − j times D, too. A release with 
 of it, as f is convex in e^x. The best step makes E_P E_A[V_i(x − L − L′)] of it, which is at most E_A[V_(i+1)(x − L′)],
 or by (1) E_A E_D[V(x − L − L′)] + (i + 1 − j)τ. ∎
 
-So D need not be known for all steps at once. V₁ is the worst of one step, of V_j is found D, and j steps with D are
-V_(2j), which is smoother; and so on. Of what D has to be worse than the worst steps ever less is left: of the first
-steps that follow 20 or 50 %, after 30 steps 2 or 3 %. The last D is for all that remain.
+So D need not be known for all steps at once. V₁ is the worst of one step; with D for V_j, and j steps of it, V_(2j) is
+known, which is smoother; and so on. D has to be worse than the worst steps by less and less: by 20 or 50 % of the variance
+before the last one, by 2 or 3 % before 30. The last D is for all that remain.
 
 *Which D.* All losses of D and all corners of V are on a grid. Let T(x) be the largest E_P[V(x − L)] − V(x) of all steps
 (:mod:`accounting.accountants.triples`). At one x of the grid it is the mean under Q of a function φ of P/Q with corners
@@ -37,9 +37,10 @@ a pair, and (1) is seen after that.
 z)^w·b(x₁ − z)^(1 − w) for |z| ≤ h. Then T(x) ≤ C·T(x₀)^w·T(x₁)^(1 − w), by Hölder's inequality: where b is smooth, T is
 known from few points.
 
-*How far it is from the truth.* With Gumbel noise brackets of thousands of steps are ½ to 1½ % wide, of a hundred 2 %,
-of strong ones (ε₀ = 4) up to 5 %. With exponential noise there is more: of three laws only the ranges of what any two
-of them lose are used, which is a sixth of the variance at ε₀ = 2.
+*How far it is from the truth.* With Gumbel noise, brackets of ten thousand steps at a rate of a hundredth are ½ % wide at
+ε₀ = 0.1 and 1 % at 1; of a hundred steps at a rate of a tenth 2 %, and of strong ones (ε₀ = 4) 3 to 5 %: there T is
+known less well, as triples are no coins. With exponential noise it is as much, but for strong steps on rare batches: of
+three laws only the ranges of what any two of them lose are used, which is a sixth of the variance at ε₀ = 2.
 """
 
 from __future__ import annotations
@@ -70,11 +71,13 @@ _FINE, _FEWEST, _MOST = 7.0, 20, 100
 _NEAR = 2.5
 # V is played for so many steps at most, on so many points; and D for at least this share of all.
 _MOST_PLAYED, _MOST_POINTS, _LAST = 1024, 2500, 0.4
+# Of so many times as many steps as are played V is found for four times as many at once.
+_FIRST = 1000
 # τ for all steps as a share of δ, and at most; and what is cut off as a share of τ.
 _REST, _MOST_REST, _FAINT = 1e-3, 1e-8, 1e-4
 # How much bounds on T may be above what is reached, and how much ln C may change with z: of all steps; of a stage with
-# fewer more, up to this many times. Cells in all.
-_BOUND, _SPREAD, _FEW, _WORK = 3e-3, 4e-3, 10.0, 600_000
+# fewer more, up to this many times. Cells in all; and this share of them, at least, where there are few steps.
+_BOUND, _SPREAD, _FEW, _WORK, _LITTLE = 3e-3, 4e-3, 10.0, 600_000, 0.15
 # b is at least this share of its largest value, so that it has a logarithm.
 _LEAST = 1e-13
 # D is worse than what is asked for by this, at first; and at least by so much in the end, far more than it is off by.
@@ -154,6 +157,16 @@ def _places(logs: Array, spread: float) -> NDArray[np.int64]:
     return np.array(found)
 
 
+def _between(logs: Array, places: NDArray[np.int64], largest: Array) -> Array:
+    """What no mean of e^``logs`` is above, in every row, if it is at most e^``largest`` at ``places`` (Hölder)."""
+    every = np.arange(logs.shape[0])
+    end = np.clip(np.searchsorted(places, every), 1, places.size - 1)
+    before, after = places[end - 1], places[end]
+    share = (after - every) / (after - before)
+    above = (logs - share[:, None] * logs[before] - (1 - share[:, None]) * logs[after]).max(axis=1)
+    return np.asarray(np.exp(above + share * largest[end - 1] + (1 - share) * largest[end]))
+
+
 def _program(means: Array, losses: Array, order: float, margin: float) -> Array | None:
     """Q's masses at ``losses`` > 0 of a symmetric pair that is worth 1 + ``margin`` in every row of ``means``."""
     from scipy.optimize import linprog
@@ -210,13 +223,9 @@ class _Steps:
         logs = np.log(near + _LEAST * near.max(axis=1, keepdims=True) + 1e-300)
         places = _places(logs, more * _SPREAD)
         some = np.exp(logs[places]) @ _ramps(self.step, reach)
-        largest = np.log(largest_means(self._kind, self._rate, some, self.step, share=more * _BOUND, work=_WORK))
-        every = np.arange(size)
-        end = np.clip(np.searchsorted(places, every), 1, places.size - 1)
-        before, after = places[end - 1], places[end]
-        w = ((after - every) / (after - before))[:, None]
-        above = (logs - w * logs[before] - (1 - w) * logs[after]).max(axis=1)
-        asked = np.exp(above + w[:, 0] * largest[end - 1] + (1 - w[:, 0]) * largest[end])
+        work = int(_WORK * min(_LITTLE + 6 * share, 1.0))
+        largest = np.log(largest_means(self._kind, self._rate, some, self.step, share=more * _BOUND, work=work))
+        asked = _between(logs, places, largest)
         # every b is off by a few units of V in its slopes, and what it is multiplied by is at most the largest loss
         whole = _whole(values, self.step, reach + 1)[:size]
         asked += 64 * _UNIT_ROUNDOFF * (2 * far + 1) * whole * min(self.step * reach, 1.0) / math.expm1(self.step)
@@ -263,7 +272,9 @@ def stages(kind: Kind, rate: float, count: int, delta: float) -> Stages | None:
         found = Stages(steps.step, values, played, *pair, (1 + _FAINT) * steps.rest)
         if is_last:
             return found
-        values, played = steps.after(values, *pair, played), 2 * played
+        # the first of very many matter little
+        more = 3 * played if _FIRST * played <= count else played
+        values, played = steps.after(values, *pair, more), played + more
 
 
 def _stages(pair: LastMaxima | EarlierMaxima) -> Stages:

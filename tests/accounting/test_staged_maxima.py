@@ -19,6 +19,7 @@ from accounting.accountants.staged_maxima import (
     EarlierMaxima,
     LastMaxima,
     _bends,
+    _between,
     _convex,
     _places,
     _ramps,
@@ -128,6 +129,11 @@ def test_it_is_a_pair_of_laws_and_the_curve_is_convex():
     places = found.losses / found.step
     assert np.abs(places - np.rint(places)).max() < 1e-9
     assert 100 * found.rest <= 1.01e-3 * 1e-6
+    # what is left out at every step counts
+    last, earlier = (one(CoinKind(0.5), 0.1, 100, 1e-6) for one in (LastMaxima, EarlierMaxima))
+    assert last.infinite() + (100 - last.played()) * earlier.infinite() == pytest.approx(100 * found.rest)
+    assert last.delta(0.1) == pytest.approx(float(value(found.step, found.values, 0.1)) + last.infinite(), rel=1e-9)
+    assert earlier.delta(0.0) == pytest.approx(found.in_q @ np.expm1(found.losses) + found.rest)
     x = found.step * np.arange(-20, found.values.size)
     slopes = np.diff(value(found.step, found.values, x)) / np.diff(np.exp(x))
     assert (np.diff(slopes) >= -1e-11).all()
@@ -162,6 +168,22 @@ def test_points_between_which_logarithms_are_straight():
         middle = (start + end) // 2
         share = (end - middle) / (end - start)
         assert np.ptp(logs[middle] - share * logs[start] - (1 - share) * logs[end]) <= 1e-2
+
+
+def test_means_between_places_are_no_larger():
+    rng = np.random.default_rng(8)
+    x, z = np.arange(30.0)[:, None], np.linspace(-3, 3, 7)
+    logs = -0.02 * (x - z) ** 2 + 0.05 * rng.standard_normal((30, 7))
+    places = np.array([0, 3, 4, 11, 29])
+    means = np.exp(logs) @ rng.random((7, 40))
+    for mean in means.T:
+        found = _between(logs, places, np.log(mean[places]))
+        assert (mean <= found * (1 + 1e-12)).all()
+        assert found[places] == pytest.approx(mean[places])
+    # of what bends by the same everywhere that is all
+    assert _between(np.ones((9, 2)) * -(x[:9] ** 2), np.array([0, 8]), np.array([0.0, -64.0])) == pytest.approx(
+        np.exp(-(x[:9, 0] ** 2))
+    )
 
 
 def test_the_convex_curve_is_below_the_points_and_above_all_others():
