@@ -6,20 +6,20 @@ be the divergence at ε = x of a pair, and D another pair such that for all step
 
     E_P[V(x − L)] ≤ E_D[V(x − L)] + τ.                                                                        (1)
 
-*Theorem.* Let V₀(x) = (1 − e^x)₊, and V₁, V₂, … be symmetric divergences such that no step makes more than V_i(x) of
-V_(i−1), for all x. Let V_j = V be as in (1). Then k ≥ j steps, each of which may follow the others, cost at most what
-the pair of V and k − j times D do, with (k − j)τ more of δ; and so they do among other releases, that are replaced by
-their dominating pairs.
+*Theorem.* Let V₀(x) = (1 − e^x)₊, and V₁, V₂, … be convex in e^x and such that no step makes more than V_i(x) of
+V_(i−1), for all x. Let V_j = V + c be as in (1), with a constant c. Then k ≥ j steps, each of which may follow the
+others, cost at most what the pair of V and k − j times D do, with c + (k − j)τ more of δ; and so they do among other
+releases, that are replaced by their dominating pairs.
 
-*Proof.* By induction over what is left to do, in whatever order it follows, what is left of δ is at most a mean f(x) =
-E_A[V_i(x − L)], where A are the pairs of the other releases that are left, and i steps are; or for i > j, f(x) =
-E_A[V(x − L)] + (i − j)τ, where A has i − j times D, too. A release with a dominating pair B makes at most E_B[f(x − L)]
-of it, as f is convex in e^x. The best step makes E_P E_A[V_i(x − L − L′)] of it, which is at most E_A[V_(i+1)(x − L′)],
-or by (1) E_A E_D[V(x − L − L′)] + (i + 1 − j)τ. ∎
+*Proof.* Where i steps are left, and other releases with the pairs A, in whatever order they follow, what is left of δ
+is at most f(x) = E_A[V_i(x − L)]; or if i > j f(x) = E_A E_D[V(x − L − L′)] + c + (i − j)τ, with i − j times D. By
+induction over what is left: of such an f a release with a dominating pair B makes at most E_B[f(x − L)], as f is
+convex in e^x. The best step makes E_A E_P[V_i(x − L − L′)] of it, which is at most E_A[V_(i+1)(x − L)]; or by (1),
+where D's come before V, one D and one τ more. ∎
 
-So D need not be known for all steps at once. V₁ is the worst of one step; with D for V_j, and j steps of it, V_(2j) is
-known, which is smoother; and so on. D has to be worse than the worst steps by less and less: by 20 or 50 % of the variance
-before the last one, by 2 or 3 % before 30. The last D is for all that remain.
+So D need not be known for all steps at once. V₁ is the worst of one step; with D for V_j, and j steps of it, V_(2j)
+is known, which is smoother; and so on. What is cut off V counts in c. D has to be worse than the worst steps by less
+and less: by 20 or 50 % of the variance before the last one, by 2 or 3 % before 30. The last D is for all that remain.
 
 *Which D.* All losses of D and all corners of V are on a grid. Let T(x) be the largest E_P[V(x − L)] − V(x) of all steps
 (:mod:`accounting.accountants.triples`). At one x of the grid it is the mean under Q of a function φ of P/Q with corners
@@ -37,10 +37,10 @@ a pair, and (1) is seen after that.
 z)^w·b(x₁ − z)^(1 − w) for |z| ≤ h. Then T(x) ≤ C·T(x₀)^w·T(x₁)^(1 − w), by Hölder's inequality: where b is smooth, T is
 known from few points.
 
-*How far it is from the truth.* With Gumbel noise, brackets of ten thousand steps at a rate of a hundredth are ½ % wide at
-ε₀ = 0.1 and 1 % at 1; of a hundred steps at a rate of a tenth 2 %, and of strong ones (ε₀ = 4) 3 to 5 %: there T is
-known less well, as triples are no coins. With exponential noise it is as much, but for strong steps on rare batches: of
-three laws only the ranges of what any two of them lose are used, which is a sixth of the variance at ε₀ = 2.
+*How far it is from the truth.* With Gumbel noise brackets of ten thousand steps at a rate of a hundredth are ½ % wide
+at ε₀ = 0.1 and 1 % at 1; of a hundred steps at a rate of a tenth 2 %, and of strong ones (ε₀ = 4) 3 to 5 %: there T is
+known less well. With exponential noise it is as much, but for strong steps on rare batches: of three laws only the
+ranges of what any two of them lose are used, which is a sixth of the variance at ε₀ = 2.
 """
 
 from __future__ import annotations
