@@ -67,8 +67,8 @@ Array = NDArray[np.float64]
 
 # Grid points of a deviation of a step's loss; and of the largest loss, at least and at most.
 _FINE, _FEWEST, _MOST = 7.0, 20, 100
-# D's losses are as many times the largest loss, at most.
-_NEAR = 2.5
+# D's losses are as many times the largest loss, at most; moments are at most e^(this).
+_NEAR, _LARGEST = 2.5, 600.0
 # V is played for so many steps at most, on so many points; and D for at least this share of all.
 _MOST_PLAYED, _MOST_POINTS, _LAST = 1024, 2500, 0.4
 # Of so many times as many steps as are played V is found for four times as many at once.
@@ -171,7 +171,7 @@ def _program(means: Array, losses: Array, order: float, margin: float) -> Array 
     """Q's masses at ``losses`` > 0 of a symmetric pair that is worth 1 + ``margin`` in every row of ``means``."""
     from scipy.optimize import linprog
 
-    unit = np.minimum(1 / means.max(axis=0), 1.0)
+    unit, order = np.minimum(1 / means.max(axis=0), 1.0), min(order, _LARGEST / float(losses[-1]))
     # E_D[e^(order·L)] − 1; and what D has in all
     cost = (np.expm1(order * losses) * np.exp(losses) + np.expm1(-order * losses)) * unit
     whole = (1 + np.exp(losses)) * unit
