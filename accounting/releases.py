@@ -144,7 +144,7 @@ class FixedSizeSubsampled(Release):
     Which data are the worst depends on what was seen already; with Gaussian and Laplace noise and for pure releases
     that is played out (:mod:`accounting.accountants.replaced_steps`, :mod:`~accounting.accountants.replaced_laplace`,
     :mod:`~accounting.accountants.replaced_coins`), for noisy maxima bounded
-    (:mod:`~accounting.accountants.replaced_maxima`, :mod:`~accounting.accountants.beside_gaussian`), and with other
+    (:mod:`~accounting.accountants.replaced_maxima`, :mod:`~accounting.accountants.staged_maxima`), and with other
     noise priced a little higher.
 
     Examples

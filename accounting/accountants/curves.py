@@ -30,6 +30,7 @@ __all__ = [
     "LopsidedAtoms",
     "PlayedPair",
     "delta_of_atoms",
+    "lower_hull",
     "pair_of_curve",
     "pair_of_points_below",
     "pair_of_whole_curve",
@@ -59,7 +60,7 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
     values = deltas - deltas[-1]
     # H(1) such that the line of slope −(1 − H(1))/2 passes below all points
     values[0] = min(values[0], float(np.min((values + y / 2) / (1 + y / 2))))
-    kept = _lower_hull(y, values)
+    kept = lower_hull(y, values)
     losses, values, y = epsilons[kept], values[kept], y[kept]
     q = np.diff(_rising(np.append(np.diff(values) / np.diff(y), 0.0))) * (1 + 1e-9)
     p = np.exp(losses[1:]) * q
@@ -121,7 +122,7 @@ def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) 
     # y − 1, which keeps its digits where all ε are small
     y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
-    kept = _lower_hull(y, values)
+    kept = lower_hull(y, values)
     slopes = _rising(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0), lower=lower)
     q = np.diff(slopes) * (1 - 1e-9 if lower else 1 + 1e-9)
     losses = epsilons[np.array(kept[1:]) - 1]
@@ -136,7 +137,7 @@ def _rising(slopes: Array, *, lower: bool = False) -> Array:
     return np.maximum.accumulate(slopes) if lower else np.minimum.accumulate(slopes[::-1])[::-1]
 
 
-def _lower_hull(x: Array, y: Array) -> list[int]:
+def lower_hull(x: Array, y: Array) -> list[int]:
     """The points on the largest convex function below them all; x rises."""
     kept: list[int] = []
     for i in range(x.size):

@@ -129,17 +129,17 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
     return games if games != parts else None
 
 
-def _beside_noise(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with many noisy maxima on batches of a fixed size beside a little noise, where that is cheaper."""
+def _in_stages(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with many noisy maxima on batches of a fixed size in stages, where that is cheaper."""
     if all(count == 1 for _, count in parts):
         return None
-    from accounting.accountants.replaced_games import beside_noise
+    from accounting.accountants.replaced_games import in_stages as maxima_in_stages
 
-    found = beside_noise(parts, delta)
+    found = maxima_in_stages(parts, delta)
     return found if found != parts else None
 
 
-_REPLACED = _with_games, _beside_noise
+_REPLACED = _with_games, _in_stages
 
 
 def _choices(parts: Parts) -> Games | None:

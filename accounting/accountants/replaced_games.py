@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants import beside_gaussian, replaced_coins, replaced_laplace, replaced_maxima, replaced_steps
-from accounting.accountants.beside_gaussian import BesideGaussian
+from accounting.accountants import replaced_coins, replaced_laplace, replaced_maxima, replaced_steps, staged_maxima
 from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
@@ -18,12 +17,13 @@ from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_maxima import ReplacedMaxima
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.accountants.staged_maxima import EarlierMaxima, LastMaxima
 from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
 
-__all__ = ["batches_at_least", "beside_noise", "game_at_least", "played", "weight"]
+__all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 
 # Fewer noisy maxima are better off in a game.
-_FEWEST_BESIDE_NOISE = 16
+_FEWEST_IN_STAGES = 10
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -34,7 +34,7 @@ def played(parts: Parts, delta: float) -> Parts:
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
         most = min(count, _most_steps(pair, _tail(delta, count))) if isinstance(pair, ReplacedPair) else 0
-        if 2 * most < count and _beside(pair, count, delta):
+        if 2 * most < count and _stages(pair, count, delta):
             most = 0  # several games are worse
         if isinstance(pair, ReplacedPair) and most > 0:
             games, rest = divmod(count, most)
@@ -46,27 +46,27 @@ def played(parts: Parts, delta: float) -> Parts:
     return tuple(found)
 
 
-def beside_noise(parts: Parts, delta: float) -> Parts:
-    """``parts`` with a little Gaussian noise for every kind of noisy maxima on batches, of which there are many.
+def in_stages(parts: Parts, delta: float) -> Parts:
+    """``parts`` with many noisy maxima on batches as the last of them, and one pair for all others.
 
-    They are the same where there are none. See :mod:`accounting.accountants.beside_gaussian`.
+    They are the same where there are none. See :mod:`accounting.accountants.staged_maxima`.
     """
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
-        found += _beside(pair, count, delta) or [(pair, count)]
+        found += _stages(pair, count, delta) or [(pair, count)]
     return tuple(found)
 
 
-def _beside(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, int]]:
-    """The noise, and what the steps are beside it; nothing where that is not known."""
-    kind = _kind(pair) if isinstance(pair, ReplacedPair) and count >= _FEWEST_BESIDE_NOISE else None
-    if not isinstance(pair, ReplacedPair) or kind is None or not beside_gaussian.is_known(kind, pair.rate):
+def _stages(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, int]]:
+    """The last steps as one pair, and the others; nothing where these are not known."""
+    kind = _kind(pair) if isinstance(pair, ReplacedPair) and count >= _FEWEST_IN_STAGES else None
+    if not isinstance(pair, ReplacedPair) or kind is None or not staged_maxima.is_known(kind, pair.rate):
         return []
     # at most a tenth: nobody asks for more, and what is left out of each step is a share of it
     tail = min(10.0 ** math.floor(math.log10(max(delta, 1e-280))), 0.1)
-    one = BesideGaussian(kind, pair.rate, count, tail)
-    noise = one.noise()
-    return [] if noise is None else [(noise, 1), (one, count)]
+    last = LastMaxima(kind, pair.rate, count, tail)
+    few = last.played()
+    return [(last, 1), (EarlierMaxima(kind, pair.rate, count, tail), count - few)] if few else []
 
 
 def _tail(delta: float, count: int) -> float:

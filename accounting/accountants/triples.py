@@ -15,8 +15,10 @@ corners is at (1, 1), and the least of these is the largest mean of G over three
 
 *A cell* [t₀, t₁] of each of the three t has the hexagon of −l(t₀) and h(t₁), which contains all its hexagons, as h
 rises and l falls with t. Cells are halved where their bound is above the largest value found so far, along the t for
-which that lowers the bounds most, until none is above that by more than a given share; or there are enough of them, and
-the largest bound that is left is the answer.
+which a cell without width has the lowest bound, until none is above that by more than a given share; or there are
+enough of them, and the largest bound that is left is the answer.
+
+Functions that are neighbours need about the same cells: those of one are what others begin with, which is a bound, too.
 
 A bound holds for all values between those of φ at given points, linearly interpolated: that is above φ.
 """
@@ -38,6 +40,11 @@ Places = NDArray[np.int64]
 
 # Cells of each t to begin with, and coins that are looked at.
 _CELLS, _COINS = 4, 400
+# So many functions in a row begin with the cells of one of them, if these are no fewer than so many; they take this
+# share of all work.
+_ALIKE, _FEWEST, _FIRST = 8, 16, 0.3
+# Cells at once, which stay in fast memory.
+_PIECE = 16_384
 _OUTWARD = 1 + 1e-10
 
 
@@ -81,8 +88,8 @@ def _bounds(functions: _Functions, kind: Kind, first: Array, last: Array, which:
         for i, j, k in itertools.combinations(range(6), 3):
             a, b, c = areas[j, k], -areas[i, k], areas[i, j]
             mean = (a * found[i] + b * found[j] + c * found[k]) / (a + b + c)
-            around = (a >= 0) & (b >= 0) & (c >= 0)
-            np.maximum(best, np.where(around, mean, 0.0), out=best, where=around & (a + b + c > 0))
+            mean[np.minimum(np.minimum(a, b), c) < 0] = 0.0
+            np.fmax(best, mean, out=best)
     # (1, 1) lies inside; should rounding hide that, no mean is above all corners
     return np.where(best > 0, best, found.max(axis=0)) * _OUTWARD
 
@@ -114,7 +121,8 @@ def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share:
     rate : float
         The chance of the record to be in the batch.
     values : ndarray of shape (functions, 2r + 1)
-        Values of each φ at e^(``step``·(−r, …, r)); r·``step`` is at least the largest loss of a step.
+        Values of each φ at e^(``step``·(−r, …, r)); r·``step`` is at least the largest loss of a step. The bounds are
+        best where functions in a row are alike.
     step : float
         See ``values``.
     share : float
@@ -123,32 +131,65 @@ def largest_means(kind: Kind, rate: float, values: Array, step: float, *, share:
         After so many cells the bounds are as they are.
     """
     functions, count = _Functions(values, step, rate), values.shape[0]
+    search = _Search(functions, kind, share, means_of_coins(kind, rate, values, step))
     ends = np.linspace(*kind.ends, _CELLS + 1)
     at = np.array(list(itertools.product(range(_CELLS), repeat=3))).T
-    first, last = np.tile(ends[at], (1, count)), np.tile(ends[at + 1], (1, count))
-    which = np.repeat(np.arange(count), _CELLS**3)
-    reached = means_of_coins(kind, rate, values, step)
-    bounds, done = np.zeros(count), 0
-    while which.size:
-        found, middle = _bounds(functions, kind, first, last, which), (first + last) / 2
-        np.maximum.at(reached, which, _bounds(functions, kind, middle, middle, which) / _OUTWARD)
-        done += 2 * which.size
-        high = (found > reached[which] * (1 + share)) if done < work else np.zeros(which.size, dtype=bool)
-        np.maximum.at(bounds, which[~high], found[~high])
-        first, last, middle, which = first[:, high], last[:, high], middle[:, high], which[high]
-        halves, excess = [], []
-        for axis in range(3):
-            lower, upper = last.copy(), first.copy()
-            lower[axis] = upper[axis] = middle[axis]
-            pair = (first, lower), (upper, last)
-            halves.append(pair)
-            enough = reached[which] * (1 + share)
-            excess.append(sum(np.maximum(_bounds(functions, kind, *half, which) - enough, 0.0) for half in pair))
-            done += 2 * which.size
-        best, cells = np.argmin(np.array(excess), axis=0), np.arange(which.size)
-        first, last = (
-            np.concatenate([np.array([pair[side][end] for pair in halves])[best, :, cells].T for side in (0, 1)], 1)
-            for end in (0, 1)
-        )
-        which = np.concatenate([which, which])
-    return bounds
+    alike = min(max(count // _FEWEST, 1), _ALIKE)
+    some = np.unique(np.append(np.arange(0, count, alike), count - 1))
+    cells = np.tile([ends[at], ends[at + 1]], some.size)
+    found, which = search.halve(cells, some.repeat(_CELLS**3), _FIRST * work if alike > 1 else work)
+    # the others begin with the cells of the nearest of these
+    nearest = np.abs(some[:, None] - np.arange(count)).argmin(axis=0)
+    begun = [np.flatnonzero(which == one) for one in some]
+    others = [i for i in range(count) if some[nearest[i]] != i]
+    if others:
+        taken = np.concatenate([begun[nearest[i]] for i in others])
+        numbers = np.repeat(others, [begun[nearest[i]].size for i in others])
+        search.halve(found[:, :, taken], numbers, work - search.work)
+    return search.bounds
+
+
+def _halves(cells: Array, axis: Places) -> Array:
+    """Both halves of ``cells``, the first and last t of each, along an ``axis`` of its own."""
+    lower, upper, every = cells.copy(), cells.copy(), np.arange(axis.size)
+    lower[1, axis, every] = upper[0, axis, every] = cells[:, axis, every].mean(axis=0)
+    return np.concatenate([lower, upper], axis=2)
+
+
+class _Search:
+    """Bounds, and values that are reached, of some functions; and cells that may still be looked at."""
+
+    def __init__(self, functions: _Functions, kind: Kind, share: float, reached: Array) -> None:
+        self._functions, self._kind, self._share = functions, kind, share
+        self._reached, self.bounds, self.work = reached, np.zeros(reached.size), 0
+
+    def _bounds(self, cells: Array, which: Places) -> Array:
+        self.work += which.size
+        pieces = (slice(i, i + _PIECE) for i in range(0, which.size, _PIECE))
+        found = [
+            _bounds(self._functions, self._kind, cells[0, :, piece], cells[1, :, piece], which[piece])
+            for piece in pieces
+        ]
+        return np.concatenate([np.zeros(0), *found])
+
+    def halve(self, cells: Array, which: Places, work: float) -> tuple[Array, Places]:
+        """Raise the bounds to those of ``cells``, after they are halved; and what they have become."""
+        kept, numbers, most = [], [], self.work + work
+        while which.size:
+            found = self._bounds(cells, which)
+            high = (found > self._reached[which] * (1 + self._share)) & (self.work < most)
+            middle = cells[:, :, high].mean(axis=0)
+            np.maximum.at(self._reached, which[high], self._bounds(np.stack([middle, middle]), which[high]) / _OUTWARD)
+            high &= found > self._reached[which] * (1 + self._share)
+            np.maximum.at(self.bounds, which[~high], found[~high])
+            kept.append(cells[:, :, ~high])
+            numbers.append(which[~high])
+            cells, which, found = cells[:, :, high], which[high], found[high]
+            # what bounds are without any width
+            less = []
+            for axis in range(3):
+                flat = cells.copy()
+                flat[:, axis] = cells[:, axis].mean(axis=0)
+                less.append(self._bounds(flat, which))
+            cells, which = _halves(cells, np.argmin(less, axis=0)), np.tile(which, 2)
+        return np.concatenate(kept, axis=2), np.concatenate(numbers)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.triples import largest_means, means_of_coins
+from accounting.accountants.triples import _halves, largest_means, means_of_coins
 
 REACH = 24
 
@@ -85,3 +85,33 @@ def test_less_work_is_a_larger_bound():
     assert (few >= many).all()
     assert few.max() > 1.2 * many.max()
     assert (many >= means_of_coins(CoinKind(2.0), 0.1, values, step)).all()
+
+
+def test_functions_in_a_row_lose_little_by_the_cells_they_share():
+    kind, rate = CoinKind(2.0), 0.1
+    step = math.log1p(rate * math.expm1(2.0)) / REACH * (1 + 1e-12)
+    ratios = np.exp(step * np.arange(-REACH, REACH + 1))
+    rows = np.array([ratios**a - a * ratios + a - 1 for a in np.linspace(1.5, 9.0, 40)])
+    together = largest_means(kind, rate, rows, step, share=0.02, work=10**7)
+    reached = means_of_coins(kind, rate, rows, step)
+    for i in (0, 1, 7, 20, 21, 39):
+        (alone,) = largest_means(kind, rate, rows[i : i + 1], step, share=0.02, work=10**7)
+        assert together[i] == pytest.approx(alone, rel=0.02)
+        assert together[i] >= reached[i]
+    # where there is no work for more, none of the first cells is left out
+    few = largest_means(kind, rate, rows, step, share=0.02, work=0)
+    alone = [float(largest_means(kind, rate, row[None], step, share=0.02, work=0)[0]) for row in rows]
+    assert few == pytest.approx(alone, rel=1e-12)
+
+
+def test_halves_are_all_of_a_cell():
+    rng = np.random.default_rng(2)
+    cells = np.sort(rng.random((2, 3, 50)), axis=0)
+    axis = rng.integers(0, 3, 50)
+    halves = _halves(cells, axis)
+    for share in rng.random((20, 3, 1)):
+        at = np.tile(cells[0] + share * (cells[1] - cells[0]), 2)
+        inside = ((halves[0] <= at) & (at <= halves[1])).all(axis=0)
+        assert (inside[:50] ^ inside[50:]).all()
+    widths = np.diff(halves, axis=0)[0] / np.tile(np.diff(cells, axis=0)[0], 2)
+    assert widths.prod(axis=0) == pytest.approx(np.full(100, 0.5))
