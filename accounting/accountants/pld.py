@@ -13,6 +13,7 @@ and the least one counts.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,7 +32,7 @@ from accounting.accountants.convolution import (
     Parts,
     Window,
 )
-from accounting.accountants.long_games import delta_of_many, epsilon_of_many, is_long
+from accounting.accountants.long_games import curve_of_many, delta_of_many, epsilon_of_many, is_long
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.accountants.pairs import alternatives, played
 from accounting.accountants.sums import Sum, smallest
@@ -51,6 +52,8 @@ _SHARE = 2e-5
 _ROUNDS = 6
 # Lower and upper bound closer than this are left as they are.
 _NARROW = 1e-3
+# ln of δ for which a curve is known is a multiple of this.
+_LEVELS = 2.0
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
 
@@ -139,7 +142,33 @@ def _beside_noise(parts: Parts, delta: float) -> Parts | None:
     return found if found != parts else None
 
 
-_REPLACED = _with_games, _beside_noise
+def _with_long_games(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with one long game of many choices, of which few tell much, in place of several beside other releases.
+
+    Alone they need no pair; see :func:`_many_choices`.
+    """
+    from accounting.accountants.curves import LongPair, PlayedPair
+
+    # of few different values, so that one game serves many questions; rarer losses matter little
+    level = math.floor(math.log(max(delta, 1e-280)) / _LEVELS) * _LEVELS
+    games = {pair: pair.games[0] for pair, _ in parts if isinstance(pair, PlayedPair) and len(pair.games) == 1}
+    counts: Counter[Kind] = Counter()
+    for pair, times in parts:
+        if pair in games:
+            kind, size = games[pair]
+            counts[kind] += size * times
+    if len(games) == len(parts) and len(counts) == 1:
+        return None
+    many = {
+        kind: LongPair(kind, count, level)
+        for kind, count in counts.items()
+        if is_long(kind, count, level) and curve_of_many(kind, count, level) is not None
+    }
+    others = [(pair, times) for pair, times in parts if pair not in games or games[pair][0] not in many]
+    return (*others, *((pair, 1) for pair in many.values())) if many else None
+
+
+_REPLACED = _with_games, _beside_noise, _with_long_games
 
 
 def _choices(parts: Parts) -> Games | None:
