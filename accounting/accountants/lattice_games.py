@@ -47,8 +47,10 @@ _MANY, _SHARE = 30, 0.75
 _LOOKS, _TELLING = 128, 2.0
 # Of these choices so many coins are enough, which lie close together.
 _COINS = 16
-# Less likely sums are left out.
-_FAINT = 1e-25
+# Their lattice is so much finer.
+_FINER = 4.0
+# Less likely sums are left out; and beside other releases what is rarer than e^(−this).
+_FAINT, _RARE = 1e-25, 50.0
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,16 @@ def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float)
 def order_of(plays: tuple[Play, ...], delta: float) -> float:
     """At which moment the choices matter: where Chernoff's bound on the ε of fixed coins is least."""
     orders = np.geomspace(0.1, 1e5, 40)
-    bounds = np.zeros(orders.size)
+    return float(orders[int(np.argmin((_moments(plays, orders) - math.log(delta)) / orders))])
+
+
+def _moments(plays: tuple[Play, ...], orders: Array) -> Array:
+    """ln of the largest moment of all, at each order."""
+    found = np.zeros(orders.size)
     for play in plays:
         for i, order in enumerate(orders.tolist()):
-            bounds[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
-    return float(orders[int(np.argmin((bounds - math.log(delta)) / orders))])
+            found[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
+    return found
 
 
 def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
@@ -187,7 +194,9 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
         for width, weight, one in zip(widths, weights, best, strict=True)
     )
     work = sum(play.count * width for play, width in zip(plays, widths, strict=True)) * 18 * deviation
-    wanted = max(wanted, math.sqrt(work / _MOST_WORK))
+    # rare losses, each of which is rounded off, are played in little time
+    finer = _FINER if max(at_once) > 1 else 1.0
+    wanted = max(wanted / finer, math.sqrt(work / (_MOST_WORK * finer)))
     tried = max(widths) / np.arange(math.ceil(max(widths) / wanted), math.ceil(1.3 * max(widths) / wanted) + 1)
     tried *= 1 - 2 * _CHORD
     tried = np.unique(np.concatenate([tried, np.geomspace(wanted / 1.3, wanted, 24)]))
@@ -214,9 +223,9 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
         play.count * max(float(low.max()) for low, _ in curves) for play, curves in zip(plays, tables, strict=True)
     )
     finest = max(math.sqrt(lows * length / _MOST_WORK), length / _MOST_POINTS)
-    finer = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
-    enough = (step for step in finer if kept(step) >= (1 - _LOST) * whole)
-    return float(next(enough, max([best_step, *finer], key=kept)))
+    more = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
+    enough = (step for step in more if kept(step) >= (1 - _LOST) * whole)
+    return float(next(enough, max([best_step, *more], key=kept)))
 
 
 def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple[int, float]]]:
@@ -259,6 +268,14 @@ def _extent(plays: tuple[Play, ...]) -> tuple[float, float]:
     return min(most, 4 * math.sqrt(square) + highest), most
 
 
+@lru_cache(maxsize=32)
+def _centre(plays: tuple[Play, ...]) -> float:
+    """Losses above this are hardly ever seen; by the variance, or where rare ones are large by Chernoff's bound."""
+    spread, most = _extent(plays)
+    orders = np.geomspace(1e-2, 1e3, 40)
+    return min(most, 2.5 * spread + spread**2 / 32, float(np.min((_moments(plays, orders) + _RARE) / orders)))
+
+
 def _lattice(spread: float, centre: float, step: float) -> tuple[Array, int]:
     """Points around ``centre``, and the place of ``centre`` among them."""
     below, above = math.ceil((centre + spread) / step) + 1, math.ceil(spread / step) + 1
@@ -290,10 +307,8 @@ def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
 @lru_cache(maxsize=16)
 def game_below(plays: tuple[Play, ...]) -> tuple[Array, Array]:
     """Points x, evenly spaced, and values there, rounded down."""
-    step, (spread, most) = _step(plays, 1.0), _extent(plays)
-    deviation = spread / 4
-    centre = step * math.ceil(min(most, 10.0 * deviation + deviation**2 / 2) / step)
-    x, _ = _lattice(spread, centre, step)
+    step, (spread, _) = _step(plays, 1.0), _extent(plays)
+    x, _ = _lattice(spread, step * math.ceil(_centre(plays) / step), step)
     return x, _values(plays, x, step)
 
 

@@ -94,7 +94,8 @@ def delta(release: Release, epsilon: float) -> float:
     found = 0.0
     for parts in alternatives(release):
         one = _delta(parts, epsilon)
-        for in_place in _REPLACED:
+        # a long game is for δ near one that is known, which short ones may be far above
+        for in_place in (*_REPLACED, _with_long_games):
             if one > found and (games := in_place(parts, one)):
                 one = min(one, _delta(games, epsilon))
         found = max(found, one)
@@ -256,9 +257,11 @@ def _delta(parts: Parts, epsilon: float) -> float:
         # otherwise the game is certainly the better one
         return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
     found = _delta_of_sum(parts, epsilon)
-    if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
-        one = delta_of_many(*many, epsilon, found)
-        return found if one is None else min(found, one)
+    # that of short games may be far above, and a long game is for δ near one that is known
+    for _ in range(2):
+        if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
+            one = delta_of_many(*many, epsilon, found)
+            found = found if one is None else min(found, one)
     return found
 
 

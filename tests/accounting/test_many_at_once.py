@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from accounting import Gaussian, NoisyMax, PoissonSubsampled, bound
+from accounting import Gaussian, NoisyMax, PoissonSubsampled, bound, delta, epsilon
 from accounting.accountants import lattice_games, pld
 from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.curves import LongPair, PlayedPair
@@ -94,6 +94,11 @@ def test_where_many_tell_something_each_is_a_choice():
 def test_ten_thousand_choices_of_which_few_tell_much_have_narrow_brackets(total):
     lower, upper = bound(total, 1e-6)
     assert 0.99 * upper < lower <= upper
+
+
+def test_the_delta_of_a_sum_is_that_of_a_long_game_near_it():
+    total = 500 * PoissonSubsampled(NoisyMax(6.0), 0.01) + Gaussian(1.0)
+    assert delta(total, epsilon(total, 1e-6)) == pytest.approx(1e-6, rel=0.01)
 
 
 def test_one_long_game_takes_the_place_of_short_ones_of_its_kind_alone():
