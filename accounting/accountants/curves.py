@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import Games, played_curve, played_delta
+from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.lattice_games import Play, game_below
+from accounting.accountants.long_games import curve_of_many
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.half_normal import half_normal_delta
 
@@ -27,6 +29,7 @@ __all__ = [
     "Batches",
     "GamePair",
     "HalfNormalPair",
+    "LongPair",
     "LopsidedAtoms",
     "PlayedPair",
     "delta_of_atoms",
@@ -278,6 +281,25 @@ class PlayedPair(LopsidedAtoms):
 
 
 @dataclass(frozen=True)
+class LongPair(LopsidedAtoms):
+    """``count`` choices of which few tell much, among other releases; see :mod:`accounting.accountants.long_games`.
+
+    It is there only where that game does not take too long; for δ near e^``level``.
+    """
+
+    kind: Kind
+    count: int
+    level: float
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _, beyond = self._atoms()
+        return min(1.0, beyond + delta_of_atoms(epsilon, losses, p))
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _long_atoms(self)
+
+
+@dataclass(frozen=True)
 class GamePair(LopsidedAtoms):
     """Choices that come last, each with a few scores, from below; see :mod:`accounting.accountants.lattice_games`."""
 
@@ -293,6 +315,15 @@ class GamePair(LopsidedAtoms):
 @lru_cache(maxsize=32)
 def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
     x, values = played_curve(pair.games)
+    return *pair_of_whole_curve(x, values), float(values[-1])
+
+
+@lru_cache(maxsize=16)
+def _long_atoms(pair: LongPair) -> tuple[Array, Array, Array, float]:
+    curve = curve_of_many(pair.kind, pair.count, pair.level)
+    if curve is None:
+        raise ArithmeticError(f"the game of {pair!r} takes too long")
+    x, values = curve
     return *pair_of_whole_curve(x, values), float(values[-1])
 
 

@@ -9,6 +9,11 @@ is wider. So the player who takes only rounded coins needs no interpolation,
 on one lattice for all kinds, one kind after the other; it is laid such that the ε in question is one of its points, and
 h such that little is rounded off the best coins. Below the lattice V is at least the first value, above it 0.
 
+*Many choices at a time.* Of thousands of choices on rare samples few tell much, and the low losses are far smaller than
+the high ones. There the player takes b choices with the same coin before looking up. If the small loss is i·h/b and
+the sum of both j·h, i and j whole, then the sum of b losses is on the lattice, and its law is binomial. So what is
+small is rounded to multiples of h/b, and nothing else is lost but that the player looks up only now and then.
+
 As 0 is one of its points and all losses are multiples of h, V_k is linear in e^x between neighbouring points. So where
 choices come after other releases, the values on the lattice are those of a pair with finitely many losses.
 """
@@ -38,6 +43,14 @@ _MOST_POINTS = 3e5
 _LOST = 2e-3
 # Of so many choices only coins with this share of the largest variance matter.
 _MANY, _SHARE = 30, 0.75
+# How often a player of choices of which few tell much looks up, at least; and how many may tell much at a time.
+_LOOKS, _TELLING = 128, 2.0
+# Of these choices so many coins are enough, which lie close together.
+_COINS = 16
+# Their lattice is so much finer.
+_FINER = 4.0
+# Less likely sums are left out; and beside other releases what is rarer than e^(−this).
+_FAINT, _RARE = 1e-25, 50.0
 
 
 @dataclass(frozen=True)
@@ -114,27 +127,52 @@ def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float)
 def order_of(plays: tuple[Play, ...], delta: float) -> float:
     """At which moment the choices matter: where Chernoff's bound on the ε of fixed coins is least."""
     orders = np.geomspace(0.1, 1e5, 40)
-    bounds = np.zeros(orders.size)
+    return float(orders[int(np.argmin((_moments(plays, orders) - math.log(delta)) / orders))])
+
+
+def _moments(plays: tuple[Play, ...], orders: Array) -> Array:
+    """ln of the largest moment of all, at each order."""
+    found = np.zeros(orders.size)
     for play in plays:
         for i, order in enumerate(orders.tolist()):
-            bounds[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
-    return float(orders[int(np.argmin((bounds - math.log(delta)) / orders))])
+            found[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
+    return found
 
 
 def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
     return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
 
 
-def _rounded(curves: list[tuple[Array, Array]], step: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The coins on a lattice, in steps: for every low loss the largest high one."""
-    ups = np.arange(1, math.floor(max(float(high[-1]) for _, high in curves) / step) + 1)
-    lows = np.zeros(ups.size)
+def _rounded(curves: list[tuple[Array, Array]], step: float, at_once: int = 1) -> tuple[Array, Array]:
+    """Coins of which so many at a time end on a lattice: for every small loss the largest one of the other sign."""
+    lows_are_small = _highest(curves) > (most := max(float(low.max()) for low, _ in curves))
+    many = math.floor(at_once * min(most, _highest(curves)) / step)
+    small = step / at_once * np.arange(1, many + 1)
+    large = np.zeros(small.size)
     for low, high in curves:
-        # a coin with a smaller high loss is less, too; beyond the end of a curve there is none of it
-        np.maximum(lows, np.interp(ups * step, high, low, left=float(low[0]), right=0.0), out=lows)
-    downs = np.floor(lows / step).astype(np.int64)
-    kept = (downs > 0) & np.append(downs[1:] < downs[:-1], True)
-    return downs[kept], ups[kept]
+        # a coin with a smaller loss is less, too; beyond the end of a curve there is none of it
+        x, y = (low[::-1], high[::-1]) if lows_are_small else (high, low)
+        np.maximum(large, np.interp(small, x, y, left=float(y[0]), right=0.0), out=large)
+    large = np.floor((small + large) / step) * step - small
+    kept = (large > 0) & np.append(large[1:] < large[:-1], True)[: large.size]
+    small, large = small[kept], large[kept]
+    return (small, large) if lows_are_small else (large, small)
+
+
+def _highest(curves: list[tuple[Array, Array]]) -> float:
+    return max(float(high[-1]) for _, high in curves)
+
+
+def _at_once(play: Play) -> int:
+    """How many choices the player makes before looking up: more than one where there are many, and few tell much."""
+    curves = _coins_of(play)
+    if play.rate == 1 or play.count < 2 * _LOOKS or any(np.any(np.diff(low) > 0) for low, _ in curves):
+        return 1
+    low, high = (np.concatenate(losses) for losses in zip(*curves, strict=True))
+    low, high = np.maximum(low, 1e-300), np.maximum(high, 1e-300)
+    chance = float(_chance(low, high)[int(np.argmax(_variance(low, high)))])
+    most = math.floor(_TELLING / min(chance, 1 - chance))
+    return min(play.count // _LOOKS, most) if most >= _MANY else 1
 
 
 def _fineness(count: int) -> int:
@@ -145,7 +183,7 @@ def _fineness(count: int) -> int:
 @lru_cache(maxsize=32)
 def _step(plays: tuple[Play, ...], order: float) -> float:
     """The lattice on which little is lost of the coins with the largest moments, near a number of cells."""
-    tables = [_coins_of(play) for play in plays]
+    tables, at_once = [_coins_of(play) for play in plays], [_at_once(play) for play in plays]
     best = [_largest_variance(curves) for curves in tables]
     widths = [2 * math.sqrt(one) for one in best]
     weights = np.array([play.count * one for play, one in zip(plays, best, strict=True)])
@@ -156,17 +194,19 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
         for width, weight, one in zip(widths, weights, best, strict=True)
     )
     work = sum(play.count * width for play, width in zip(plays, widths, strict=True)) * 18 * deviation
-    wanted = max(wanted, math.sqrt(work / _MOST_WORK))
+    # rare losses, each of which is rounded off, are played in little time
+    finer = _FINER if max(at_once) > 1 else 1.0
+    wanted = max(wanted / finer, math.sqrt(work / (_MOST_WORK * finer)))
     tried = max(widths) / np.arange(math.ceil(max(widths) / wanted), math.ceil(1.3 * max(widths) / wanted) + 1)
     tried *= 1 - 2 * _CHORD
     tried = np.unique(np.concatenate([tried, np.geomspace(wanted / 1.3, wanted, 24)]))
 
     def kept(step: float) -> float:
         found = 0.0
-        for play, curves in zip(plays, tables, strict=True):
-            downs, ups = _rounded(curves, step)
-            if downs.size:
-                found += play.count * float(_moment(downs * step, ups * step, order).max())
+        for play, curves, many in zip(plays, tables, at_once, strict=True):
+            low, high = _rounded(curves, step, many)
+            if low.size:
+                found += play.count * float(_moment(low, high, order).max())
         return found
 
     best_step = float(max(tried.tolist(), key=kept))
@@ -183,23 +223,36 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
         play.count * max(float(low.max()) for low, _ in curves) for play, curves in zip(plays, tables, strict=True)
     )
     finest = max(math.sqrt(lows * length / _MOST_WORK), length / _MOST_POINTS)
-    finer = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
-    enough = (step for step in finer if kept(step) >= (1 - _LOST) * whole)
-    return float(next(enough, max([best_step, *finer], key=kept)))
+    more = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
+    enough = (step for step in more if kept(step) >= (1 - _LOST) * whole)
+    return float(next(enough, max([best_step, *more], key=kept)))
 
 
-def _play(values: Array, downs: list[int], ups: list[int], step: float) -> Array:
-    """One more choice, rounded down."""
-    n, pad = values.size, max(*downs, *ups)
+def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple[int, float]]]:
+    """Of every coin where so many tosses lead, in steps, and how likely."""
+    found = []
+    for down, up, chance in zip(low.tolist(), high.tolist(), _chance(low, high).tolist(), strict=True):
+        law, mass = [], math.exp(at_once * math.log1p(-chance))
+        for ups in range(at_once + 1):
+            if mass > _FAINT:
+                law.append((round((ups * up - (at_once - ups) * down) / step), mass))
+            mass *= (at_once - ups) / (ups + 1) * chance / (1 - chance)
+        found.append(law)
+    return found
+
+
+def _play(values: Array, laws: list[list[tuple[int, float]]], rounding: float) -> Array:
+    """One more choice, or some, rounded down."""
+    n, pad = values.size, max(abs(shift) for law in laws for shift, _ in law)
     padded = np.concatenate([np.full(pad, values[0]), values, np.zeros(pad)])
-    best, mean, rest = values.copy(), np.empty(n), np.empty(n)
-    for down, up in zip(downs, ups, strict=True):
-        chance = math.expm1(-down * step) / math.expm1(-(down + up) * step)
-        np.multiply(padded[pad - up : pad - up + n], chance, out=mean)
-        np.multiply(padded[pad + down : pad + down + n], 1 - chance, out=rest)
-        mean += rest
+    best, mean, term = values.copy(), np.empty(n), np.empty(n)
+    for law in laws:
+        mean[:] = 0.0
+        for shift, mass in law:
+            np.multiply(padded[pad - shift : pad - shift + n], mass, out=term)
+            mean += term
         np.maximum(best, mean, out=best)
-    best *= 1 - _ROUNDING
+    best *= 1 - rounding
     return best
 
 
@@ -215,6 +268,14 @@ def _extent(plays: tuple[Play, ...]) -> tuple[float, float]:
     return min(most, 4 * math.sqrt(square) + highest), most
 
 
+@lru_cache(maxsize=32)
+def _centre(plays: tuple[Play, ...]) -> float:
+    """Losses above this are hardly ever seen; by the variance, or where rare ones are large by Chernoff's bound."""
+    spread, most = _extent(plays)
+    orders = np.geomspace(1e-2, 1e3, 40)
+    return min(most, 2.5 * spread + spread**2 / 32, float(np.min((_moments(plays, orders) + _RARE) / orders)))
+
+
 def _lattice(spread: float, centre: float, step: float) -> tuple[Array, int]:
     """Points around ``centre``, and the place of ``centre`` among them."""
     below, above = math.ceil((centre + spread) / step) + 1, math.ceil(spread / step) + 1
@@ -224,23 +285,30 @@ def _lattice(spread: float, centre: float, step: float) -> tuple[Array, int]:
 def _values(plays: tuple[Play, ...], x: Array, step: float) -> Array:
     values = np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)
     for play in plays:
-        downs, ups = _rounded(_coins_of(play), step)
-        if play.count >= _MANY and downs.size:
-            variances = _variance(downs * step, ups * step)
-            kept = variances >= _SHARE * variances.max()
-            downs, ups = downs[kept], ups[kept]
-        for _ in range(play.count if downs.size else 0):
-            values = _play(values, downs.tolist(), ups.tolist(), step)
+        at_once = _at_once(play)
+        for many, times in ((play.count % at_once, 1), (at_once, play.count // at_once)):
+            low, high = _rounded(_coins_of(play), step, many) if many else (np.empty(0), np.empty(0))
+            if play.count >= _MANY and low.size:
+                variances = _variance(low, high)
+                kept = variances >= _SHARE * variances.max()
+                low, high = low[kept], high[kept]
+            if at_once > 1 and low.size:
+                # next to each other the one of which least was rounded off
+                variances = _variance(low, high)
+                groups = np.array_split(np.arange(low.size), min(_COINS, low.size))
+                best = [int(group[np.argmax(variances[group])]) for group in groups if group.size]
+                low, high = low[best], high[best]
+            laws = _laws(low, high, many, step)
+            for _ in range(times if laws else 0):
+                values = _play(values, laws, many * _ROUNDING)
     return values
 
 
 @lru_cache(maxsize=16)
 def game_below(plays: tuple[Play, ...]) -> tuple[Array, Array]:
     """Points x, evenly spaced, and values there, rounded down."""
-    step, (spread, most) = _step(plays, 1.0), _extent(plays)
-    deviation = spread / 4
-    centre = step * math.ceil(min(most, 10.0 * deviation + deviation**2 / 2) / step)
-    x, _ = _lattice(spread, centre, step)
+    step, (spread, _) = _step(plays, 1.0), _extent(plays)
+    x, _ = _lattice(spread, step * math.ceil(_centre(plays) / step), step)
     return x, _values(plays, x, step)
 
 

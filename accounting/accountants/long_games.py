@@ -29,6 +29,8 @@ T′S_l = S_l + S_(l+1) and that T′ is sublinear
 
 for a constant a ≥ 0, as T′(f + a) ≤ (1 + g)(f + a); g counts what a law has more than 1, too. As many steps are taken
 as add little; a is the δ in question.
+
+*Beside other releases* V_k is the curve of a pair, as in :mod:`accounting.accountants.coin_games`.
 """
 
 from __future__ import annotations
@@ -44,21 +46,25 @@ from numpy.typing import NDArray
 from accounting.accountants.coin_games import largest_moments
 from accounting.accountants.coin_kinds import Kind
 
-__all__ = ["delta_of_many", "epsilon_of_many", "is_long"]
+__all__ = ["curve_of_many", "delta_of_many", "epsilon_of_many", "is_long"]
 
 Array = NDArray[np.float64]
 
-# What the lattice may add to ε, as a share of it; and what steps at a time may add to δ.
-_ADDED, _REST = 3e-4, 0.02
+# What the lattice adds to ε at least and at most, as a share of it; and what steps at a time may add to δ.
+_LEAST_ADDED, _MOST_ADDED, _REST = 1e-4, 1.2e-3, 0.01
 # Differences that are taken, and steps that are played one by one.
 _TERMS, _FIRST = 3, 8
 # At the upper end e^(−this) times δ is about nothing.
 _FAINT = 6.0
-# Of choices that would else be one game more than this tell much: little would be lost; and of all, more than this: the
-# game would take long.
-_FEWEST, _JUMPS, _MOST_JUMPS = 250, 10.0, 200.0
-# Products that are added up, some 10 seconds; and what is rounded, relative to (2 + g)^l·(f + a).
-_MOST_WORK, _ROUNDING = 4e10, 1e-12
+# Of choices that would else be one game more than this tell much: little would be lost.
+_FEWEST, _JUMPS = 250, 10.0
+# Products that are added up: as many take half a second, and so many too long. Steps at a time are few where one moves
+# far on the lattice: at most about 1/(this + that move).
+_WORK, _MOST_WORK, _MOVES = 5e9, 4e10, 0.015
+# So much coarser a lattice tells soon whether an ε may matter.
+_COARSE = 3.0
+# What is rounded, relative to (2 + g)^l·(f + a).
+_ROUNDING = 1e-12
 _UNIT_ROUNDOFF = 2.0**-52
 _LARGEST = 600.0
 # ln of δ that are asked for; at others much else decides.
@@ -77,11 +83,13 @@ class _Plan:
     #: leaves unused, (1 + r)ln(1 + r) − r·ln r at the order r, is far more than the coins between those tried add.
     jumps: float
     enough: float
+    #: Products that are about to be added up.
+    work: float
 
 
 @lru_cache(maxsize=64)
-def _plan(kind: Kind, count: int, level: float) -> _Plan:
-    """For δ near e^``level``."""
+def _plan(kind: Kind, count: int, level: float, coarser: float = 1.0) -> _Plan:
+    """For δ near e^``level``, on a lattice so many times ``coarser`` than it should be."""
     orders = np.geomspace(1e-2, 1e3, 120) / kind.highest
     moments = count * largest_moments(kind, orders)
     at = int(np.argmin((moments - level) / orders))
@@ -97,9 +105,19 @@ def _plan(kind: Kind, count: int, level: float) -> _Plan:
     h, l = float(high[best]), float(low[best])
     # not 0, however rare
     jump = 1 / (1 + math.exp(min(abs(float(loses[best] - wins[best])), _LARGEST)))
-    step = min(math.sqrt(12 * _ADDED * epsilon / (count * order * jump)), (h + l) / 6)
     below = min(4 * math.sqrt(count * jump) * (h + l) + 2 * (h + l), 12.0)
-    return _Plan(l if wins[best] < loses[best] else -h, step, below, above, jump, epsilon * (1 + 1e-9))
+    drift = l if wins[best] < loses[best] else -h
+    finest, coarsest = (
+        math.sqrt(12 * added * epsilon / (count * order * jump)) for added in (_LEAST_ADDED, _MOST_ADDED)
+    )
+    # points, places and three laws for each of them, four times a leap
+    length, widest = below + above + abs(count * drift), float(high.max() + low.max())
+    steps = np.geomspace(finest, coarsest, 24)
+    products = 12 * count * length * widest**2 / steps**3 * (abs(drift) / steps + _MOVES)
+    at = min(int(np.count_nonzero(products > _WORK)), steps.size - 1)
+    # with the best coin's other loss in the middle of a cell: at an end of one, those beside it gain more
+    step = (h + l) / (max(math.ceil((h + l) / (coarser * float(steps[at]))), 6) + 0.5)
+    return _Plan(drift, step, below, above, jump, epsilon * (1 + 1e-9), float(products[at]))
 
 
 def is_long(kind: Kind, count: int, level: float) -> bool:
@@ -113,11 +131,7 @@ def is_long(kind: Kind, count: int, level: float) -> bool:
     ):
         return False
     plan = _plan(kind, count, level)
-    return (
-        _FEWEST * plan.jumps < _JUMPS
-        and count * plan.jumps < _MOST_JUMPS
-        and plan.above + abs(count * plan.drift) < _LARGEST
-    )
+    return _FEWEST * plan.jumps < _JUMPS and plan.work < _MOST_WORK and plan.above + abs(count * plan.drift) < _LARGEST
 
 
 def _breaks(kind: Kind, plan: _Plan) -> list[float]:
@@ -232,9 +246,9 @@ def _leap(game: _Game, f: Array, level: float, left: int, rest: float) -> tuple[
 
 
 @lru_cache(maxsize=16)
-def _curve(kind: Kind, count: int, level: float) -> tuple[Array, Array] | None:
+def _curve(kind: Kind, count: int, level: float, coarser: float = 1.0) -> tuple[Array, Array] | None:
     """Values x, and δ of all choices at ε = x, rounded up; for δ near e^``level``. None if it takes too long."""
-    plan = _plan(kind, count, level)
+    plan = _plan(kind, count, level, coarser)
     moved, game = count * plan.drift, _Game(kind, plan)
     first = math.floor((min(0.0, moved) - plan.below) / plan.step)
     last = math.ceil((max(0.0, moved) + plan.above) / plan.step)
@@ -252,16 +266,32 @@ def _curve(kind: Kind, count: int, level: float) -> tuple[Array, Array] | None:
             continue
         f = np.append(part, np.full(f.size - size, part[-1]))
         played += steps
-        if work > _MOST_WORK:
+        if work > 2 * _MOST_WORK:
             return None
     return z - moved, np.minimum(f, 1.0)
 
 
+def curve_of_many(kind: Kind, count: int, level: float) -> tuple[Array, Array] | None:
+    """Values x from below 0 on, and δ of all choices at ε = x, rounded up, for δ near e^``level``; None as above."""
+    curve = _curve(kind, count, level)
+    if curve is None:
+        return None
+    x, values = curve
+    return x + 1e-11 * (abs(x) + float(x[-1] - x[0])), values
+
+
 def epsilon_of_many(kind: Kind, count: int, delta: float, enough: float = 0.0) -> float | None:
-    """ε at ``delta``, rounded up; 0 if it is certainly at most ``enough``, None if it takes too long."""
-    if _plan(kind, count, math.log(delta)).enough <= enough:
+    """ε at ``delta``, rounded up, or one that is at most ``enough``; None if it takes too long."""
+    level = math.log(delta)
+    if _plan(kind, count, level).enough <= enough:
         return 0.0
-    curve = _curve(kind, count, math.log(delta))
+    quick = _epsilon(_curve(kind, count, level, _COARSE), delta) if enough > 0 else None
+    if quick is not None and quick <= enough:
+        return quick
+    return _epsilon(_curve(kind, count, level), delta)
+
+
+def _epsilon(curve: tuple[Array, Array] | None, delta: float) -> float | None:
     if curve is None:
         return None
     x, values = curve

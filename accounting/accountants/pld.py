@@ -13,6 +13,7 @@ and the least one counts.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,7 +32,7 @@ from accounting.accountants.convolution import (
     Parts,
     Window,
 )
-from accounting.accountants.long_games import delta_of_many, epsilon_of_many, is_long
+from accounting.accountants.long_games import curve_of_many, delta_of_many, epsilon_of_many, is_long
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.accountants.pairs import alternatives, played
 from accounting.accountants.sums import Sum, smallest
@@ -51,6 +52,8 @@ _SHARE = 2e-5
 _ROUNDS = 6
 # Lower and upper bound closer than this are left as they are.
 _NARROW = 1e-3
+# ln of δ for which a curve is known is a multiple of this.
+_LEVELS = 2.0
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
 
@@ -91,7 +94,8 @@ def delta(release: Release, epsilon: float) -> float:
     found = 0.0
     for parts in alternatives(release):
         one = _delta(parts, epsilon)
-        for in_place in _REPLACED:
+        # a long game is for δ near one that is known, which short ones may be far above
+        for in_place in (*_REPLACED, _with_long_games):
             if one > found and (games := in_place(parts, one)):
                 one = min(one, _delta(games, epsilon))
         found = max(found, one)
@@ -139,7 +143,33 @@ def _in_stages(parts: Parts, delta: float) -> Parts | None:
     return found if found != parts else None
 
 
-_REPLACED = _with_games, _in_stages
+def _with_long_games(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with one long game of many choices, of which few tell much, in place of several beside other releases.
+
+    Alone they need no pair; see :func:`_many_choices`.
+    """
+    from accounting.accountants.curves import LongPair, PlayedPair
+
+    # of few different values, so that one game serves many questions; rarer losses matter little
+    level = math.floor(math.log(max(delta, 1e-280)) / _LEVELS) * _LEVELS
+    games = {pair: pair.games[0] for pair, _ in parts if isinstance(pair, PlayedPair) and len(pair.games) == 1}
+    counts: Counter[Kind] = Counter()
+    for pair, times in parts:
+        if pair in games:
+            kind, size = games[pair]
+            counts[kind] += size * times
+    if len(games) == len(parts) and len(counts) == 1:
+        return None
+    many = {
+        kind: LongPair(kind, count, level)
+        for kind, count in counts.items()
+        if is_long(kind, count, level) and curve_of_many(kind, count, level) is not None
+    }
+    others = [(pair, times) for pair, times in parts if pair not in games or games[pair][0] not in many]
+    return (*others, *((pair, 1) for pair in many.values())) if many else None
+
+
+_REPLACED = _with_games, _in_stages, _with_long_games
 
 
 def _choices(parts: Parts) -> Games | None:
@@ -227,9 +257,11 @@ def _delta(parts: Parts, epsilon: float) -> float:
         # otherwise the game is certainly the better one
         return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
     found = _delta_of_sum(parts, epsilon)
-    if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
-        one = delta_of_many(*many, epsilon, found)
-        return found if one is None else min(found, one)
+    # that of short games may be far above, and a long game is for δ near one that is known
+    for _ in range(2):
+        if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
+            one = delta_of_many(*many, epsilon, found)
+            found = found if one is None else min(found, one)
     return found
 
 
