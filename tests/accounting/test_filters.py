@@ -80,7 +80,7 @@ def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
 
 @pytest.mark.parametrize(
     ("make", "accountant"),
-    [(Gaussian, "gdp"), (DiscreteGaussian, "zcdp"), (GeneralizedGaussian, "zcdp"), (lambda z: NoisyMax(1 / z), "rdp")],
+    [(Gaussian, "gdp"), (DiscreteGaussian, "zcdp"), (GeneralizedGaussian, "gdp"), (lambda z: NoisyMax(1 / z), "rdp")],
 )
 @pytest.mark.parametrize("count", [7, 1000])
 def test_as_many_fit_as_were_calibrated_by_the_same_measure(make, accountant, count):
