@@ -3,16 +3,17 @@
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so
-does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
-on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
-then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
-noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
-(:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a
-tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
-where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
-all others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as
-much as one may (:mod:`accounting.accountants.count_losses`).
+does ``ObjectivePerturbation``, for losses that are linear. One ``ZCDP`` release is a worse coin
+(:mod:`accounting.worst_coins`), which follows what was seen if others come before it. Discrete noise on vectors
+includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and then by a −
+ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel noise, 1 −
+e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken makes the
+Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
+(:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a tree
+reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
+they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where all
+others hold it too, or, of more than two values, a third one. Shuffled bits include one count that moves by as much as
+one may (:mod:`accounting.accountants.count_losses`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
 :mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
@@ -41,12 +42,15 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
+from accounting.accountants.last_coins import last_coins
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.randomizers import epsilon_at_least, thirds
+from accounting.concentrated import lower_zcdp_epsilon
+from accounting.conversions import gdp_epsilon
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
@@ -100,6 +104,8 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if isinstance(release, LocalShuffled) and delta > 0:
         # binary responses are a randomizer of that ε
         return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
+    if isinstance(release, ZCDP) and 0 < delta < 1:
+        return max(lower_zcdp_epsilon(release.rho, delta), gdp_epsilon(math.sqrt(2 * release.rho), delta) * (1 - 1e-9))
     best = _best_order(release, delta)
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
@@ -114,6 +120,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
         return found
     if 0 < delta < 1:
         witnesses |= dict.fromkeys(_with_played_batches(release, delta, best))
+        witnesses |= dict.fromkeys(_with_coins(release, best))
     return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
 
 
@@ -131,6 +138,16 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(_witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
     return [compose([(game, 1), *((w, n) for w, n in rest if w is not None)]) for rest in rests]
+
+
+def _with_coins(release: Release, order: float) -> list[Release]:
+    """The witness in which a zCDP release comes last, and follows what was seen."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    if (found := last_coins(parts)) is None:
+        return []
+    last, coins = found
+    left = [(_witness(part, order), n - (part == last)) for part, n in parts]
+    return [compose([(coins, 1), *((w, n) for w, n in left if n and w is not None)])]
 
 
 def _play(part: Release, count: int) -> Play | None:

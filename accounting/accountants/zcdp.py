@@ -37,7 +37,7 @@ from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
 from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.pure import pure
-from accounting.conversions import zcdp_delta, zcdp_epsilon
+from accounting.concentrated import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,

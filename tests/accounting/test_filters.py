@@ -29,7 +29,8 @@ from accounting import (
 )
 from accounting.accountants.rdp import rdp
 from accounting.amplification.shuffling import local_epsilon
-from accounting.conversions import gdp_mu, zcdp_rho
+from accounting.concentrated import zcdp_rho
+from accounting.conversions import gdp_mu
 from accounting.ledger import state as ledger_state
 from accounting.ledger.filters import first_filter, make_filter, mixed_rule
 from accounting.releases import Composed
