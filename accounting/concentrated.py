@@ -38,6 +38,8 @@ __all__ = ["epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zc
 _UNIT_ROUNDOFF = 2.0**-52
 # A ρ below this is priced as this one: safe, and its orders still square without overflow.
 _SMALLEST_RHO = 1e-100
+# Coins are looked for within these: of others, and of δ below e^(−1000), the first bound says as much as floats can.
+_LEAST, _MOST, _NEVER = 1e-20, 1e6, -1e3
 
 
 def _log_excess(rho: float, eta: float, low: float) -> float:
@@ -105,6 +107,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     # with y₁ = 0 the derivative vanishes where ρu² + ln(1 + u) = ln 1/δ, which increases in u
     u = increasing_root(lambda u: rho * u * u + math.log1p(u) + log_delta, math.sqrt(-log_delta / rho))
     found = _upward_sum((rho, rho * u, -math.log1p(1 / u), -log_delta / u, -math.log1p(u) / u))
+    if not _LEAST < rho < _MOST:
+        return max(0.0, found)
     coin = _coin_at(rho, u, lambda coin: log_delta - coin.log_delta)
     if coin.eta > LOWEST:
         found = min(found, epsilon_of(rho, log_delta, coin.eta, coin.low))
@@ -167,6 +171,8 @@ def _log_delta(rho: float, epsilon: float) -> float:
     # with y₁ = 0 the derivative (2α − 1)ρ − ε + ln(1 − 1/α) increases in α
     u = increasing_root(lambda u: (2 * u + 1) * rho - epsilon - math.log1p(1 / u), 1.0 + epsilon / (2 * rho))
     found = _upward_sum((u * rho, u * u * rho, -u * epsilon, -u * math.log1p(1 / u), -math.log1p(u)))
+    if not (_LEAST < rho < _MOST and found > _NEVER):
+        return found
     coin = _coin_at(rho, u, lambda coin: coin.epsilon - epsilon)
     if coin.eta > LOWEST:
         return min(found, _log_delta_of(rho, epsilon, coin.eta, coin.low))
@@ -196,7 +202,7 @@ def lower_zcdp_epsilon(rho: float, delta: float) -> float:
     2.1419
     """
     log_delta = log_target(delta)
-    if not 0 < rho < math.inf:
+    if not _LEAST < rho < _MOST:
         return 0.0
     inner = rho * (1 - SAFETY)
     coin = _coin_at(inner, math.sqrt(1 - log_delta / rho), lambda coin: log_delta - coin.log_delta)
