@@ -15,11 +15,13 @@ from accounting import (
     PoissonSubsampled,
     PureDP,
     bound,
+    concentrated,
     delta,
     epsilon,
     parallel,
 )
 from accounting.accountants.concentrated_losses import CoinsPair, ConcentratedPair
+from accounting.accountants.lower import lower_epsilon
 from accounting.concentrated import lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
 from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.worst_coins import worst_coin
@@ -96,6 +98,19 @@ def test_a_coin_that_meets_rho_does_so_at_all_orders(rho, eta):
     assert not replace(coin, eta=1.001 * eta).meets(rho)  # the maximum is elsewhere
 
 
+def test_a_coin_that_is_worse_than_claimed_proves_nothing(monkeypatch):
+    monkeypatch.setattr(concentrated, "worst_coin", lambda rho, eta: worst_coin(1.001 * rho, eta))
+    assert lower_zcdp_epsilon(0.05, 1e-6) == 0
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.05, 1.0, 5.0])
+def test_near_zero_delta_inverts_epsilon(rho):
+    first = worst_coin(rho, 1e-3).epsilon
+    for share in (0.0, 0.3, 0.9, 0.999, 1.001, 1.1):
+        level = zcdp_delta(rho, share * first)
+        assert zcdp_epsilon(rho, level) == pytest.approx(share * first, rel=1e-6, abs=1e-10)
+
+
 def test_the_pairs_enclose_the_curve():
     above, below = ConcentratedPair(0.05), CoinsPair(0.05)
     for pair in (above, below):
@@ -136,7 +151,8 @@ def test_beside_another_release():
 @pytest.mark.filterwarnings("ignore:ε is only known")
 def test_brackets_of_compositions(release, width):
     lower, upper = bound(release, 1e-6)
-    assert (1 - width) * upper < lower <= upper
+    assert (1 - width) * upper < lower
+    assert lower_epsilon(release, 1e-6) <= upper * (1 + 1e-9)
 
 
 def test_concentrated_releases_add_up():
