@@ -46,11 +46,10 @@ from accounting.accountants.last_coins import last_coins
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
+from accounting.accountants.played_coins import concentrated_epsilon_at_least
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.randomizers import epsilon_at_least, thirds
-from accounting.concentrated import lower_zcdp_epsilon
-from accounting.conversions import gdp_epsilon
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
@@ -104,8 +103,8 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if isinstance(release, LocalShuffled) and delta > 0:
         # binary responses are a randomizer of that ε
         return epsilon_at_least(release.randomizer or RandomizedResponse(release.epsilon, 2), int(release.users), delta)
-    if isinstance(release, ZCDP) and 0 < delta < 1:
-        return max(lower_zcdp_epsilon(release.rho, delta), gdp_epsilon(math.sqrt(2 * release.rho), delta) * (1 - 1e-9))
+    if 0 < delta < 1 and (concentrated := concentrated_epsilon_at_least(release, delta)) is not None:
+        return concentrated
     best = _best_order(release, delta)
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
