@@ -253,7 +253,10 @@ class PureDP(Release):
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(Release):
-    """Any mechanism that is known to be ``rho``-zCDP."""
+    """Any mechanism that is known to be ``rho``-zCDP: of neighbours D_α ≤ ρα for every α > 1, both ways.
+
+    What it costs at worst: :mod:`accounting.worst_coins`.
+    """
 
     rho: float
 
