@@ -5,11 +5,11 @@ guarantee               parameter   δ(ε)
 ======================  ==========  =====================================================================
 pure DP                 ε₀          (e^ε₀ − e^ε)/(1 + e^ε₀)   (randomized response is the worst case)
 Gaussian DP             μ           Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)   (Balle & Wang 2018; Dong et al. 2022)
-zCDP                    ρ           min over α > 1 of exp((α−1)(ρα − ε + ln(1 − 1/α)) − ln α)
+zCDP                    ρ           that of the worst coin (:mod:`accounting.concentrated`)
 ======================  ==========  =====================================================================
 
-The last row is Canonne, Kamath & Steinke (2020), Proposition 12, on the line ε_α = ρα. For each guarantee
-there are three functions: ε for a δ, δ for an ε, and the largest parameter that still meets an (ε, δ).
+For each guarantee there are three functions: ε for a δ, δ for an ε, and the largest parameter that still meets an
+(ε, δ).
 
 All work in logarithms and are valid for ε ∈ [0, 1e3] and δ ∈ [1e-300, 1). Every answer is rounded to the
 safe side by a bound on the rounding error of its own evaluation, so an upper bound stays an upper bound; a
@@ -35,9 +35,6 @@ __all__ = [
     "pure_delta",
     "pure_epsilon",
     "pure_parameter",
-    "zcdp_delta",
-    "zcdp_epsilon",
-    "zcdp_rho",
 ]
 
 _UNIT_ROUNDOFF = 2.0**-52
@@ -45,8 +42,6 @@ _ROOT_HALF = math.sqrt(0.5)
 _ROOT_HALF_PI = math.sqrt(math.pi / 2)
 _LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 _SMALLEST = 5e-324
-# A ρ below this is priced as this one: safe, and its orders still square without overflow.
-_SMALLEST_RHO = 1e-100
 
 
 def log_target(delta: float) -> float:
@@ -59,7 +54,7 @@ def probability(log_delta: float) -> float:
     return 1.0 if log_delta >= 0 else min(1.0, math.exp(log_delta) + _SMALLEST)
 
 
-def _parameter(name: str, value: float) -> float:
+def parameter(name: str, value: float) -> float:
     """A privacy parameter: any number ≥ 0, and infinity for a release that hides nothing."""
     if not value >= 0:
         bound = "a number" if math.isnan(value) else "nonnegative"
@@ -73,7 +68,7 @@ def _parameter(name: str, value: float) -> float:
 def pure_delta(epsilon0: float, epsilon: float) -> float:
     """The smallest δ such that every ε₀-DP mechanism is (ε, δ)-DP."""
     nonnegative("epsilon", epsilon)
-    if epsilon >= _parameter("epsilon0", epsilon0):
+    if epsilon >= parameter("epsilon0", epsilon0):
         return 0.0
     # (e^ε₀ − e^ε)/(1 + e^ε₀), divided through by e^ε₀
     value = -math.expm1(epsilon - epsilon0) / (1.0 + math.exp(-epsilon0))
@@ -83,7 +78,7 @@ def pure_delta(epsilon0: float, epsilon: float) -> float:
 def pure_epsilon(epsilon0: float, delta: float) -> float:
     """The smallest ε such that every ε₀-DP mechanism is (ε, δ)-DP (``delta = 0`` gives ε₀)."""
     fraction("delta", delta, include_zero=True)
-    if math.isinf(_parameter("epsilon0", epsilon0)):
+    if math.isinf(parameter("epsilon0", epsilon0)):
         return math.inf
     inside = -delta * (1.0 + math.exp(-epsilon0))
     if inside <= -1.0:
@@ -167,7 +162,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     0.126936737507
     """
     nonnegative("epsilon", epsilon)
-    if _parameter("mu", mu) == 0:
+    if parameter("mu", mu) == 0:
         return 0.0
     if math.isinf(mu):
         return 1.0
@@ -180,7 +175,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     Newton's method on √(−ln δ(ε)), which is close to linear in ε, then a step up to a point that was seen to be safe.
     """
     target = log_target(delta)
-    if _parameter("mu", mu) == 0:
+    if parameter("mu", mu) == 0:
         return 0.0
     if math.isinf(mu):
         return math.inf
@@ -228,70 +223,13 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _largest_mu(epsilon: float, target: float) -> float:
-    return _largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
-
-
-# ------------------------------------------------------------------------------------------------- zCDP
-
-
-def zcdp_epsilon(rho: float, delta: float) -> float:
-    """The smallest ε that Proposition 12 of Canonne, Kamath & Steinke gives for ρ-zCDP, over all real orders.
-
-    Examples
-    --------
-    >>> round(zcdp_epsilon(0.1, 1e-6), 12)
-    2.141938928385
-    """
-    budget = -log_target(delta)
-    if _parameter("rho", rho) == 0:
-        return 0.0
-    if math.isinf(rho):
-        return math.inf
-    rho = max(rho, _SMALLEST_RHO)
-    # With u = α − 1 the derivative vanishes where ρu² + ln(1 + u) = ln 1/δ, which increases in u.
-    u = _increasing_root(lambda u: rho * u * u + math.log1p(u) - budget, math.sqrt(budget / rho))
-    terms = (rho, rho * u, -math.log1p(1 / u), budget / u, -math.log1p(u) / u)
-    return max(0.0, _upward_sum(terms))
-
-
-def zcdp_delta(rho: float, epsilon: float) -> float:
-    """The smallest δ that the same proposition gives for ρ-zCDP at ε, over all real orders."""
-    nonnegative("epsilon", epsilon)
-    if _parameter("rho", rho) == 0:
-        return 0.0
-    if math.isinf(rho):
-        return 1.0
-    return probability(_zcdp_log_delta(rho, epsilon))
-
-
-def _zcdp_log_delta(rho: float, epsilon: float) -> float:
-    rho = max(rho, _SMALLEST_RHO)
-    # The derivative (2α − 1)ρ − ε + ln(1 − 1/α) increases in α.
-    u = _increasing_root(lambda u: (2 * u + 1) * rho - epsilon - math.log1p(1 / u), 1.0 + epsilon / (2 * rho))
-    return _upward_sum((u * rho, u * u * rho, -u * epsilon, -u * math.log1p(1 / u), -math.log1p(u)))
-
-
-def _upward_sum(terms: tuple[float, ...]) -> float:
-    """The sum of terms that are each right to 8 units in the last place, rounded up."""
-    return math.fsum(terms) + 8 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))
-
-
-def zcdp_rho(epsilon: float, delta: float) -> float:
-    """The largest ρ such that ``zcdp_delta(rho, epsilon) <= delta``, rounded down."""
-    target = log_target(delta)
-    nonnegative("epsilon", epsilon)
-    return _largest_rho(epsilon, target)
-
-
-@lru_cache(maxsize=1024)
-def _largest_rho(epsilon: float, target: float) -> float:
-    return _largest(lambda rho: _zcdp_log_delta(rho, epsilon), target)
+    return largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
 
 
 # ------------------------------------------------------------------------------------------- root finding
 
 
-def _increasing_root(function: Callable[[float], float], guess: float) -> float:
+def increasing_root(function: Callable[[float], float], guess: float) -> float:
     """The root u > 0 of an increasing function, to a relative 1e-12, by bisection-safe secants in ln u."""
     low = high = math.log(guess)
     while function(math.exp(low)) > 0:
@@ -305,7 +243,7 @@ def _increasing_root(function: Callable[[float], float], guess: float) -> float:
     return math.exp(root_between(lambda y: function(math.exp(y)), low, high, absolute=1e-12, relative=1e-12))
 
 
-def _largest(log_delta: Callable[[float], float], target: float) -> float:
+def largest(log_delta: Callable[[float], float], target: float) -> float:
     """The largest x > 0 with ``log_delta(x) <= target`` for an increasing ``log_delta``, rounded down."""
     # −ln δ grows like 1/x² as x falls, so √(−ln δ) is nearly linear in ln x: secants converge in a few steps
     root = math.sqrt(-target)

@@ -105,7 +105,29 @@ class GeneralizedGaussian(Release):
     """Noise of density ∝ exp(−‖z‖₊²/(2σ₊²)) with σ₊ = ``noise_multiplier`` × √κ × the sensitivity.
 
     κ is the smoothness of ‖·‖₊² times the square of the norms' distortion (see ``dpkit.mechanisms``), so that the
-    noise multiplier means the same as for the Gaussian: ρ = 1/(2·noise_multiplier²).
+    noise multiplier z means the same as for the Gaussian: 1/z-GDP.
+
+    *Theorem.* Let Z have a density ∝ e^(−V) on ℝᵈ, V = ‖·‖₊²/(2σ₊²), and let the slope of V in the direction v rise by
+    at most m²t on the way from x to x + tv. By κ-smoothness, used at both ends, it does so with m = √κ‖v‖₊/σ₊. Then
+    Z + v and Z are m-GDP.
+
+    *Proof.* Let X = ∂V/∂v (Z), over m, A(c) = E[(X − c)₊] and A₀ the same of N ~ N(0, 1). X does not fall along v and
+    rises by at most m per v, so integration by parts along lines gives E[Xψ(X)] ≤ E[ψ′(X)] for every ψ that rises and
+    is constant outside an interval. With ψ′ = χ ≥ 0 the left side is ∫χ(c)·E[X; X > c] dc = ∫χ·(A − cA′): as measures
+
+        A″ ≥ A − cA′,    with equality for A₀.
+
+    (a) A ≤ A₀. D = A − A₀ vanishes at ±∞, as E[X] = 0, and w = e^(c²/2)D′ has dw ≥ e^(c²/2)·D dc. At a positive
+    maximum of D, w would be at least 0 to its left, at most 0 to its right, and rise: so 0, and positive beyond, where
+    D would rise.
+
+    (b) For every h from ℝᵈ to [0, 1] and every c, E[Xh] ≤ E[(X − c)₊] + c·E[h] ≤ A₀(c) + c·E[h]. The least right side
+    is φ(Φ⁻¹(E[h])), at P(N > c) = E[h].
+
+    (c) Let a(t) = P(Z + tv ∈ S). Then a′(t) = m·E[X; Z + tv ∈ S] ≤ m·φ(Φ⁻¹(a(t))), so Φ⁻¹(a(t)) rises by at most m on
+    0 ≤ t ≤ 1: P(Z + v ∈ S) ≤ Φ(Φ⁻¹(P(Z ∈ S)) + m). ∎
+
+    Nothing less can be said of all such norms: the Euclidean one is Gaussian noise.
     """
 
     noise_multiplier: float
@@ -113,6 +135,10 @@ class GeneralizedGaussian(Release):
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("noise_multiplier", self.noise_multiplier)
+
+    def weaker(self) -> Release:
+        """Gaussian noise of the same multiplier."""
+        return Gaussian(self.noise_multiplier, adjacency=self.adjacency)
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,7 +253,10 @@ class PureDP(Release):
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(Release):
-    """Any mechanism that is known to be ``rho``-zCDP."""
+    """Any mechanism that is known to be ``rho``-zCDP: of neighbours D_α ≤ ρα for every α > 1, both ways.
+
+    What it costs at worst: :mod:`accounting.worst_coins`.
+    """
 
     rho: float
 

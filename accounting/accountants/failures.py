@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And eight descriptions that only accountants make.
+And nine descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = [
     "ThreeLosses",
     "Triangle",
     "TwoLosses",
+    "WorstCoins",
     "rest_delta",
     "split_failures",
 ]
@@ -114,6 +115,13 @@ class PlayedBatches(Release):
     batch: FixedSizeSubsampled
     count: int
     tail: float
+
+
+@dataclass(frozen=True, repr=False)
+class WorstCoins(Release):
+    """A coin after all else, which may follow what was seen, of those that are ``rho``-zCDP."""
+
+    rho: float
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

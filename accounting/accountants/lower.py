@@ -3,17 +3,18 @@
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so
-does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
-on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
-then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
-noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
-(:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a
-tree reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness
-where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where
-all others hold it too, or, of more than two values, a third one. Any ε₀-DP randomizer may be a response to two values
-or to three. Shuffled bits include counts that move by the
-longest vector that fits (:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
+does ``ObjectivePerturbation``, for losses that are linear. One ``ZCDP`` release is a worse coin
+(:mod:`accounting.worst_coins`), which follows what was seen if others come before it. Discrete noise on vectors
+includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and then by a −
+ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel noise, 1 −
+e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken makes the
+Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
+(:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a tree
+reaches all its levels. A part for which no witness is known counts as nothing. Shuffled responses have a witness where
+they stand alone (:mod:`accounting.amplification.blanket`); in compositions it is the count of one value, where all
+others hold it too, or, of more than two values, a third one. Any ε₀-DP randomizer may be a response to two values or to
+three. Shuffled bits include counts that move by the longest vector that fits
+(:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
 :mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
@@ -43,9 +44,11 @@ from accounting.accountants.failures import (
     rest_delta,
     split_failures,
 )
+from accounting.accountants.last_coins import last_coins
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import is_listed
+from accounting.accountants.played_coins import concentrated_epsilon_at_least
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.integer_shifts import longest_shift
@@ -103,6 +106,8 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if isinstance(release, LocalShuffled) and delta > 0:
         known = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
         return max(epsilon_at_least(randomizer, int(release.users), delta) for randomizer in known)
+    if 0 < delta < 1 and (concentrated := concentrated_epsilon_at_least(release, delta)) is not None:
+        return concentrated
     best = _best_order(release, delta)
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
@@ -114,6 +119,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
     witnesses |= {one: None for share in (1.0, 0.6) for one in _witnesses(release, best * share, equal=True)}
     if 0 < delta < 1:
         witnesses |= dict.fromkeys(_with_played_batches(release, delta, best))
+        witnesses |= dict.fromkeys(_with_coins(release, best))
     return max(found, *(_lower_epsilon(witness, delta) for witness in witnesses))
 
 
@@ -170,6 +176,16 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(_witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
     return [one for rest in rests for one in _compositions([(game, 1), *rest])]
+
+
+def _with_coins(release: Release, order: float) -> list[Release]:
+    """The witness in which a zCDP release comes last, and follows what was seen."""
+    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
+    if (found := last_coins(parts)) is None:
+        return []
+    last, coins = found
+    left = [(_witness(part, order), n - (part == last)) for part, n in parts]
+    return _compositions([(coins, 1), *((w, n) for w, n in left if n)])
 
 
 def _play(part: Release, count: int) -> Play | None:

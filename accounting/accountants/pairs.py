@@ -20,11 +20,13 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
+    WorstCoins,
 )
 from accounting.accountants.gdp import gdp
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
+    ZCDP,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -94,6 +96,14 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({MaximumPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
         case PureDP(epsilon=eps):
             return [Counter({Coins(eps): 1} if eps > 0 else {})]
+        case ZCDP(rho=rho):
+            from accounting.accountants.concentrated_losses import ConcentratedPair
+
+            return [Counter({ConcentratedPair(rho): 1} if rho > 0 else {})]
+        case WorstCoins(rho=rho):
+            from accounting.accountants.concentrated_losses import CoinsPair
+
+            return [Counter({CoinsPair(rho): 1})]
         case RandomizedResponse(epsilon=eps, categories=k):
             return [Counter({Coins(eps, int(k)): 1})]
         case OneCount(trials=n, rate=rate, step=step, first=first, second=second):
@@ -176,19 +186,24 @@ def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Co
 
 
 def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
-    """Add up, with all Gaussians as one."""
+    """Add up, with all Gaussians as one, and all zero-concentrated releases."""
+    from accounting.accountants.concentrated_losses import ConcentratedPair
     from accounting.accountants.losses import GaussianPair
 
     total: Counter[LossPair] = Counter()
-    square = 0.0
+    square = rho = 0.0
     for pairs, times in parts:
         for pair, count in pairs.items():
             if isinstance(pair, GaussianPair):
                 square += times * count * pair.mu**2
+            elif isinstance(pair, ConcentratedPair):
+                rho += times * count * pair.rho
             else:
                 total[pair] += times * count
     if square > 0:
         total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
+    if rho > 0:
+        total[ConcentratedPair(rho * (1 + 2 * (1 + len(parts)) * _UNIT_ROUNDOFF))] = 1
     return total
 
 

@@ -37,6 +37,7 @@ from accounting.accountants.orders import best_order_for_delta, best_order_for_e
 from accounting.accountants.pairs import alternatives, played
 from accounting.accountants.sums import Sum, smallest
 from accounting.checks import nonnegative
+from accounting.concentrated import zcdp_epsilon
 from accounting.conversions import log_target
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Release
@@ -213,7 +214,11 @@ class _Answer:
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
+    from accounting.accountants.concentrated_losses import ConcentratedPair
+
     alone = _alone(parts)
+    if isinstance(alone, ConcentratedPair):
+        return zcdp_epsilon(alone.rho, delta)
     if alone is not None:
         return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
     if (many := _many_choices(parts, math.log(delta))) and (one := epsilon_of_many(*many, delta, enough)) is not None:

@@ -54,7 +54,6 @@ from accounting.releases import (
     DiscreteLaplace,
     FixedSizeSubsampled,
     Gaussian,
-    GeneralizedGaussian,
     Laplace,
     LocalShuffled,
     NoisyMax,
@@ -110,11 +109,7 @@ def rdp(release: Release, orders: ArrayLike) -> Array:
 def curve(release: Release, orders: Array) -> Array:
     """As :func:`rdp`, for orders that were checked; shape (m,)."""
     match release:
-        case (
-            Gaussian(noise_multiplier=z)
-            | DiscreteGaussian(noise_multiplier=z)
-            | GeneralizedGaussian(noise_multiplier=z)
-        ):
+        case Gaussian(noise_multiplier=z) | DiscreteGaussian(noise_multiplier=z):
             return orders * (0.5 / z**2)
         case ZCDP(rho=rho):
             return orders * rho

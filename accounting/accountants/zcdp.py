@@ -37,7 +37,7 @@ from accounting.accountants.failures import CentralShuffledBinomial
 from accounting.accountants.gdp import gdp
 from accounting.accountants.numerics import exp_remainder, randomized_response
 from accounting.accountants.pure import pure
-from accounting.conversions import zcdp_delta, zcdp_epsilon
+from accounting.concentrated import zcdp_delta, zcdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
@@ -45,7 +45,6 @@ from accounting.releases import (
     DiscreteGaussian,
     FixedSizeSubsampled,
     Gaussian,
-    GeneralizedGaussian,
     Laplace,
     NoisyMax,
     Parallel,
@@ -80,11 +79,7 @@ def zcdp(release: Release) -> float:
     match release:
         case ZCDP(rho=rho):
             return rho
-        case (
-            Gaussian(noise_multiplier=z)
-            | DiscreteGaussian(noise_multiplier=z)
-            | GeneralizedGaussian(noise_multiplier=z)
-        ):
+        case Gaussian(noise_multiplier=z) | DiscreteGaussian(noise_multiplier=z):
             return 0.5 / z**2
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return bounded_range_rho(eps)

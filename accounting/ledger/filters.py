@@ -72,7 +72,8 @@ from accounting.accountants.zcdp import zcdp
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
-from accounting.conversions import gdp_mu, pure_parameter, zcdp_rho
+from accounting.concentrated import zcdp_rho
+from accounting.conversions import gdp_mu, pure_parameter
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.measures import price

@@ -14,7 +14,8 @@ from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.accountants.zcdp import zcdp
-from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter, zcdp_epsilon, zcdp_rho
+from accounting.concentrated import zcdp_epsilon, zcdp_rho
+from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.booking import Booking, costs_between
 from accounting.ledger.mixture import least_epsilon, meets

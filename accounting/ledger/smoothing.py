@@ -76,7 +76,7 @@ from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.divergence import divergence
 from accounting.ledger.laws import FAR, law_of
-from accounting.releases import Composed, Parallel, Release
+from accounting.releases import ZCDP, Composed, Parallel, Release
 from accounting.roots import root_between
 
 if TYPE_CHECKING:
@@ -138,6 +138,9 @@ def smoothed_costs(release: Release, reserve: float, potential: Potential, *, pl
         case Parallel(branches=branches):
             terms = [smoothed_costs(branch, reserve, potential, plain=plain) for branch in branches]
             return np.max(terms, axis=0) if terms else np.zeros(2)
+        case ZCDP():
+            # one by one they may be far worse coins than all together, which their Rényi curves know
+            raise UnsupportedRelease(f"nothing is gained from a reserve by {release!r}")
     try:
         square = gdp(release) ** 2
     except UnsupportedRelease:

@@ -4,20 +4,19 @@ For algorithms whose guarantees are stated in an ℓ_q geometry, 1 ≤ q ≤ ∞
 
 Noise of density ∝ exp(−‖z‖₊²/(2σ₊²)), for a norm whose square is κ₊-smooth: ‖x + y‖₊² ≤ ‖x‖₊² + ⟨∇‖x‖₊², y⟩ + κ₊‖y‖₊².
 
-Privacy. A shift of length Δ₊ in ‖·‖₊ costs ρ = κ₊Δ₊²/(2σ₊²) zCDP. Proof: for f = ‖·‖₊², a = z − m, b = z − m′ and
-c = αa − (α − 1)b, smoothness gives αf(a) − (α − 1)f(b) ≥ f(c) − α(α − 1)κ₊‖m − m′‖₊²; in the Rényi integral of order
-α the rest, the integral of exp(−f(c)/(2σ₊²)), is the normaliser.
+Privacy. A shift of length Δ₊ in ‖·‖₊ is μ-GDP with μ = √κ₊·Δ₊/σ₊: it costs what Gaussian noise costs, alone, composed
+and sampled. The proof is that of :class:`accounting.GeneralizedGaussian`.
 
 For a sensitivity s in ℓ_q over R^d:
 
 * q ≥ 2: ‖·‖₊ = ‖·‖_r with 2 ≤ r ≤ q, whose square is (r − 1)-smooth, and ‖x‖_r ≤ d^(1/r − 1/q)·‖x‖_q. Together
-  κ(r) = (r − 1)·d^(2/r − 2/q), and σ₊ = z·√κ·s costs ρ = 1/(2z²). By default r has the smallest κ. κ has its interior
+  κ(r) = (r − 1)·d^(2/r − 2/q), and σ₊ = z·√κ·s is 1/z-GDP. By default r has the smallest κ. κ has its interior
   minimum where r² = 2 ln d·(r − 1), at r = ln d + √(ln²d − 2 ln d); beside it the ends 2 and q can be smallest.
-* q < 2: ‖x‖₂ ≤ ‖x‖_q ≤ s, so plain Gaussian noise of standard deviation z·s. It, and r = 2, are exactly 1/z-GDP.
+* q < 2: ‖x‖₂ ≤ ‖x‖_q ≤ s, so plain Gaussian noise of standard deviation z·s. It, and r = 2, cost exactly that.
 
-The noise of smallest κ is not the smallest noise: what σ₊ means depends on r. At equal ρ, plain L2 noise (``r=2``, of
-standard deviation z·s·d^(1/2 − 1/q)) has the smaller expected ℓ_q norm: by 11 to 35 % for d from 8 to 10,000 and q from
-2.5 to ∞. Take it unless an analysis asks for the other.
+The noise of smallest κ is not the smallest noise: what σ₊ means depends on r. At equal cost, plain L2 noise (``r=2``,
+of standard deviation z·s·d^(1/2 − 1/q)) has the smaller expected ℓ_q norm: by 11 to 35 % for d from 8 to 10,000 and q
+from 2.5 to ∞. Take it unless an analysis asks for the other.
 
 Source: Bassily, Guzmán & Nandi (2021), generalized Gaussian mechanism; smoothness of the squared ℓ_r norm from
 Juditsky & Nemirovski (2008), example 3.2. The noise is floating-point only: there is no lattice form, and the ledger
@@ -52,7 +51,7 @@ class GeneralizedGaussianMechanism:
     Parameters
     ----------
     noise_multiplier : float
-        z > 0; ρ = 1/(2z²). ``calibrated`` finds it from a budget.
+        z > 0; the cost is 1/z-GDP. ``calibrated`` finds it from a budget.
     q : float
         In [1, ∞]: the norm of the sensitivity.
     dimension : int
@@ -88,7 +87,7 @@ class GeneralizedGaussianMechanism:
     -----
     Guarantees, each with a test of the same name:
 
-    * generalized_gaussian_costs_one_over_two_z_squared: zCDP; exact Gaussian differential privacy where r = 2.
+    * generalized_gaussian_costs_one_over_z: 1/z-GDP, exactly where r = 2.
     * generalized_gaussian_noise_has_the_stated_scale.
     * generalized_gaussian_refuses_before_it_draws.
     * generalized_gaussian_uses_the_best_norm: of the smallest κ.

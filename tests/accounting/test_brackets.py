@@ -19,6 +19,7 @@ from accounting import (
     DiscreteLaplace,
     FixedSizeSubsampled,
     Gaussian,
+    GeneralizedGaussian,
     Laplace,
     LocalShuffled,
     NoisyMax,
@@ -66,6 +67,17 @@ def test_strong_releases_on_rare_samples(release, level, theirs):
     bracket = bound(release, level)
     assert bracket.upper == pytest.approx(theirs, rel=1e-3)
     assert bracket.upper * (1 - 2e-3) < bracket.lower <= bracket.upper
+
+
+def test_generalized_gaussian_noise_costs_what_gaussian_noise_does():
+    for make in (
+        lambda kind: kind(5.0),
+        lambda kind: 10 * kind(5.0) + Laplace(3.0),
+        lambda kind: 5 * PoissonSubsampled(kind(2.0), 0.1),
+    ):
+        assert bound(make(GeneralizedGaussian), 1e-6) == bound(make(Gaussian), 1e-6)
+    lower, upper = bound(FixedSizeSubsampled(GeneralizedGaussian(2.0), 10, 100), 1e-6)
+    assert 0.99 * upper < lower <= upper
 
 
 @pytest.mark.parametrize(("z", "q"), [(0.8, 1e-3), (0.6, 1e-4), (0.7, 0.01)])

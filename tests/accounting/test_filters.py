@@ -29,7 +29,8 @@ from accounting import (
 )
 from accounting.accountants.rdp import rdp
 from accounting.amplification.shuffling import local_epsilon
-from accounting.conversions import gdp_mu, zcdp_rho
+from accounting.concentrated import zcdp_rho
+from accounting.conversions import gdp_mu
 from accounting.ledger import state as ledger_state
 from accounting.ledger.filters import first_filter, make_filter, mixed_rule
 from accounting.releases import Composed
@@ -80,7 +81,7 @@ def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
 
 @pytest.mark.parametrize(
     ("make", "accountant"),
-    [(Gaussian, "gdp"), (DiscreteGaussian, "zcdp"), (GeneralizedGaussian, "zcdp"), (lambda z: NoisyMax(1 / z), "rdp")],
+    [(Gaussian, "gdp"), (DiscreteGaussian, "zcdp"), (GeneralizedGaussian, "gdp"), (lambda z: NoisyMax(1 / z), "rdp")],
 )
 @pytest.mark.parametrize("count", [7, 1000])
 def test_as_many_fit_as_were_calibrated_by_the_same_measure(make, accountant, count):

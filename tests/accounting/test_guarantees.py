@@ -6,9 +6,11 @@ import mpmath
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from tabled import tabled
 
 from accounting import Budget
+from accounting.concentrated import zcdp_delta, zcdp_epsilon, zcdp_rho
 from accounting.conversions import (
     gdp_delta,
     gdp_epsilon,
@@ -16,10 +18,8 @@ from accounting.conversions import (
     pure_delta,
     pure_epsilon,
     pure_parameter,
-    zcdp_delta,
-    zcdp_epsilon,
-    zcdp_rho,
 )
+from accounting.worst_coins import worst_coin
 
 # Every δ that is asked for lies in [1e-300, 1), every ε in [1e-6, 1e3].
 log_epsilons = st.floats(-6, 3)
@@ -39,18 +39,37 @@ def exact_gdp_delta(mu: float, epsilon: float) -> mpmath.mpf:
         return upper(eps_ / mu_ - mu_ / 2) - mpmath.exp(eps_) * upper(eps_ / mu_ + mu_ / 2)
 
 
-def exact_zcdp_log_delta(rho: float, epsilon: float) -> mpmath.mpf:
-    """The minimum over real α > 1 of (α−1)(ρα − ε + ln(1 − 1/α)) − ln α, by bisection of its derivative."""
+def exact_zcdp_log_delta(rho: float, epsilon: float) -> mpmath.mpf | None:
+    """ln δ of the worst coin, from its three equations; None where no order above 1 is the worst.
+
+    With M(α) = ln E_Q[(P/Q)^α]: M(α) = ρα(α − 1), M′(α) = ρ(2α − 1), and ε is ln dp/dq where M(α) is fixed.
+    """
+    if worst_coin(rho, 2e-3).epsilon > epsilon:
+        return None
+    highest = epsilon / rho + 60 / math.sqrt(rho)
+    coin = worst_coin(rho, brentq(lambda u: worst_coin(rho, u).epsilon - epsilon, 2e-3, highest, xtol=1e-7))
     with mpmath.workdps(60):
-        rho_, eps_ = mpmath.mpf(rho), mpmath.mpf(epsilon)
-        low, high = mpmath.mpf("-40"), mpmath.log(2 + (1 + eps_) / rho_)
-        for _ in range(110):
-            middle = (low + high) / 2
-            alpha = 1 + mpmath.exp(middle)
-            slope = (2 * alpha - 1) * rho_ - eps_ + mpmath.log(1 - 1 / alpha)
-            low, high = (middle, high) if slope < 0 else (low, middle)
-        alpha = 1 + mpmath.exp(low)
-        return (alpha - 1) * (rho_ * alpha - eps_ + mpmath.log(1 - 1 / alpha)) - mpmath.log(alpha)
+
+        def laws(log_u, log_low, high):
+            low = -mpmath.exp(log_low)
+            p = -mpmath.expm1(low) / -mpmath.expm1(low - high)
+            return 1 + mpmath.exp(log_u), low, p, p * mpmath.exp(-high)
+
+        def equations(log_u, log_low, high):
+            alpha, low, _, q = laws(log_u, log_low, high)
+            heads, tails = q * mpmath.exp(alpha * high), (1 - q) * mpmath.exp(alpha * low)
+            moment, u = heads + tails, alpha - 1
+            rises = mpmath.exp(alpha * high) - mpmath.exp(alpha * low)
+            slope = u * rises / (alpha * (mpmath.exp(u * high) - mpmath.exp(u * low)))
+            return (
+                mpmath.log(moment) / (rho * alpha * u) - 1,
+                (heads * high + tails * low) / moment / (rho * (2 * alpha - 1)) - 1,
+                mpmath.log(slope) / epsilon - 1,
+            )
+
+        start = mpmath.log(coin.eta), mpmath.log(-mpmath.mpf(coin.low)), mpmath.mpf(coin.high)
+        _, _, p, q = laws(*mpmath.findroot(equations, start, tol=1e-60))
+        return mpmath.log(p - mpmath.exp(mpmath.mpf(epsilon)) * q)
 
 
 def exact_log(delta: float) -> mpmath.mpf:
@@ -73,7 +92,7 @@ def test_reference_values_of_the_gaussian_mechanism():
 
 
 def test_reference_values_of_zcdp():
-    assert zcdp_epsilon(0.1, 1e-6) == pytest.approx(2.141938928385474, rel=1e-12)
+    assert zcdp_epsilon(0.1, 1e-6) == pytest.approx(2.141938551644465, rel=1e-12)
     assert zcdp_epsilon(125.0, 1e-6) == pytest.approx(205.8567898604484, rel=1e-12)
 
 
@@ -108,32 +127,28 @@ def test_gdp_mu_is_a_tight_lower_bound(log_epsilon, log_delta):
     assert exact_gdp_delta(mu, epsilon) <= delta < exact_gdp_delta(mu * (1 + 1e-10), epsilon)
 
 
-@settings(max_examples=50, deadline=None)
-@given(log_rho=st.floats(-9, 3), log_epsilon=log_epsilons)
-def test_zcdp_delta_is_a_tight_upper_bound(log_rho, log_epsilon):
-    rho, epsilon = 10**log_rho, 10**log_epsilon
-    exact = mpmath.exp(exact_zcdp_log_delta(rho, epsilon))
+@settings(max_examples=25, deadline=None)
+@given(log_rho=st.floats(-6, 2), share=st.floats(0.3, 12.0))
+def test_zcdp_delta_is_that_of_the_worst_coin(log_rho, share):
+    rho = 10**log_rho
+    epsilon = rho + share * math.sqrt(2 * rho)
+    exact = exact_zcdp_log_delta(rho, epsilon)
+    assume(exact is not None)
     bound = zcdp_delta(rho, epsilon)
-    assert min(exact, 1) <= bound
-    if exact > 1e-300:
-        assert bound <= exact * (1 + TIGHT)
+    assert mpmath.exp(exact) <= bound <= mpmath.exp(exact) * (1 + mpmath.mpf("1e-9"))
 
 
 @settings(max_examples=25, deadline=None)
-@given(log_rho=st.floats(-12, 3), log_delta=log_deltas)
-def test_zcdp_epsilon_is_a_tight_upper_bound(log_rho, log_delta):
+@given(log_rho=st.floats(-6, 2), log_delta=st.floats(-100, -3))
+def test_zcdp_epsilon_and_rho_are_those_of_the_worst_coin(log_rho, log_delta):
     rho, delta = 10**log_rho, 10**log_delta
     epsilon = zcdp_epsilon(rho, delta)
-    assume(epsilon > 0)
-    assert exact_zcdp_log_delta(rho, epsilon) <= exact_log(delta) < exact_zcdp_log_delta(rho, epsilon * (1 - 1e-9))
-
-
-@settings(max_examples=30, deadline=None)
-@given(log_epsilon=log_epsilons, log_delta=log_deltas)
-def test_zcdp_rho_is_a_tight_lower_bound(log_epsilon, log_delta):
-    epsilon, delta = 10**log_epsilon, 10**log_delta
-    rho = zcdp_rho(epsilon, delta)
-    assert exact_zcdp_log_delta(rho, epsilon) <= exact_log(delta) < exact_zcdp_log_delta(rho * (1 + 1e-9), epsilon)
+    assume(epsilon > rho + 0.3 * math.sqrt(2 * rho))
+    assert exact_zcdp_log_delta(rho, epsilon) <= exact_log(delta)
+    assert exact_zcdp_log_delta(rho, epsilon * (1 - 1e-8)) > exact_log(delta)
+    largest = zcdp_rho(epsilon, delta)
+    assert exact_zcdp_log_delta(largest, epsilon) <= exact_log(delta)
+    assert largest == pytest.approx(rho, rel=1e-8)
 
 
 @settings(max_examples=200, deadline=None)

@@ -9,11 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accounting import (
-    ZCDP,
     Gaussian,
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
@@ -277,7 +277,11 @@ def test_a_unit_meets_the_worst_branch():
 
 @pytest.mark.parametrize(
     "release",
-    [ZCDP(0.1), Laplace(1.0) + ZCDP(0.1), PoissonSubsampled(Laplace(1.0) + PureDP(1.0), 0.1)],
+    [
+        ObjectivePerturbation(1.0, 0.1),
+        Laplace(1.0) + ObjectivePerturbation(1.0, 0.1),
+        PoissonSubsampled(Laplace(1.0) + PureDP(1.0), 0.1),
+    ],
     ids=repr,
 )
 def test_the_unknown_is_refused_by_name(release):

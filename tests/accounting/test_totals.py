@@ -16,6 +16,7 @@ from accounting import (
     Laplace,
     LocalShuffled,
     NoisyMax,
+    ObjectivePerturbation,
     PoissonSubsampled,
     PureDP,
     RandomizedResponse,
@@ -158,7 +159,7 @@ def test_an_unknown_accountant_is_refused():
         (zcdp, PoissonSubsampled(Gaussian(1.0), 0.1), "zCDP"),
         (lambda r: rdp(r, 2.0), ShuffledBinomial(100, 1.0, 1), "RDP"),
         (lambda r: epsilon(r, 1e-5, accountant="pure"), Gaussian(1.0), "pure-DP"),
-        (lambda r: epsilon(r, 1e-5, accountant="pld"), GeneralizedGaussian(1.0), "PLD"),
+        (lambda r: epsilon(r, 1e-5, accountant="pld"), ObjectivePerturbation(1.0, 0.1), "PLD"),
         (lambda r: epsilon(r, 1e-5, accountant="gdp"), parallel(Gaussian(1.0), ZCDP(0.1)), "GDP"),
     ],
 )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 
 from accounting import (
-    ZCDP,
     AdjacencyMismatch,
     ApproxDP,
     Budget,
@@ -116,7 +115,10 @@ def test_a_description_is_not_weaker_than_itself_and_keeps_its_adjacency():
 )
 def test_descriptions_that_are_priced_by_weaker_ones(release, same):
     assert release.weaker() == same
-    assert compare(7 * release + ZCDP(0.0), 1e-6) == pytest.approx(compare(7 * same + ZCDP(0.0), 1e-6), rel=1e-14)
+    found, expected = (compare(7 * one, 1e-6) for one in (release, same))
+    assert found.keys() == expected.keys()
+    for name in found.keys() - {"pld"}:  # which knows more of some
+        assert found[name] == pytest.approx(expected[name], rel=1e-14)
 
 
 def test_a_tree_loses_nothing():

@@ -11,7 +11,7 @@ from scipy import stats
 from tabled import tabled
 from watched import BAD_VALUES, WatchedGenerator
 
-from accounting import Budget, Gaussian, GeneralizedGaussian, Ledger, audit, calibrate, epsilon, zcdp
+from accounting import Budget, Gaussian, GeneralizedGaussian, Ledger, audit, calibrate, delta, epsilon, gdp, zcdp
 from dpkit.geometry import best_norm
 from dpkit.mechanisms import GeneralizedGaussianMechanism
 
@@ -67,7 +67,7 @@ def test_generalized_gaussian_uses_the_best_norm(q, dimension):
     assert kappa == pytest.approx((r - 1) * dimension ** (2 / r - 2 / q), rel=1e-12)
 
 
-def test_generalized_gaussian_costs_one_over_two_z_squared():
+def test_generalized_gaussian_costs_one_over_z():
     """Rényi divergences of order 1 and 2 of the noise and its shift, by Monte Carlo, against α/(2z²).
 
     Two of the shifts attain more than half of the claim, so half the noise would pass it.
@@ -75,7 +75,7 @@ def test_generalized_gaussian_costs_one_over_two_z_squared():
     d, n = 20, 100_000
     release = mechanism(dimension=d, rng=np.random.default_rng(3))
     assert release.cost == GeneralizedGaussian(1.0, adjacency="replace")
-    assert zcdp(release.cost) == 0.5
+    assert (gdp(release.cost), zcdp(release.cost)) == (1.0, 0.5)
     z = release.release(np.zeros((n, d)))
     r, f = release.r, np.sum(np.abs(z) ** release.r, axis=-1) ** (2 / release.r)
     assert r > 2
@@ -90,6 +90,28 @@ def test_generalized_gaussian_costs_one_over_two_z_squared():
         assert kl - kl_error < 0.5
         assert renyi < 2 * 0.5
         assert kl + kl_error > attained * 0.5
+
+
+@pytest.mark.parametrize("r", [2.05, 3.0, 6.0])
+def test_no_shift_in_the_plane_costs_more_than_gaussian_noise(r):
+    """The hockey-stick divergences of the density and its shifts, summed over a lattice."""
+    z, axis = 0.8, np.linspace(-9.0, 9.0, 361)
+    scale = z * math.sqrt(r - 1)
+    x, y = np.meshgrid(scale * axis, scale * axis)
+
+    def density(x, y):
+        return np.exp(-((np.abs(x) ** r + np.abs(y) ** r) ** (2 / r)) / (2 * scale**2))
+
+    q = density(x, y)
+    for angle in (0.0, 0.3, math.pi / 4, 1.2):
+        v = np.array([math.cos(angle), math.sin(angle)])
+        v /= np.sum(np.abs(v) ** r) ** (1 / r)
+        p = density(x - v[0], y - v[1])
+        found = [np.maximum(p - math.exp(e) * q, 0.0).sum() / q.sum() for e in (0.0, 1.0, 3.0)]
+        claimed = [delta(GeneralizedGaussian(z), e) for e in (0.0, 1.0, 3.0)]
+        assert np.all(np.array(found) <= np.array(claimed) * (1 + 1e-3))
+        if r < 2.1:  # so that a tenth less noise would not do
+            assert np.all(found > np.array([delta(Gaussian(1.1 * z), e) for e in (0.0, 1.0, 3.0)]))
 
 
 def test_norms_up_to_two_are_the_plain_gaussian():

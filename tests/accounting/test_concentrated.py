@@ -1,0 +1,205 @@
+"""What ρ-zCDP costs exactly: against linear programs, random laws and brute force over the orders."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from accounting import (
+    ZCDP,
+    FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
+    PoissonSubsampled,
+    PureDP,
+    bound,
+    concentrated,
+    delta,
+    epsilon,
+    parallel,
+)
+from accounting.accountants import played_coins
+from accounting.accountants.concentrated_losses import CoinsPair, ConcentratedPair
+from accounting.accountants.lower import lower_epsilon
+from accounting.accountants.played_coins import _played_epsilon
+from accounting.concentrated import lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
+from accounting.conversions import gdp_delta, gdp_epsilon
+from accounting.worst_coins import worst_coin
+
+
+def rho_of(p, q):
+    """The largest D_α/α of either direction, over many orders."""
+    alphas = 1 + np.geomspace(1e-4, 3e3, 4000)[:, None]
+    with np.errstate(divide="ignore"):
+        log_p, log_q = np.log(p), np.log(q)
+    both = [
+        np.logaddexp.reduce(alphas * a + (1 - alphas) * b, axis=1) / (alphas[:, 0] * (alphas[:, 0] - 1))
+        for a, b in ((log_p, log_q), (log_q, log_p))
+    ]
+    return float(np.max(both))
+
+
+@pytest.mark.parametrize(("rho", "eps"), [(0.02, 0.2), (0.02, 0.5), (0.5, 1.0), (2.0, 5.0)])
+def test_no_law_of_the_loss_costs_more(rho, eps):
+    """A linear program over all laws with losses on a grid, under the constraints of many orders."""
+    y = np.exp(np.linspace(-3.0, 4.0, 281) * math.sqrt(2 * rho))
+    u = np.geomspace(0.02, 12.0, 60) / math.sqrt(2 * rho)
+    orders = np.concatenate([1 + u, -u])  # those below 0 are the other direction's
+    limits = rho * orders * (orders - 1)
+    rows = np.exp(orders[:, None] * np.log(y) - limits[:, None])
+    answer = linprog(
+        -np.maximum(y - math.exp(eps), 0.0),
+        A_ub=rows,
+        b_ub=np.ones(orders.size),
+        A_eq=[np.ones(y.size), y],
+        b_eq=[1, 1],
+    )
+    assert answer.status == 0
+    assert 0.97 * zcdp_delta(rho, eps) < -answer.fun < 1.005 * zcdp_delta(rho, eps)
+
+
+def test_random_laws_cost_no_more():
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        p, q = rng.dirichlet(np.full(3, 0.5), size=2) * (1 - 3e-6) + 1e-6
+        rho = rho_of(p, q)
+        for eps in (0.0, 0.3, 2.0):
+            assert np.maximum(p - math.exp(eps) * q, 0).sum() <= zcdp_delta(rho, eps) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rho", [1e-4, 1e-3, 0.01, 0.05, 0.5, 3.0, 10.0])
+def test_brackets_are_narrow(rho):
+    found = [bound(ZCDP(rho), level) for level in (1e-3, 1e-4, 1e-6, 1e-9, 1e-12, 1e-15)]
+    for lower, upper in found:
+        assert (1 - 2e-5) * upper < lower <= upper
+    assert found == sorted(found)
+
+
+@pytest.mark.parametrize("level", [1e-12, 1e-6, 1e-3, 0.05, 0.3, 0.8])
+def test_more_than_gaussian_noise_and_rising_in_rho(level):
+    rhos = np.geomspace(1e-8, 100.0, 60)
+    found = [zcdp_epsilon(rho, level) for rho in rhos]
+    assert np.all(np.diff(found) >= 0)
+    assert all(e >= gdp_epsilon(math.sqrt(2 * rho), level) for rho, e in zip(rhos, found, strict=True))
+    assert all(lower_zcdp_epsilon(rho, level) <= e for rho, e in zip(rhos, found, strict=True))
+    deltas = [zcdp_delta(0.3, e) for e in np.linspace(0.0, 6.0, 50)]
+    assert np.all(np.diff(deltas) < 0)
+    assert all(d >= gdp_delta(math.sqrt(0.6), e) for d, e in zip(deltas, np.linspace(0.0, 6.0, 50), strict=True))
+
+
+@pytest.mark.parametrize(("rho", "eta"), [(1e-4, 100.0), (0.05, 0.5), (0.05, 15.0), (1.0, 0.2), (3.0, 2.0)])
+def test_a_coin_that_meets_rho_does_so_at_all_orders(rho, eta):
+    coin = worst_coin(rho * (1 - 1e-5), eta)
+    q, p = (1 / (1 + math.exp(-odds)) for odds in (coin.base, coin.base + coin.gain))
+    assert coin.meets(rho)
+    assert (1 - 3e-5) * rho < rho_of(np.array([p, 1 - p]), np.array([q, 1 - q])) <= rho
+    assert not coin.meets(rho * (1 - 2e-5))
+    assert not replace(coin, gain=1.0001 * coin.gain).meets(rho)
+    assert not replace(coin, eta=1.001 * eta).meets(rho)  # the maximum is elsewhere
+
+
+def test_a_coin_that_is_worse_than_claimed_proves_nothing(monkeypatch):
+    monkeypatch.setattr(concentrated, "worst_coin", lambda rho, eta: worst_coin(1.001 * rho, eta))
+    assert lower_zcdp_epsilon(0.05, 1e-6) == 0
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.05, 1.0, 5.0])
+def test_near_zero_delta_inverts_epsilon(rho):
+    first = worst_coin(rho, 1e-3).epsilon
+    for share in (0.0, 0.3, 0.9, 0.999, 1.001, 1.1):
+        level = zcdp_delta(rho, share * first)
+        assert zcdp_epsilon(rho, level) == pytest.approx(share * first, rel=1e-6, abs=1e-10)
+
+
+def test_the_pairs_enclose_the_curve():
+    above, below = ConcentratedPair(0.05), CoinsPair(0.05)
+    for pair in (above, below):
+        losses, p, q, beyond = pair._atoms()
+        assert np.all(np.diff(losses) > 0)
+        assert p.sum() + beyond == pytest.approx(1.0, abs=1e-6)
+        assert p == pytest.approx(np.exp(losses) * q, rel=1e-9)
+    losses, p, _, beyond = above._atoms()
+    for eps in np.linspace(0.0, 2.5, 41):
+        atoms = beyond + float(p @ np.maximum(-np.expm1(np.minimum(eps - losses, 0.0)), 0.0))
+        exact = zcdp_delta(0.05, eps)
+        assert exact * (1 - 1e-9) <= atoms <= exact * 1.02
+        assert exact * 0.98 <= below.delta(eps) <= exact
+
+
+def test_beside_another_release():
+    """Of randomized response first, and then the worst coin for its loss."""
+    rho, eps0 = 0.05, 0.3
+    truth = 1 / (1 + math.exp(-eps0))
+    for eps in (0.5, 1.0, 2.0):
+        exact = truth * zcdp_delta(rho, eps - eps0) + (1 - truth) * zcdp_delta(rho, eps + eps0)
+        assert exact <= delta(PureDP(eps0) + ZCDP(rho), eps, accountant="pld") <= exact * 1.02
+
+
+@pytest.mark.parametrize(
+    ("release", "width"),
+    [
+        (ZCDP(0.05) + PureDP(0.3), 1e-3),
+        (ZCDP(0.05) + Gaussian(3.0), 1e-3),
+        (ZCDP(0.5) + 10 * Laplace(5.0), 1e-3),
+        (ZCDP(1e-3) + 30 * Laplace(10.0), 1e-3),
+        (PoissonSubsampled(ZCDP(0.05), 0.1), 1e-3),
+        (FixedSizeSubsampled(ZCDP(0.5), 10, 100), 1e-3),
+        (2 * ZCDP(0.05), 3e-3),
+        (3 * ZCDP(0.05), 3e-3),
+        (ZCDP(0.03) + ZCDP(0.05) + Gaussian(6.0), 7e-3),
+        (10 * ZCDP(0.05), 0.03),
+        (20 * ZCDP(0.025), 0.045),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore:ε is only known")
+def test_brackets_of_compositions(release, width):
+    lower, upper = bound(release, 1e-6)
+    assert (1 - width) * upper < lower
+    assert lower_epsilon(release, 1e-6) <= upper * (1 + 1e-9)
+
+
+def test_two_releases_played_one_after_the_other():
+    """By the worst coin first, and then, for its loss, the worst coin."""
+
+    def left(eps):
+        return zcdp_delta(0.05, eps) if eps >= 0 else -math.expm1(eps) + math.exp(eps) * zcdp_delta(0.05, -eps)
+
+    def reached(eps):
+        coins = [worst_coin(0.05, eta) for eta in np.geomspace(2.0, 30.0, 60)]
+        chances = [(math.exp(coin.log_p), coin) for coin in coins]
+        return max(p * left(eps - coin.high) + (1 - p) * left(eps - coin.low) for p, coin in chances)
+
+    found = lower_epsilon(2 * ZCDP(0.05), 1e-6)
+    assert reached(found) >= 1e-6 > reached(1.002 * found)
+
+
+@pytest.mark.parametrize(("rho", "rest", "level"), [(0.05, 0.05, 1e-6), (0.05, 0.5, 1e-3), (1.0, 2.0, 1e-9)])
+def test_a_coin_after_gaussian_noise(rho, rest, level):
+    exact = epsilon(ZCDP(rho) + Gaussian(1 / math.sqrt(2 * rest)), level, accountant="pld")
+    assert 0.997 * exact < _played_epsilon([rho], rest, level) <= exact
+
+
+def test_a_coarse_grid_is_rounded_down(monkeypatch):
+    monkeypatch.setattr(played_coins, "_POINTS", 64)
+    for level in np.geomspace(1e-9, 1e-2, 8):
+        after_noise = epsilon(ZCDP(0.05) + Gaussian(1.0), level, accountant="pld")
+        assert 0.9 * after_noise < _played_epsilon([0.05], 0.5, level) < after_noise
+        assert 0.9 * zcdp_epsilon(0.05, level) < _played_epsilon([0.05], 0.0, level) < zcdp_epsilon(0.05, level)
+
+
+def test_coins_that_are_worse_than_claimed_are_not_played(monkeypatch):
+    monkeypatch.setattr(played_coins, "worst_coin", lambda rho, eta: worst_coin(1.001 * rho, eta))
+    assert _played_epsilon([0.05, 0.05], 0.0, 1e-6) == 0
+
+
+def test_concentrated_releases_add_up():
+    for total in (3 * ZCDP(0.02), ZCDP(0.01) + parallel(ZCDP(0.05), ZCDP(0.02))):
+        assert epsilon(total, 1e-6, accountant="pld") == pytest.approx(zcdp_epsilon(0.06, 1e-6), rel=1e-12)
+    # a sample of one is one sample of all
+    assert epsilon(PoissonSubsampled(3 * ZCDP(0.02), 0.1), 1e-6) == pytest.approx(
+        epsilon(PoissonSubsampled(ZCDP(0.06), 0.1), 1e-6), rel=1e-9
+    )
+    assert epsilon(PoissonSubsampled(ZCDP(0.06), 0.1), 1e-6) > epsilon(PoissonSubsampled(Gaussian(2.8868), 0.1), 1e-6)
