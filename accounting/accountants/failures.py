@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And eight descriptions that only accountants make.
+And nine descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
+from accounting.amplification.runs import Runs
 from accounting.amplification.shuffled_binomial import log_survival
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -31,6 +32,7 @@ __all__ = [
     "CentralShuffledBinomial",
     "DifferenceOfCounts",
     "OneCount",
+    "OrderedRuns",
     "PlayedBatches",
     "PlayedChoices",
     "ThreeLosses",
@@ -87,6 +89,15 @@ class OneCount(Release):
     step: int
     first: float
     second: float
+
+
+@dataclass(frozen=True, repr=False)
+class OrderedRuns(Release):
+    """The best of some runs of what is its own pair, with the order of :mod:`accounting.accountants.best_pairs`."""
+
+    release: Release
+    runs: Runs
+    cut: float
 
 
 @dataclass(frozen=True, repr=False)

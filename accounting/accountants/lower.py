@@ -34,6 +34,7 @@ from accounting.accountants import pld
 from accounting.accountants.failures import (
     DifferenceOfCounts,
     OneCount,
+    OrderedRuns,
     PlayedChoices,
     ThreeLosses,
     Triangle,
@@ -43,14 +44,16 @@ from accounting.accountants.failures import (
 )
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
-from accounting.accountants.pairs import is_listed
+from accounting.accountants.pairs import is_listed, single
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.amplification.randomizers import epsilon_at_least, thirds
+from accounting.amplification.runs import runs_of
 from accounting.errors import AdjacencyMismatch, UnsupportedRelease
 from accounting.releases import (
     ZCDP,
     ApproxDP,
+    BestOfPoissonRuns,
     BestOfRuns,
     Composed,
     DiscreteGaussian,
@@ -254,6 +257,24 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
 
+def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
+    """The best of some runs that are ``run``, in the order that is worst at the order 1 + ``order``."""
+    # where all scores are equal, the best is the first
+    first = run if isinstance(release, BestOfRuns) else None
+    if run is None:
+        return None
+    try:
+        pairs = single(run, True)
+        runs = runs_of(release)
+    except (UnsupportedRelease, ArithmeticError):
+        return first
+    if not pairs:
+        return first
+    from accounting.accountants.best_pairs import best_cut
+
+    return OrderedRuns(run, runs, best_cut(runs, pairs[0], order), adjacency=release.adjacency)
+
+
 def _witness(release: Release, order: float, *, equal: bool = False) -> Release | None:
     """A description of mechanisms that all fit ``release``, and whose dominating pairs are their own.
 
@@ -301,8 +322,8 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
         case FixedSizeSubsampled(release=inner, rate=rate):
             found = _witness(inner, order)
             return None if found is None else PoissonSubsampled(replace(found, adjacency=None), rate)
-        case BestOfRuns(release=inner):
-            return _witness(inner, order)  # where all scores are equal, the best is the first
+        case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
+            return _ordered(release, _witness(inner, order), order)
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
             if response is None or (isinstance(response, RandomizedResponse) and response.categories == 2):
                 truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))

@@ -15,6 +15,7 @@ from accounting.accountants.failures import (
     CentralShuffledBinomial,
     DifferenceOfCounts,
     OneCount,
+    OrderedRuns,
     PlayedBatches,
     PlayedChoices,
     ThreeLosses,
@@ -22,9 +23,12 @@ from accounting.accountants.failures import (
     TwoLosses,
 )
 from accounting.accountants.gdp import gdp
+from accounting.amplification.runs import runs_of
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
+    BestOfPoissonRuns,
+    BestOfRuns,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -46,7 +50,7 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives", "is_listed", "played"]
+__all__ = ["alternatives", "is_listed", "played", "single"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
@@ -135,6 +139,16 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.count_losses import DifferencePair
 
             return [Counter({DifferencePair(n, rate, first, second): 1})]
+        case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
+            from accounting.accountants.best_pairs import BestPair
+
+            found = tuple(alternatives(inner))
+            return [Counter({BestPair(runs_of(release), found, _mu(inner)): 1} if found else {})]
+        case OrderedRuns(release=inner, runs=runs, cut=cut):
+            from accounting.accountants.best_pairs import OrderedPair
+
+            (pair,) = single(inner, present)
+            return [Counter({OrderedPair(runs, pair, cut): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
@@ -155,6 +169,20 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
     return _pairs(weaker(release, "PLD"), present)
+
+
+def _mu(release: Release) -> float:
+    try:
+        return gdp(release)
+    except UnsupportedRelease:
+        return math.inf
+
+
+def single(release: Release, present: bool) -> list[LossPair]:
+    """The pair of a description that has only one, else none."""
+    branches = [_join([(pairs, 1)]) for pairs in _pairs(release, present)]
+    found = [pair for pairs in branches for pair, count in pairs.items() if count == 1]
+    return found if len(branches) == 1 and len(branches[0]) == len(found) == 1 else []
 
 
 def is_listed(noise_multiplier: float, shift: int) -> bool:
