@@ -2,8 +2,8 @@
 
 Where it comes from. J(θ) = Σ_p f_p(θ) + (Λ/2)‖θ‖² + bᵀθ with b ~ N(0, σ²I) and convex f_p, ‖∇f_p‖ ≤ L, whose Hessians
 have traces of at most β: of a person with several rows the mean loss, say. The direction of ∇f_p turns with θ, so that
-the argument for a single row (:mod:`accounting.half_normal`) does not apply. This one has no use for directions, nor
-for the dimension.
+the argument for a single row (:mod:`accounting.accountants.row_pairs`) does not apply. This one has no use for
+directions, nor for the dimension.
 
 Densities. b(θ) = −(Σ∇f_p(θ) + Λθ) is one-to-one and Lipschitz in both directions, so the minimizer has the density
 φ(b(θ))·det A(θ), φ that of N(0, σ²I), A = ΛI + Σ∇²f_p. Let two neighbours agree but for f in one and g in the other;

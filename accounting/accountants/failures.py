@@ -1,12 +1,13 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And nine descriptions that only accountants make.
+And ten descriptions that only accountants make.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
@@ -28,6 +29,9 @@ from accounting.releases import (
     parallel,
 )
 
+if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
+    from accounting.accountants.row_pairs import RowPair
+
 __all__ = [
     "CentralShuffledBinomial",
     "DifferenceOfCounts",
@@ -38,6 +42,7 @@ __all__ = [
     "ThreeLosses",
     "Triangle",
     "TwoLosses",
+    "WorstRow",
     "rest_delta",
     "split_failures",
 ]
@@ -107,6 +112,13 @@ class Triangle(Release):
 
     release: Gaussian | Laplace
     rate: float
+
+
+@dataclass(frozen=True, repr=False)
+class WorstRow(Release):
+    """Objective perturbation of one row in one dimension, which is its own pair."""
+
+    row: RowPair
 
 
 @dataclass(frozen=True, repr=False)

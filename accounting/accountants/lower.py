@@ -3,8 +3,8 @@
 The witness. ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of
 them meet their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without
 failures (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so
-does ``ObjectivePerturbation``, for losses that are linear. Discrete noise
-on vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
+does ``ObjectivePerturbation``, for a row in one dimension (:mod:`accounting.accountants.row_pairs`). Discrete noise on
+vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
 then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
 noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
 makes the Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
@@ -39,6 +39,7 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
+    WorstRow,
     rest_delta,
     split_failures,
 )
@@ -218,11 +219,21 @@ def _best_order(release: Release, delta: float) -> float:
     if known and len(known) == len(parts):
         # of samples the accountant's curve is far above that of two scores
         return order_of(known, delta)
+    # where the curvature matters that curve ends at a small order
+    if any(isinstance(part, ObjectivePerturbation) for part, _ in parts):
+        release = compose((_without_curvature(part), count) for part, count in parts)
     rest = split_failures(release)[1]
     try:
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 1.0
+
+
+def _without_curvature(part: Release) -> Release:
+    match part:
+        case ObjectivePerturbation(noise_multiplier=z):
+            return Gaussian(z, adjacency=part.adjacency)
+    return part
 
 
 def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> tuple[float, float]:
@@ -292,8 +303,12 @@ def _witness(release: Release, order: float, *, equal: bool = False) -> Release 
             return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return release
-        case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
+        case GeneralizedGaussian(noise_multiplier=z):
             return Gaussian(z, adjacency=adjacency)
+        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature):
+            from accounting.accountants.row_pairs import worst_row
+
+            return WorstRow(worst_row(z, curvature, order, replaced=release.replaced), adjacency=adjacency)
         case ZCDP(rho=rho):
             return Gaussian(1 / math.sqrt(2 * rho), adjacency=adjacency) if rho > 0 else Composed()
         case DiscreteGaussian() | DiscreteLaplace():

@@ -21,6 +21,7 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
+    WorstRow,
 )
 from accounting.accountants.gdp import gdp
 from accounting.amplification.runs import runs_of
@@ -128,9 +129,12 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case UnaryEncoding(epsilon=eps):
             return [Counter({Coins(eps, release.as_many_as): 1})]
         case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
-            from accounting.accountants.curves import HalfNormalPair
+            from accounting.accountants.row_pairs import OneRowPair
 
-            return [Counter({HalfNormalPair(1.0 / z, math.log1p(curvature)): 1})]
+            up, times = 1 + 2 * _UNIT_ROUNDOFF, 2.0 if release.replaced else 1.0
+            return [Counter({OneRowPair(up / (times * z), math.log1p(curvature) * up, release.replaced): 1})]
+        case WorstRow(row=row):
+            return [Counter({row: 1})]
         case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
             return [Counter({Coins(eps): 1})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
