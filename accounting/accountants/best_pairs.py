@@ -57,6 +57,7 @@ from accounting.accountants.curves import Atoms, LopsidedAtoms, delta_of_atoms, 
 from accounting.accountants.losses import LossPair, Symmetric
 from accounting.accountants.numerics import log_sum, normal_tail
 from accounting.amplification.runs import Runs
+from accounting.errors import UnsupportedRelease
 
 __all__ = ["BestPair", "OrderedPair", "best_cut"]
 
@@ -70,6 +71,8 @@ _LEVELS = (0.2, 1e-2, 1e-4, 1e-8, 1e-14, 1e-24)
 # Outputs that a witness tells apart, the tail that it reads off, and the mass that is cut in parts.
 _OUTPUTS, _TAIL, _HEAVY = 600, -60.0, 0.02
 _PARTS = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 60)])
+# Larger losses of one run have no ratios in floats.
+_LARGEST = 600.0
 # What the probabilities of outputs may be off by, and their losses.
 _DOWN, _OFF = 1 - 1e-8, 3e-8
 _CUTS = np.concatenate([np.geomspace(1e-4, 0.05, 12), np.linspace(0.05, 0.95, 37)[1:]])
@@ -187,6 +190,8 @@ def _one_run(inner: tuple[Parts, ...]) -> tuple[Array, Array, Array, float]:
     """A symmetric pair with finitely many losses that dominates one run, and what P has beyond them."""
     curves = [_curve_of(parts) for parts in inner]
     epsilons = np.unique(np.concatenate([places for places, _ in curves]))
+    if epsilons[-1] > _LARGEST:
+        raise UnsupportedRelease(f"the PLD accountant has no bound for the best of runs that lose {epsilons[-1]:g}")
     values = np.max([[delta(at) for at in epsilons.tolist()] for _, delta in curves], axis=0)
     return *pair_of_curve(epsilons, values), float(values[-1])
 
@@ -253,7 +258,10 @@ def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
 
 def _outputs(pair: OrderedPair) -> tuple[Array, Array]:
     """P and Q of what a run outputs, by like losses, in the order of these."""
-    edges = np.linspace(-pair.inner.lowest(_TAIL), pair.inner.highest(_TAIL), _OUTPUTS)
+    lowest, highest = -pair.inner.lowest(_TAIL), pair.inner.highest(_TAIL)
+    if max(-lowest, highest) > _LARGEST:
+        raise UnsupportedRelease(f"no order is known of runs that lose {highest:g}")
+    edges = np.linspace(lowest, highest, _OUTPUTS)
     p, q = pair.inner.masses(edges)
     some = (p > 0) | (q > 0)
     return p[some], q[some]

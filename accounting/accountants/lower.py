@@ -270,20 +270,16 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
     """The best of some runs that are ``run``, in the order that is worst at the order 1 + ``order``."""
-    # where all scores are equal, the best is the first
-    first = run if isinstance(release, BestOfRuns) else None
-    if run is None:
-        return None
-    try:
-        pairs = single(run, True)
-        runs = runs_of(release)
-    except (UnsupportedRelease, ArithmeticError):
-        return first
-    if not pairs:
-        return first
     from accounting.accountants.best_pairs import best_cut
 
-    return OrderedRuns(run, runs, best_cut(runs, pairs[0], order), adjacency=release.adjacency)
+    try:
+        if run is not None and (pairs := single(run, True)):
+            runs = runs_of(release)
+            return OrderedRuns(run, runs, best_cut(runs, pairs[0], order), adjacency=release.adjacency)
+    except (UnsupportedRelease, ArithmeticError):
+        pass
+    # where all scores are equal, the best is the first
+    return run if isinstance(release, BestOfRuns) else None
 
 
 def _witness(release: Release, order: float, *, equal: bool = False) -> Release | None:

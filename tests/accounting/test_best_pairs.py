@@ -211,3 +211,9 @@ def test_the_worst_place_is_found(law):
         deltas = [gdp_delta(math.sqrt(k) / 4, ratio) for k in range(1, 600)]
         exact = float(probabilities[1:] @ deltas)
         assert exact <= _all_runs(runs, 0.25, np.array([ratio]))[0] <= exact * 1.02
+
+
+def test_runs_beyond_floats_are_left_to_other_accountants():
+    release = BestOfRuns(Gaussian(1e-3), 0.1)
+    lower, upper = bound(release, 1e-6)
+    assert epsilon(Gaussian(1e-3), 1e-6) * (1 - 1e-6) < lower < upper == compare(release, 1e-6)["rdp"]
