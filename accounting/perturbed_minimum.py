@@ -65,7 +65,7 @@ from numpy.typing import NDArray
 from accounting.checks import fraction, positive
 from accounting.roots import root_between
 
-__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_shift"]
+__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_determinants", "largest_shift"]
 
 Array = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ _FIRST, _RATIO, _COUNT = 1e-2, 1.005, 5000
 LARGEST_CURVATURE = 0.6
 _SLACK = 1e-9
 # of τ, and a, where no order is too large
-_EIGENVALUES = np.geomspace(0.01, 1.0, 80)
+_EIGENVALUES = np.geomspace(1e-3, 1.0, 140)
 _REACHES = np.array([0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 12.0, 25.0])[:, None]
 
 
@@ -125,21 +125,32 @@ def divergences(orders: Array, shift: float, curvature: float, *, replaced: bool
 
 def _at_any_order(s: Array, shift: float, curvature: float, *, replaced: bool) -> Array:
     def goes(s: Array) -> Array:
-        x = curvature * _EIGENVALUES
-        added = (1.0 + s[..., None]) * np.log1p(x) - np.log1p((1.0 + s[..., None]) * x)
-        shares = np.maximum((added[..., 1:] / x[:-1]).max(axis=-1), s * (1.0 + s) * x[0] / 2.0)
-        determinants = np.where((1.0 + s) * curvature**2 <= 1.0 - 1e-12, added[..., -1], curvature * shares)
-        return (1.0 + s) * u * u / 2.0 + (determinants + 1e-14 * (1.0 + s) * curvature) / s
+        return np.asarray((1.0 + s) * u * u / 2.0 + largest_determinants(s, curvature) / s)
 
     def comes(s: Array) -> Array:
-        return u * u / 2.0 + curvature * (1.0 + a / 2.0) + s * ((1.0 + 2.0 / a) * u) ** 2 / 2.0
+        return np.asarray(u * u / 2.0 + curvature * (1.0 + a / 2.0) + s * ((1.0 + 2.0 / a) * u) ** 2 / 2.0)
 
     a, u = _REACHES, shift / 2.0 if replaced else shift
     if not replaced:
-        return np.maximum(goes(s), comes(s).min(axis=0))
+        return np.asarray(np.maximum(goes(s), comes(s).min(axis=0)))
     p = 2.0 + 2.0 / a
     q = p / (p - 1.0)
     return np.asarray(((1.0 + 1.0 / (q * s)) * goes(p * (1.0 + s) - 1.0) + comes(q * s)).min(axis=0))
+
+
+def largest_determinants(s: Array, curvature: float) -> Array:
+    """The largest (1 + s)ln det(I + X) − ln det(I + (1 + s)X), X ⪰ 0 of a trace of at most ``curvature``, or more.
+
+    Examples
+    --------
+    >>> largest_determinants(np.array([3.0, 100.0]), 0.3).round(3)
+    array([ 0.261, 24.302])
+    """
+    x = curvature * _EIGENVALUES
+    added = (1.0 + s[..., None]) * np.log1p(x) - np.log1p((1.0 + s[..., None]) * x)
+    shares = np.maximum((added[..., 1:] / x[:-1]).max(axis=-1), s * (1.0 + s) * x[0] / 2.0)
+    found = np.where((1.0 + s) * curvature**2 <= 1.0 - 1e-12, added[..., -1], curvature * shares)
+    return np.asarray(found + 1e-14 * (1.0 + s) * curvature)
 
 
 def _determinants(s: float, τ: float) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import pytest
 
 from accounting import Gaussian, calibrate
 from accounting.budget import Budget
-from accounting.perturbed_minimum import divergence, divergences, largest_shift
+from accounting.perturbed_minimum import divergence, divergences, largest_determinants, largest_shift
 
 
 def densities(d, L, beta, ridge, sigma, *, start=0.0):
@@ -112,3 +112,18 @@ def test_a_replaced_person_at_any_order():
         found = [np.exp((1 + s) * a - s * b).sum() * 1e-3 / math.sqrt(2 * math.pi) for a in laws for b in laws]
         assert 0.0 < math.log(max(found)) / s <= cost
         assert cost < 40 * math.log(max(found)) / s
+
+
+@pytest.mark.parametrize("curvature", [0.05, 0.3, 0.6])
+def test_the_largest_determinants(curvature):
+    rng = np.random.default_rng(0)
+    s = np.array([0.3, 2.0, 9.0, 40.0, 500.0])
+    found = np.zeros(5)
+    for count in (1, 1, 2, 3, 5, 8, 20, 60, 200):
+        for shares in (np.full(count, 1 / count), rng.dirichlet(np.ones(count)), rng.dirichlet(np.full(count, 0.2))):
+            x = curvature * shares
+            value = ((1 + s[:, None]) * np.log1p(x) - np.log1p((1 + s[:, None]) * x)).sum(axis=1)
+            found = np.maximum(found, value)
+    cost = largest_determinants(s, curvature)
+    assert np.all(found <= cost)
+    assert np.all(found >= 0.85 * cost)
