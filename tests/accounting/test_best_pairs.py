@@ -22,6 +22,7 @@ from accounting import (
 )
 from accounting.accountants.best_pairs import BestPair, OrderedPair, best_cut
 from accounting.accountants.losses import Coins, GaussianPair
+from accounting.accountants.witnesses import witness
 from accounting.amplification.runs import runs_of
 from accounting.conversions import gdp_delta
 
@@ -217,3 +218,10 @@ def test_runs_beyond_floats_are_left_to_other_accountants():
     release = BestOfRuns(Gaussian(1e-3), 0.1)
     lower, upper = bound(release, 1e-6)
     assert epsilon(Gaussian(1e-3), 1e-6) * (1 - 1e-6) < lower < upper == compare(release, 1e-6)["rdp"]
+
+
+def test_a_witness_has_one_direction_inside_and_outside():
+    best = BestOfRuns(PoissonSubsampled(Gaussian(2.0), 0.3), 0.5)
+    # the best of a sample's runs on a sample: of two directions one inside would have to be the other one outside
+    assert witness(PoissonSubsampled(best, 0.3), 5.0) is None
+    assert witness(PoissonSubsampled(BestOfRuns(Gaussian(2.0), 0.5), 0.3), 5.0) is not None
