@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import math
 
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import nonnegative, positive
 from accounting.conversions import gdp_delta
 
-__all__ = ["half_normal_delta", "half_normal_mu"]
+__all__ = ["half_normal_delta"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 
@@ -54,25 +54,3 @@ def half_normal_delta(mu: float, offset: float, epsilon: float) -> float:
     log_mean = math.log(float(erfcx(mu / math.sqrt(2)))) + (epsilon - offset - mu * mu / 2)
     slack = _UNIT_ROUNDOFF * (2 * (epsilon + offset + mu * mu) + 2 * abs(log_mean) + 16)
     return min(1.0, -math.expm1(log_mean - slack) * (1 + 2 * _UNIT_ROUNDOFF))
-
-
-def half_normal_mu(offset: float, epsilon: float, delta: float) -> float:
-    """The largest μ such that losses up to ``offset`` + μ²/2 + |N(0, μ²)| meet (ε, δ), rounded down; 0 if none.
-
-    Examples
-    --------
-    The standard deviation of the linear term over L, where a fifth of ε is kept for the curvature:
-
-    >>> round(1 / half_normal_mu(0.2, 1.0, 1e-6), 3)
-    5.376
-    """
-    fraction("delta", delta)
-    low, high = 0.0, 1.0
-    while half_normal_delta(high, offset, epsilon) <= delta:
-        low, high = high, 2 * high
-    for _ in range(80):
-        middle = (low + high) / 2
-        if not low < middle < high or middle < 1e-12:
-            break
-        low, high = (middle, high) if half_normal_delta(middle, offset, epsilon) <= delta else (low, middle)
-    return low

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from accounting.checks import positive
 from accounting.composition import Release
-from accounting.errors import AdjacencyMismatch
 from accounting.perturbed_minimum import LARGEST_CURVATURE
 
 __all__ = ["ObjectivePerturbation"]
@@ -21,15 +20,15 @@ class ObjectivePerturbation(Release):
     is unless ``"add_remove"`` or ``"zero_out"`` is stated. ``curvature`` is β/Λ, at most 0.6.
 
     It is priced by Rényi divergences that hold for any convex f_p (:mod:`accounting.perturbed_minimum`). With
-    ``one_row=True`` the unit is one row of a generalized linear model, present or absent, of which the whole curve is
-    known (:mod:`accounting.half_normal`). Stopping short of the minimum is another release, on top of this one.
+    ``one_row=True`` the unit is one row of a generalized linear model, of which a whole curve is known
+    (:mod:`accounting.accountants.row_pairs`). Stopping short of the minimum is another release, on top of this one.
 
     Examples
     --------
     >>> from accounting import Gaussian, ObjectivePerturbation, epsilon
     >>> fit = ObjectivePerturbation(5.376, curvature=0.2, one_row=True, adjacency="add_remove")
     >>> round(epsilon(fit, 1e-6), 3), round(epsilon(Gaussian(5.376), 1e-6), 3)
-    (0.982, 0.772)
+    (0.954, 0.772)
     >>> round(epsilon(10 * ObjectivePerturbation(20.0, curvature=0.02), 1e-6), 3)
     0.825
     """
@@ -48,11 +47,6 @@ class ObjectivePerturbation(Release):
             )
         if not isinstance(self.one_row, bool):
             raise TypeError(f"one_row must be True or False, got one_row={self.one_row!r}")
-        if self.one_row and self.adjacency not in ("add_remove", "zero_out"):
-            raise AdjacencyMismatch(
-                "one_row is proved for a row that is present or absent: state adjacency='add_remove' or 'zero_out', "
-                f"got adjacency={self.adjacency!r}"
-            )
 
     @property
     def replaced(self) -> bool:

@@ -2,8 +2,8 @@
 
 Where it comes from. J(θ) = Σ_p f_p(θ) + (Λ/2)‖θ‖² + bᵀθ with b ~ N(0, σ²I) and convex f_p, ‖∇f_p‖ ≤ L, whose Hessians
 have traces of at most β: of a person with several rows the mean loss, say. The direction of ∇f_p turns with θ, so that
-the argument for a single row (:mod:`accounting.half_normal`) does not apply. This one has no use for directions, nor
-for the dimension.
+the argument for a single row (:mod:`accounting.accountants.row_pairs`) does not apply. This one has no use for
+directions, nor for the dimension.
 
 Densities. b(θ) = −(Σ∇f_p(θ) + Λθ) is one-to-one and Lipschitz in both directions, so the minimizer has the density
 φ(b(θ))·det A(θ), φ that of N(0, σ²I), A = ΛI + Σ∇²f_p. Let two neighbours agree but for f in one and g in the other;
@@ -29,7 +29,29 @@ who goes has Y = 0, and costs h; one who comes has X = 0, and costs k; one who i
 
     D_{1+s} ≤ (1 + s)u²/2 + (h, k or h + k)/s,      u = Δ/σ.
 
-So of two persons' whole losses only L and β matter. (ε, δ) follows by Proposition 12 of Canonne, Kamath & Steinke
+So of two persons' whole losses only L and β matter.
+
+Any order. k is infinite from s = 1/τ on, while losses are not that large: ‖∇g‖ ≤ L, too. With σu₀ = L let g come, P₀ be
+the law without it, and θ = θ(b) the minimizer there. The loss of P₀ against P′ is at most −⟨b, ∇g(θ)⟩/σ² + u₀²/2, as
+the determinant only helps; and as g is convex, with η = a/Λ, a > 0,
+
+    −⟨b, ∇g(θ)⟩ ≤ F(b) = (g(θ − ηb) − g(θ))/η.
+
+θ(b) has the derivative −A₀⁻¹, at most 1/Λ, so F/σ² is Lipschitz in b/σ with (1 + 2/a)u₀. Its mean is that of
+−⟨b, ∇g(θ − λb)⟩ over 0 < λ < η, which by parts is σ²·E tr(∇²g·(A₀⁻¹ + λI)) ≤ σ²β(1/Λ + λ); so E[F]/σ² ≤ τ(1 + a/2). By
+the concentration of Lipschitz functions of normal variables, at any order 1 + s
+
+    D_{1+s}(P₀‖P′) ≤ u₀²/2 + τ(1 + a/2) + s(1 + 2/a)²u₀²/2.
+
+For a person who goes, where √(1 + s)·τ > 1, the sum above is at most τ times the largest share that an eigenvalue x ≤ τ
+adds of itself; h(x) ≤ s(1 + s)x²/2, and it increases. One who is replaced goes and another comes: with 1/p + 1/q = 1
+(Mironov 2017, Proposition 11)
+
+    D_{1+s}(P‖P′) ≤ (1 + 1/(qs))·D_{p(1+s)}(P‖P₀) + D_{1+qs}(P₀‖P′).
+
+Any a and p will do; a is taken from a few, and p = 2 + 2/a. The least of all bounds counts.
+
+(ε, δ) follows by Proposition 12 of Canonne, Kamath & Steinke
 (2020), δ = e^(s(D − ε))·(s/(1 + s))^(1+s)/s, at the order that allows the largest u.
 """
 
@@ -43,7 +65,7 @@ from numpy.typing import NDArray
 from accounting.checks import fraction, positive
 from accounting.roots import root_between
 
-__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_shift"]
+__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_determinants", "largest_shift"]
 
 Array = NDArray[np.float64]
 
@@ -52,6 +74,9 @@ _FIRST, _RATIO, _COUNT = 1e-2, 1.005, 5000
 #: √(1 + s)·τ ≤ 1 follows from sτ < 1 and this
 LARGEST_CURVATURE = 0.6
 _SLACK = 1e-9
+# of τ, and a, where no order is too large
+_EIGENVALUES = np.geomspace(1e-3, 1.0, 140)
+_REACHES = np.array([0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 4.5, 7.0, 12.0, 25.0])[:, None]
 
 
 def divergence(s: float, shift: float, curvature: float, *, replaced: bool) -> float:
@@ -76,12 +101,12 @@ def divergence(s: float, shift: float, curvature: float, *, replaced: bool) -> f
 
 
 def divergences(orders: Array, shift: float, curvature: float, *, replaced: bool) -> Array:
-    """The same at many orders; infinite from 1 + 1/``curvature`` on.
+    """The same at many orders, or less; finite at all of them.
 
     Examples
     --------
     >>> divergences(np.array([3.0, 30.0]), 0.2, 0.05, replaced=False).round(6)
-    array([0.06389,     inf])
+    array([0.06389 , 1.159444])
     >>> round(divergence(2.0, 0.2, 0.05, replaced=False), 6)
     0.06389
     """
@@ -94,7 +119,38 @@ def divergences(orders: Array, shift: float, curvature: float, *, replaced: bool
     # both are differences of logarithms, right to a few units of these
     slack = 16 * 2.0**-52 * ((1.0 + inside) * once - np.log1p(-inside * curvature))
     found = (1.0 + inside) * shift**2 / 2.0 + ((goes + comes if replaced else np.maximum(goes, comes)) + slack) / inside
-    return np.where(finite, found * (1 + 1e-14), np.inf)
+    found = np.where(finite, found, np.inf)
+    return np.minimum(found, _at_any_order(s, shift, curvature, replaced=replaced)) * (1 + 1e-13)
+
+
+def _at_any_order(s: Array, shift: float, curvature: float, *, replaced: bool) -> Array:
+    def goes(s: Array) -> Array:
+        return np.asarray((1.0 + s) * u * u / 2.0 + largest_determinants(s, curvature) / s)
+
+    def comes(s: Array) -> Array:
+        return np.asarray(u * u / 2.0 + curvature * (1.0 + a / 2.0) + s * ((1.0 + 2.0 / a) * u) ** 2 / 2.0)
+
+    a, u = _REACHES, shift / 2.0 if replaced else shift
+    if not replaced:
+        return np.asarray(np.maximum(goes(s), comes(s).min(axis=0)))
+    p = 2.0 + 2.0 / a
+    q = p / (p - 1.0)
+    return np.asarray(((1.0 + 1.0 / (q * s)) * goes(p * (1.0 + s) - 1.0) + comes(q * s)).min(axis=0))
+
+
+def largest_determinants(s: Array, curvature: float) -> Array:
+    """The largest (1 + s)ln det(I + X) − ln det(I + (1 + s)X), X ⪰ 0 of a trace of at most ``curvature``, or more.
+
+    Examples
+    --------
+    >>> largest_determinants(np.array([3.0, 100.0]), 0.3).round(3)
+    array([ 0.261, 24.302])
+    """
+    x = curvature * _EIGENVALUES
+    added = (1.0 + s[..., None]) * np.log1p(x) - np.log1p((1.0 + s[..., None]) * x)
+    shares = np.maximum((added[..., 1:] / x[:-1]).max(axis=-1), s * (1.0 + s) * x[0] / 2.0)
+    found = np.where((1.0 + s) * curvature**2 <= 1.0 - 1e-12, added[..., -1], curvature * shares)
+    return np.asarray(found + 1e-14 * (1.0 + s) * curvature)
 
 
 def _determinants(s: float, τ: float) -> tuple[float, float]:

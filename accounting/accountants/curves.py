@@ -1,4 +1,4 @@
-"""From a curve δ(ε) that is known from above to a pair (P, Q), for compositions; and two pairs that are made so.
+"""From a curve δ(ε) that is known from above to a pair (P, Q), for compositions; and pairs that are made so.
 
 The curve H(y), y = e^ε, of any pair is convex in y, and of two neighbours that may change places it is symmetric:
 H(1/y) = 1 − 1/y + H(y)/y. So at 1 its slopes are −Q(L > 0) and, to the left, −1 + P(L > 0), with P(L > 0) = H(1) +
@@ -22,13 +22,11 @@ from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.long_games import curve_of_many
 from accounting.accountants.losses import Symmetric, histogram
-from accounting.half_normal import half_normal_delta
 
 __all__ = [
     "Atoms",
     "Batches",
     "GamePair",
-    "HalfNormalPair",
     "LongPair",
     "LopsidedAtoms",
     "PlayedPair",
@@ -41,13 +39,10 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# A curve is followed down to this.
-_LEAST = 1e-280
 # A curve that is known from below is followed from here on: P has at most e^(−12) at smaller losses.
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
 _HIGHEST = 700.0
-_POINTS = 400
 
 
 def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
@@ -151,38 +146,6 @@ def lower_hull(x: Array, y: Array) -> list[int]:
             kept.pop()
         kept.append(i)
     return kept
-
-
-@dataclass(frozen=True)
-class HalfNormalPair(Symmetric):
-    """What has losses of at most ``offset`` + μ²/2 + |N(0, μ²)|, both ways; see :mod:`accounting.half_normal`."""
-
-    mu: float
-    offset: float
-
-    def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return half_normal_delta(self.mu, self.offset, epsilon)
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q = _half_normal_atoms(self)
-        in_p, in_q = histogram(edges, losses, p, q)
-        in_p[-1] += self.delta(float(losses[-1]))
-        return in_p, in_q
-
-    def highest(self, log_tail: float) -> float:
-        # P(|N| > x) ≤ e^(−x²/2)
-        return self.offset + self.mu**2 / 2 + self.mu * math.sqrt(-2 * max(log_tail, -745.0))
-
-
-@lru_cache(maxsize=16)
-def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
-    first = pair.offset + pair.mu**2 / 2
-    x = np.concatenate([np.linspace(0.0, first, 40), first + pair.mu * np.linspace(0.0, 38.0, _POINTS)[1:]])
-    values = np.array([pair.delta(float(at)) for at in x])
-    last = int(np.searchsorted(-values, -_LEAST))
-    return pair_of_curve(x[: last + 1], values[: last + 1])
 
 
 class Atoms:

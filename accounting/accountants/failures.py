@@ -1,16 +1,18 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And nine descriptions that only accountants make.
+And eleven descriptions that only accountants make.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
 from accounting.amplification.integer_shifts import shift_length
+from accounting.amplification.runs import Runs
 from accounting.amplification.shuffled_binomial import log_survival
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -28,16 +30,21 @@ from accounting.releases import (
     parallel,
 )
 
+if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
+    from accounting.accountants.row_pairs import RowPair
+
 __all__ = [
     "CentralShuffledBinomial",
     "DifferenceOfCounts",
     "OneCount",
+    "OrderedRuns",
     "PlayedBatches",
     "PlayedChoices",
     "ThreeLosses",
     "Triangle",
     "TwoLosses",
     "WorstCoins",
+    "WorstRow",
     "rest_delta",
     "split_failures",
 ]
@@ -93,12 +100,28 @@ class OneCount(Release):
 
 
 @dataclass(frozen=True, repr=False)
+class OrderedRuns(Release):
+    """The best of some runs of what is its own pair, with the order of :mod:`accounting.accountants.best_pairs`."""
+
+    release: Release
+    runs: Runs
+    cut: float
+
+
+@dataclass(frozen=True, repr=False)
 class Triangle(Release):
     """A batch with probability ``rate`` with one record or with another, both and the batch without at equal distances;
     with the noise of ``release``."""
 
     release: Gaussian | Laplace
     rate: float
+
+
+@dataclass(frozen=True, repr=False)
+class WorstRow(Release):
+    """Objective perturbation of one row in one dimension, which is its own pair."""
+
+    row: RowPair
 
 
 @dataclass(frozen=True, repr=False)

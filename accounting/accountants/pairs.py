@@ -15,18 +15,23 @@ from accounting.accountants.failures import (
     CentralShuffledBinomial,
     DifferenceOfCounts,
     OneCount,
+    OrderedRuns,
     PlayedBatches,
     PlayedChoices,
     ThreeLosses,
     Triangle,
     TwoLosses,
     WorstCoins,
+    WorstRow,
 )
 from accounting.accountants.gdp import gdp
+from accounting.amplification.runs import runs_of
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
     ZCDP,
+    BestOfPoissonRuns,
+    BestOfRuns,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -48,7 +53,7 @@ from accounting.releases import (
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["alternatives", "is_listed", "played"]
+__all__ = ["alternatives", "is_listed", "played", "single"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
@@ -134,9 +139,12 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case UnaryEncoding(epsilon=eps):
             return [Counter({Coins(eps, release.as_many_as): 1})]
         case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
-            from accounting.accountants.curves import HalfNormalPair
+            from accounting.accountants.row_pairs import OneRowPair
 
-            return [Counter({HalfNormalPair(1.0 / z, math.log1p(curvature)): 1})]
+            up, times = 1 + 2 * _UNIT_ROUNDOFF, 2.0 if release.replaced else 1.0
+            return [Counter({OneRowPair(up / (times * z), math.log1p(curvature) * up, release.replaced): 1})]
+        case WorstRow(row=row):
+            return [Counter({row: 1})]
         case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
             return [Counter({Coins(eps): 1})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
@@ -145,6 +153,16 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.count_losses import DifferencePair
 
             return [Counter({DifferencePair(n, rate, first, second): 1})]
+        case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
+            from accounting.accountants.best_pairs import BestPair
+
+            found = tuple(alternatives(inner))
+            return [Counter({BestPair(runs_of(release), found, _mu(inner)): 1} if found else {})]
+        case OrderedRuns(release=inner, runs=runs, cut=cut):
+            from accounting.accountants.best_pairs import OrderedPair
+
+            (pair,) = single(inner, present)
+            return [Counter({OrderedPair(runs, pair, cut): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
@@ -165,6 +183,20 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
     return _pairs(weaker(release, "PLD"), present)
+
+
+def _mu(release: Release) -> float:
+    try:
+        return gdp(release)
+    except UnsupportedRelease:
+        return math.inf
+
+
+def single(release: Release, present: bool) -> list[LossPair]:
+    """The pair of a description that has only one, else none."""
+    branches = [_join([(pairs, 1)]) for pairs in _pairs(release, present)]
+    found = [pair for pairs in branches for pair, count in pairs.items() if count == 1]
+    return found if len(branches) == 1 and len(branches[0]) == len(found) == 1 else []
 
 
 def is_listed(noise_multiplier: float, shift: int) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -45,7 +45,7 @@ from accounting.releases import Composed, Release
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
 
-__all__ = ["check", "delta", "epsilon", "is_quick", "lower_epsilon"]
+__all__ = ["answers", "check", "delta", "epsilon", "is_quick", "lower_epsilon"]
 
 _QUICK_PARTS = 128
 # What the grid, or rounding errors and cuts, may add to ε, as a share of it, before another tilt and grid are tried.
@@ -229,6 +229,12 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     found = _epsilon_of_sum(parts, delta).value
     choices = _choices(parts)
     return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
+
+
+def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
+    """ε at some ``deltas``, and the sums that it was read off, whose δ is a bound at any ε."""
+    found = (_epsilon_of_sum(parts, delta) for delta in deltas)
+    return [(answer.value, answer.total) for answer in found]
 
 
 @lru_cache(maxsize=2)  # what is asked from above is asked again from below, of two directions at most

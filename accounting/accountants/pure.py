@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from accounting.accountants.failures import ThreeLosses, TwoLosses
+from accounting.accountants.failures import OrderedRuns, ThreeLosses, TwoLosses
 from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases import (
+    BestOfPoissonRuns,
     BestOfRuns,
     Composed,
     FixedSizeSubsampled,
@@ -61,9 +62,17 @@ def pure(release: Release) -> float:
                     return 2 * eps
                 return (_log_mixture(rate, eps) - _log_mixture(rate, -eps)) * (1 + 16 * _UNIT_ROUNDOFF)
             return min(eps, _log_mixture(rate, eps) * (1 + 8 * _UNIT_ROUNDOFF))
-        case BestOfRuns(release=inner, shape=eta):
-            # (2 + η)ε (Papernot & Steinke 2022, Corollary 3)
-            return (2.0 + eta) * pure(inner)
+        case BestOfRuns(release=inner, stop=stop, shape=eta):
+            eps = pure(inner)
+            return (eps + (1.0 + eta) * _log_odds(eps, float(stop))) * (1 + 8 * _UNIT_ROUNDOFF)
+        case BestOfPoissonRuns(release=inner, mean=mean):
+            eps = pure(inner)
+            return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
+        case OrderedRuns(release=inner, runs=runs, cut=cut) if pure(inner) < math.inf:
+            from accounting.accountants.best_pairs import OrderedPair
+            from accounting.accountants.pairs import single
+
+            return OrderedPair(runs, single(inner, True)[0], cut).largest()
         case Composed(parts=parts):
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):
@@ -76,6 +85,13 @@ def _log_mixture(rate: float, x: float) -> float:
     if x < 700:
         return math.log1p(rate * math.expm1(x))
     return x + math.log(rate) + math.exp(-x) / rate
+
+
+def _log_odds(epsilon: float, stop: float) -> float:
+    """ln((e^ε + γ)/(1 + γe^ε)), of which ε is added 1 + η times (:mod:`accounting.accountants.best_pairs`)."""
+    if epsilon < 1:
+        return math.log1p((1 - stop) * math.expm1(epsilon) / (1 + stop * math.exp(epsilon)))
+    return math.log1p(stop * math.exp(-epsilon)) - math.log(stop + math.exp(-epsilon))
 
 
 def epsilon(release: Release, delta: float) -> float:

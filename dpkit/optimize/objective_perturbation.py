@@ -8,23 +8,15 @@ private convex optimization".
 
 Privacy. Unit: one row, or with ``groups`` one person, whose loss is the mean of those of its rows. Slopes are cut so
 that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R; for a slope that does not decrease in xᵀθ the loss stays
-convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a
-one-to-one function of the exact minimizer θ, Lipschitz in both directions, and θ has the density of N(0, σ²I) at b
-times the determinant of b's derivative, which is A = ΛI + Σψ_i′x_ix_iᵀ. With Δ(θ) the difference of two neighbours'
-gradient sums, the neighbour's b is b + Δ, and the log ratio of the two densities at θ is at most
-
-    ln(1 + β/Λ) + ⟨b, Δ⟩/σ² + ‖Δ‖²/(2σ²).
-
-First term: A = A₀ + a·xxᵀ and A′ = A₀ + a′·x′x′ᵀ with A₀ ≥ ΛI, a‖x‖² ≤ β and a′ ≥ 0, so det A/det A′ ≤ det A/det A₀
-= 1 + a·xᵀA₀⁻¹x ≤ 1 + β/Λ. Second term, where b ~ N(0, σ²I) and Δ depends on b: under replace, Δ = αx/‖x‖ − α′x′/‖x′‖
-with |α|, |α′| ≤ L. It lies in a fixed plane and ‖Δ‖ ≤ 2L, so ⟨b, Δ⟩ ≤ 2Lσ·χ₂; and ⟨b, Δ⟩ ≤ Lσ(|N₁| + |N₂|) with
-standard normal N₁, N₂, one of which must pass s for the sum to pass 2s: P(⟨b, Δ⟩ > 2Lσs) ≤ min(e^(−s²/2), 4Φ(−s)).
-With s for this probability to be 0.99δ, σ follows from 0.99ε = ln(1 + β/Λ) + us + u²/2, u = 2L/σ. Under add_remove and
-zero_out Δ is along x and ‖Δ‖ ≤ L, so the log ratio is at most ln(1 + β/Λ) + u²/2 + |N(0, u²)| with u = L/σ, whose
-(0.99ε, 0.99δ) is known in closed form (:mod:`accounting.half_normal`); 10 to 20 % less noise than by its tail.
+convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a one-to-one function of the exact minimizer θ,
+Lipschitz in both directions, and θ has the density of N(0, σ²I) at b times the determinant of b's derivative. The
+gradient of a row that is present or absent has a fixed direction, and its slope falls along b in that direction;
+:mod:`accounting.accountants.row_pairs` bounds the divergence of the two densities from that, and of a row that is
+replaced as one that goes and one that comes. σ is the least that meets (0.99ε, 0.99δ), with ln(1 + β/Λ) a fixed share
+of ε.
 
 One person. The mean loss of a person's rows is convex with gradients of length at most L, but their direction turns
-with θ, so the second term is no longer about a fixed plane; and its Hessian, of trace at most β, has a rank of up to
+with θ, so there is no line on which all happens; and its Hessian, of trace at most β, has a rank of up to
 the number of rows. :mod:`accounting.perturbed_minimum` bounds the Rényi divergence of the two densities from L and β
 alone, by which σ and Λ are calibrated: with a fifth of it for the curvature, 20 % more noise than a Gaussian mechanism
 of the same sensitivity, and for ε = 1 five times the ridge of single rows.
@@ -39,10 +31,9 @@ times that for larger data where n is public. Sum: (ε, δ).
 
 What is charged. By (ε, δ) alone ten fits at (1, 10⁻⁶) cost (10, 10⁻⁵). But the exact minimizer, and then θ̂ with its
 noise, are ``ObjectivePerturbation`` and Gaussian(z), one after the other, and that is charged wherever it is proved and
-stays within the budget: for persons under any adjacency, by their Rényi curve (ten fits cost 3.2 at δ = 10⁻⁶), and for
-a row that is present or absent with β/Λ ≤ 0.6, by the whole curve of its loss (5.3). For the replacement of single
-rows, and for rows where more than ln 1.6 is kept for the curvature (ε above 2.3 at the default share), no more than
-(ε, δ) is known, and ``ApproxDP`` is charged.
+stays within the budget: for persons by their Rényi curve (ten fits cost 3.2 at δ = 10⁻⁶), and for a row by the whole
+curve of its loss (4.7, or 5.0 if it is replaced), where β/Λ ≤ 0.6. Where more than ln 1.6 is kept for the curvature
+(ε above 2.3 at the default share), no more than (ε, δ) is known, and ``ApproxDP`` is charged.
 
 Rounding. γ bounds the true gradient. The computed one is off by at most
 
@@ -69,7 +60,6 @@ from accounting import Adjacency, ApproxDP, Budget, Gaussian, ObjectivePerturbat
 from accounting import delta as delta_of
 from accounting import epsilon as epsilon_of
 from accounting.checks import fraction, positive
-from accounting.half_normal import half_normal_mu
 from accounting.perturbed_minimum import LARGEST_CURVATURE, largest_shift
 from dpkit import randomness
 from dpkit.clipping import clipped, grown, shortened
@@ -168,7 +158,7 @@ def objective_perturbation(
     Examples
     --------
     >>> import numpy as np
-    >>> from accounting import Budget
+    >>> from accounting import Budget, epsilon
     >>> from dpkit.geometry import LpBall
     >>> from dpkit.optimize import glm, objective_perturbation
     >>> X = np.random.default_rng(0).normal(size=(5000, 3)) / 3
@@ -176,8 +166,8 @@ def objective_perturbation(
     >>> fit = objective_perturbation(
     ...     glm("logistic", clip=1.0), X, y, constraint=LpBall(2, 3, 2.0), budget=Budget(1.0, 1e-6)
     ... )
-    >>> fit.cost, bool(fit.x[0] > 0.5 > -0.5 > fit.x[1])
-    (ApproxDP(epsilon=1.0, delta=1e-06, adjacency='replace'), True)
+    >>> round(epsilon(fit.cost, 1e-6), 2), bool(fit.x[0] > 0.5 > -0.5 > fit.x[1])
+    (0.99, True)
     """
     d = constraint.dimension
     X, y = checked_data(X, y, d)
@@ -231,23 +221,23 @@ def objective_perturbation(
         )
 
 
+@lru_cache(maxsize=256)
 def _levels(
     L: float, beta: float, share: float, epsilon: float, delta: float, adjacency: Adjacency
 ) -> tuple[float, float]:
     """Λ and σ for single rows."""
+    from accounting.accountants.row_pairs import largest_mu  # what an import need not load
+
     # a larger Λ is no less private, and keeps the minimizer well defined for large budgets
     ridge = max(beta / math.expm1(share * epsilon), _SMALLEST_RIDGE * beta)
-    if adjacency == "replace":
-        s, left = _deviation(delta), (1.0 - share) * epsilon
-        return ridge, L * (s + math.sqrt(s * s + 2.0 * left)) / left  # 2L/u, us + u²/2 = left, without cancellation
-    return ridge, L / half_normal_mu(share * epsilon, epsilon, delta)
+    return ridge, L / largest_mu(share * epsilon, epsilon, delta, replaced=adjacency == "replace")
 
 
 @lru_cache(maxsize=256)
 def _cost(curvature: float, noise_multiplier: float, z: float, budget: Budget, *, one_row: bool) -> Release:
     """What one fit is charged: the minimizer and the noise on top, if their total is known, else the budget itself."""
     whole = ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency)
-    if curvature > LARGEST_CURVATURE * (1.0 - 1e-12) or (one_row and budget.adjacency == "replace"):
+    if curvature > LARGEST_CURVATURE * (1.0 - 1e-12):
         return whole
     noise_multiplier, curvature = noise_multiplier * (1.0 - 2.0**-50), curvature * (1.0 + 2.0**-50)  # both are rounded
     minimizer = ObjectivePerturbation(noise_multiplier, curvature, one_row=one_row, adjacency=budget.adjacency)
@@ -264,13 +254,6 @@ def _levels_of_people(
     replaced = adjacency == "replace"
     shift, curvature = largest_shift(epsilon, delta, share, replaced=replaced)
     return beta / curvature, (2.0 * L if replaced else L) / shift
-
-
-def _deviation(delta: float) -> float:
-    """The s such that ⟨b, Δ⟩ passes 2Lσs with probability at most δ, under replace."""
-    from scipy.special import ndtri
-
-    return min(math.sqrt(-2.0 * math.log(delta)), -float(ndtri(delta / 4.0))) * (1.0 + 1e-12)
 
 
 class _Problem:

@@ -312,7 +312,7 @@ def test_brackets_of_noisy_maxima(eps, count, noise, width):
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
 @pytest.mark.parametrize("order", [0.0, 2.0, 30.0])
 def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
-    from accounting.accountants.lower import _two_scores
+    from accounting.accountants.witnesses import _two_scores
 
     eps = 1.5
     low, high = _two_scores(eps, noise, order)

@@ -11,7 +11,7 @@ import pytest
 
 from accounting import Gaussian, calibrate
 from accounting.budget import Budget
-from accounting.perturbed_minimum import divergence, largest_shift
+from accounting.perturbed_minimum import divergence, divergences, largest_determinants, largest_shift
 
 
 def densities(d, L, beta, ridge, sigma, *, start=0.0):
@@ -84,3 +84,46 @@ def test_refusals(change, message):
         divergence(**({"s": 1.0, "shift": 0.1, "curvature": 0.1, "replaced": True} | change))
     with pytest.raises(ValueError, match="share"):
         largest_shift(1.0, 1e-6, 1.0, replaced=True)
+
+
+@pytest.mark.parametrize(("s", "curvature"), [(3.0, 0.5), (20.0, 0.3), (60.0, 0.1), (9.0, 0.2)])
+@pytest.mark.parametrize("d", [1, 7, 40])
+def test_no_order_is_too_large(s, curvature, d):
+    for shift in (0.03, 0.3):
+        cost = float(divergences(np.array([1 + s]), shift, curvature, replaced=False)[0])
+        for start in (0.0, 0.5 * math.sqrt(d)):
+            r, p, q = densities(d, shift, curvature, 1.0, 1.0, start=start)
+            for a, b in ((p, q), (q, p)):
+                found = math.log(np.exp((1 + s) * a - s * b).sum() * (r[1] - r[0])) / s
+                assert found <= cost * (1 + 1e-4) + 1e-6
+                assert s * curvature >= 1 or found > -1e-3
+
+
+def test_a_replaced_person_at_any_order():
+    """One function of slopes between ±L against another, in one dimension."""
+    theta = np.linspace(-30.0, 30.0, 60_001)
+    for s, curvature, shift in ((4.0, 0.5, 0.5), (25.0, 0.3, 0.1), (12.0, 0.1, 0.3)):
+        cost = float(divergences(np.array([1 + s]), shift, curvature, replaced=True)[0])
+        laws = []
+        for start in (-1.5, -0.2, 0.0, 0.7):
+            psi = np.clip(curvature * (theta - start), -shift / 2, shift / 2)
+            laws.append(-((theta + psi) ** 2) / 2 + np.log(np.gradient(theta + psi, theta)))
+        laws += [-((theta + sign * shift / 2) ** 2) / 2 for sign in (-1, 1)]
+        found = [np.exp((1 + s) * a - s * b).sum() * 1e-3 / math.sqrt(2 * math.pi) for a in laws for b in laws]
+        assert 0.0 < math.log(max(found)) / s <= cost
+        assert cost < 40 * math.log(max(found)) / s
+
+
+@pytest.mark.parametrize("curvature", [0.05, 0.3, 0.6])
+def test_the_largest_determinants(curvature):
+    rng = np.random.default_rng(0)
+    s = np.array([0.3, 2.0, 9.0, 40.0, 500.0])
+    found = np.zeros(5)
+    for count in (1, 1, 2, 3, 5, 8, 20, 60, 200):
+        for shares in (np.full(count, 1 / count), rng.dirichlet(np.ones(count)), rng.dirichlet(np.full(count, 0.2))):
+            x = curvature * shares
+            value = ((1 + s[:, None]) * np.log1p(x) - np.log1p((1 + s[:, None]) * x)).sum(axis=1)
+            found = np.maximum(found, value)
+    cost = largest_determinants(s, curvature)
+    assert np.all(found <= cost)
+    assert np.all(found >= 0.85 * cost)

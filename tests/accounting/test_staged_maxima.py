@@ -13,7 +13,7 @@ from accounting import FixedSizeSubsampled, Gaussian, NoisyMax, delta, epsilon
 from accounting.accountants import staged_maxima
 from accounting.accountants.coin_games import played_delta
 from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.lower import _best_order, _lower_epsilon, _witness
+from accounting.accountants.lower import _best_order, _lower_epsilon
 from accounting.accountants.permute_and_flip import FlipKind
 from accounting.accountants.staged_maxima import (
     EarlierMaxima,
@@ -28,12 +28,13 @@ from accounting.accountants.staged_maxima import (
     stages,
 )
 from accounting.accountants.triples import means_of_coins
+from accounting.accountants.witnesses import witness
 
 
 def of_fixed_coins(release):
     """What the same two scores cost at every step, from below: a little less than those that follow what was seen."""
     order = _best_order(release, 1e-6)
-    return max(_lower_epsilon(_witness(release, share * order), 1e-6) for share in (0.4, 0.6, 0.8))
+    return max(_lower_epsilon(witness(release, share * order), 1e-6) for share in (0.4, 0.6, 0.8))
 
 
 SETTINGS = [(gumbel, 0.5, 0.1, 100), (gumbel, 3.0, 0.1, 24), (exponential, 1.0, 0.02, 2000)]

@@ -95,7 +95,8 @@ def test_the_whole_curve_that_is_charged_holds_for_exact_minimizers(people, budg
 @pytest.mark.parametrize(
     ("adjacency", "unit", "ten"),
     [
-        ("zero_out", "row", 5.31),
+        ("zero_out", "row", 4.70),
+        ("replace", "row", 4.95),
         ("zero_out", "person", 3.17),
         ("add_remove", "person", 3.17),
         ("replace", "person", 3.23),
@@ -117,9 +118,9 @@ def test_ten_fits_cost_much_less_than_ten_times_one(adjacency, unit, ten):
     assert (found.one_row, found.adjacency) == (unit == "row", adjacency)
 
 
-@pytest.mark.parametrize("budget", [Budget(1.0, 1e-6), Budget(4.0, 1e-6, adjacency="zero_out")])
+@pytest.mark.parametrize("budget", [Budget(4.0, 1e-6), Budget(4.0, 1e-6, adjacency="zero_out")])
 def test_what_has_no_curve_is_charged_as_approximate_dp(budget):
-    # two directions; or more curvature than the Rényi bound is proved for
+    # more curvature than the Rényi bound is proved for
     assert fit_of(budget).cost == ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency)
 
 
@@ -131,25 +132,26 @@ def fitted(budget):
     return math.log1p(1.0 / run.ridge), L / run.noise_std
 
 
-@pytest.mark.parametrize("delta", [0.5, 0.1, 1e-2, 1e-5, 1e-12])
-def test_the_linear_term_passes_its_bound_as_rarely_as_claimed(delta):
-    def tail(s):
-        return math.erfc(s / math.sqrt(2.0))  # 2Φ(−s)
+@pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-12])
+def test_the_linear_term_is_as_large_as_the_proof_asks(delta):
+    normal = np.linspace(-40, 40, 40_001)
+    density = np.exp(-0.5 * normal**2) / math.sqrt(2 * math.pi) * 2e-3
 
-    # one direction: the log ratio is at most ln(1 + β/Λ) + u²/2 + |N(0, u²)|
+    def goes(at):  # ln(1 + β/Λ) + u²/2 + N(0, u²)
+        return float(density @ np.maximum(-np.expm1(at - offset - u * u / 2 - u * normal), 0.0))
+
+    def comes(at):  # u²/2 + |N(0, u²)|
+        return float(density @ np.maximum(-np.expm1(at - u * u / 2 - u * np.abs(normal)), 0.0))
+
     offset, u = fitted(Budget(1.0, delta, adjacency="add_remove"))
-    loss = offset + u * u / 2 + u * np.abs(np.linspace(-40, 40, 2_000_001))
-    density = np.exp(-0.5 * np.linspace(-40, 40, 2_000_001) ** 2) / math.sqrt(2 * math.pi) * 4e-5
-    assert float(density @ np.maximum(-np.expm1(0.99 - loss), 0.0)) == pytest.approx(0.99 * delta, rel=1e-6)
-    # two directions of any angle: at most |N₁| + |N₂| = max |N₁ ± N₂|, two independent normal variables of variances
-    # 2 ± 2c, c the cosine; the larger of them passes 2s with the probability below
-    # 0.99ε = ln(1 + β/Λ) + us + u²/2 with u = 2L/σ
+    assert max(goes(0.99), comes(0.99)) == pytest.approx(0.99 * delta, rel=1e-3)
+    # one goes, and another one comes
     offset, u = fitted(Budget(1.0, delta))
-    s = (0.99 - offset - 2 * u * u) / (2 * u)
-    cosines = np.linspace(0.0, 1.0 - 1e-9, 2001)
-    plus, minus = (np.array([tail(2 * s / math.sqrt(2 + sign * 2 * c)) for c in cosines]) for sign in (1, -1))
-    worst = float(np.max(plus + minus - plus * minus))
-    assert 0.3 * delta < worst <= 0.99 * delta
+    firsts = np.linspace(offset, 0.99, 60).tolist()
+    ways = [
+        (goes(at) + math.exp(at) * comes(0.99 - at), comes(0.99 - at) + math.exp(0.99 - at) * goes(at)) for at in firsts
+    ]
+    assert np.min(ways) == pytest.approx(0.99 * delta, rel=0.05)
 
 
 def test_a_row_of_zeros_changes_nothing_but_rounding():
