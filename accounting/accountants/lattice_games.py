@@ -232,11 +232,13 @@ def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple
     """Of every coin where so many tosses lead, in steps, and how likely."""
     found = []
     for down, up, chance in zip(low.tolist(), high.tolist(), _chance(low, high).tolist(), strict=True):
-        law, mass = [], math.exp(at_once * math.log1p(-chance))
+        # 1 − chance may have no digits
+        unlikely = math.exp(-down) * math.expm1(-up) / math.expm1(-down - up)
+        law, mass = [], unlikely**at_once
         for ups in range(at_once + 1):
             if mass > _FAINT:
                 law.append((round((ups * up - (at_once - ups) * down) / step), mass))
-            mass *= (at_once - ups) / (ups + 1) * chance / (1 - chance)
+            mass *= (at_once - ups) / (ups + 1) * chance / unlikely
         found.append(law)
     return found
 
