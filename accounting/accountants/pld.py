@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from accounting.accountants.choices import played
 from accounting.accountants.coin_games import Games, played_delta, played_epsilon
 from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import (
@@ -34,7 +35,7 @@ from accounting.accountants.convolution import (
 )
 from accounting.accountants.long_games import curve_of_many, delta_of_many, epsilon_of_many, is_long
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
-from accounting.accountants.pairs import alternatives, played
+from accounting.accountants.pairs import alternatives
 from accounting.accountants.sums import Sum, smallest
 from accounting.checks import nonnegative
 from accounting.concentrated import zcdp_epsilon

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from accounting.accountants import replaced_coins, replaced_laplace, replaced_maxima, replaced_steps, staged_maxima
+from accounting.accountants.choices import kind_of
 from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
 from accounting.accountants.laplace_maxima import MaximumPair
 from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair, SpanPair
-from accounting.accountants.pairs import kind_of
 from accounting.accountants.permute_and_flip import FlipPair
 from accounting.accountants.replaced_coins import ReplacedCoins
 from accounting.accountants.replaced_laplace import ReplacedLaplace
