@@ -62,10 +62,10 @@ for some ϑ, as ΛH_0 H_d ≤ H′ for the Λ of H_0. That is linear in H and co
 is at most 2 beyond d; before, its mean is at most that for the density e^(x − d), as H increases and b/e^x, too, and
 ∫e^(z/2) = 2 over z = x − d < 0. In z and with ι = e^(−d), for z ≥ −min(d, 3), b is e^z/2 − ι/4 up to 0 and
 e^(−z)/2 − ιe^(−2z)/4 from there on, b̃ is be^(−z/2) and then (1 − ι/2)(e^(−z) − e^(−2z)/2), and f_0 f_d is ι/4 and then
-ιe^(−2z)/4: affine in ι, and what is to be shown concave. So all d ≥ 3 are seen by ι = 0 and e^(−3) and from z = −3 on:
-below, b ≤ κb̃, and the integral is at least −(∫f_0 f_d + ϑ(κe^(3/2) − 1)∫b)H(−3), ∫f_0 f_d ≤ e^(−3.5)/4 < 0.0076 and
-∫b ≤ e^(−3)/2 < 0.025. The functions in (b) with P_d/P_0 ≥ 5 = 1/(c − 1) are seen here, too: as g ≤ (2e^d − 1)λ_0,
-they have κ ≥ 5/(2e^d − 1).
+ιe^(−2z)/4: affine in ι, and what is to be shown concave. So all d ≥ 3 are seen by ι = 0 and e^(−3), with one ϑ for
+both, and from z = −3 on: below, b ≤ κb̃, and the integral is at least −(∫f_0 f_d + ϑ(κe^(3/2) − 1)∫b)H(−3), ∫f_0 f_d ≤
+e^(−3.5)/4 < 0.0076 and ∫b ≤ e^(−3)/2 < 0.025. The functions in (b) with P_d/P_0 ≥ 5 = 1/(c − 1) are seen here, too: as
+g ≤ (2e^d − 1)λ_0, they have κ ≥ 5/(2e^d − 1).
 
 *Finitely many points suffice.* T changes by a factor of at most e^(2η) where d changes by η: F_d changes by one between
 1 and e^(±η), and f_d by one between e^(−η) and e^η, so that in no E_l do numerator and denominator part by more. So d
