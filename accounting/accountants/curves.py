@@ -41,8 +41,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 
-# A curve is followed down to this.
-_LEAST = 1e-280
+# A curve is followed down to where Q has this.
+_LOG_SMALLEST = -700.0
 # A curve that is known from below is followed from here on: P has at most e^(−12) at smaller losses.
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
@@ -181,8 +181,11 @@ def _half_normal_atoms(pair: HalfNormalPair) -> tuple[Array, Array, Array]:
     first = pair.offset + pair.mu**2 / 2
     x = np.concatenate([np.linspace(0.0, first, 40), first + pair.mu * np.linspace(0.0, 38.0, _POINTS)[1:]])
     values = np.array([pair.delta(float(at)) for at in x])
-    last = int(np.searchsorted(-values, -_LEAST))
-    return pair_of_curve(x[: last + 1], values[: last + 1])
+    # as long as Q has more than next to nothing, which e^−ε makes of what P has
+    with np.errstate(divide="ignore"):
+        known = np.log(values) - x > _LOG_SMALLEST
+    last = int(np.argmin(np.append(known, False)))
+    return pair_of_curve(x[:last], values[:last])
 
 
 class Atoms:

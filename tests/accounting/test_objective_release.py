@@ -135,6 +135,18 @@ def test_a_pair_of_a_whole_curve_is_above_it_and_from_below_below_it(mean, sprea
                 assert found == pytest.approx(true, rel=0.03, abs=2 * rest + 1e-3)
 
 
+@pytest.mark.parametrize("mu", [5.0, 15.0, 25.0])
+def test_the_pair_is_above_its_curve_where_q_has_less_than_floats_hold(mu):
+    pair = HalfNormalPair(mu, 0.5)
+    edges = np.linspace(-mu * mu / 2 - 40 * mu, mu * mu / 2 + 40 * mu, 20_001)
+    p, _ = pair.masses(edges)
+    for x in (5.0, 15.0, 25.0):
+        eps = mu * mu / 2 + x * mu
+        assert pair.delta(eps) <= float(
+            p[1:] @ np.maximum(-np.expm1(np.minimum(eps - np.append(edges[1:], np.inf), 0)), 0)
+        )
+
+
 def test_values_that_no_pair_has_are_drawn_together():
     # δ(0) = 1 and all losses above 0, under both laws, cannot be: the hull is what is left
     pair = HalfNormalPair(0.1, 0.5)
