@@ -47,7 +47,7 @@ def _log_excess(rho: float, eta: float, low: float) -> float:
     alpha = 1 + eta
     t, power = rho * alpha * eta, math.exp(eta * low)
     if t > 1:
-        below = alpha * power - eta * math.exp(alpha * low)
+        below = power * (1 - eta * math.expm1(low))  # αy₁^u − u·y₁^α, in which nothing cancels
         return t + math.log1p(-below * math.exp(-t) * (1 - 1e-13)) + 8 * _UNIT_ROUNDOFF * (t + 1)
     terms = math.expm1(t), -math.expm1(eta * low), eta * power * math.expm1(low)
     return math.log(math.fsum(terms) + 8 * _UNIT_ROUNDOFF * math.fsum(map(abs, terms))) + 8 * _UNIT_ROUNDOFF
@@ -115,8 +115,10 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
     else:
         first, least = _first(rho)
         taken = (delta - least) * (1 + math.exp(-first)) / (1 - least) if least < 1 else 0.0
+        taken *= 1 - 8 * _UNIT_ROUNDOFF
         if taken > 0:
-            found = min(found, first + math.log1p(-taken) + 1e-14 / (1 - taken)) if taken < 1 else 0.0
+            rounding = 1e-14 / (1 - taken) + _UNIT_ROUNDOFF * first if taken < 1 else 0.0
+            found = min(found, first + math.log1p(-taken) + rounding) if taken < 1 else 0.0
     return max(0.0, found)
 
 

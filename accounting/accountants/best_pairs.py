@@ -117,7 +117,7 @@ def _best_atoms(pair: BestPair) -> tuple[Array, Array, Array, float]:
     shift = math.log(_worst_place(pair.runs, pair.inner)[0][-1])
     epsilons = np.unique(np.concatenate([np.linspace(0.0, shift, 100), known, known + shift]))
     values = _curve(pair, epsilons)
-    return *pair_of_curve(epsilons, values), float(values[-1])
+    return pair_of_curve(epsilons, values)
 
 
 @lru_cache(maxsize=64)
@@ -193,7 +193,7 @@ def _one_run(inner: tuple[Parts, ...]) -> tuple[Array, Array, Array, float]:
     if epsilons[-1] > _LARGEST:
         raise UnsupportedRelease(f"the PLD accountant has no bound for the best of runs that lose {epsilons[-1]:g}")
     values = np.max([[delta(at) for at in epsilons.tolist()] for _, delta in curves], axis=0)
-    return *pair_of_curve(epsilons, values), float(values[-1])
+    return pair_of_curve(epsilons, values)
 
 
 def _curve_of(parts: Parts) -> tuple[Array, Callable[[float], float]]:

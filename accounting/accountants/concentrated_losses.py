@@ -5,8 +5,12 @@ all these coins is that of one pair, the *concentrated* one: convex in e^ε as a
 may change places. It composes.
 
 *From above.* It is followed from its values, rounded up, at some orders (:mod:`accounting.accountants.curves`). Several
-zCDP releases add up to one, also if others come between them: what has a dominating pair is made from a draw of that
-pair (Blackwell), so let all these draws come first; given them, the zCDP releases are one that is (Σρ)-zCDP.
+zCDP releases add up to one, also if others come between them, whose worst laws may follow what was seen. Let A be the
+curve of what is left of the others, C_ρ that of the ρ that is left, and suppose that what comes after the next release
+reaches no more than their composition. If the next one is zCDP, of a part of ρ, fix what the pair of A draws: it and
+C of the rest are together ρ-zCDP, so they reach no more than C_ρ, and so do the means over the draws. If it is one of
+the others, fix what the concentrated pair draws: it and the rest of the others reach no more than A. By induction from
+the last release on, all reach no more than the composition of A and C_ρ.
 
 *From below*, some coins of it, each of which is certainly ρ-zCDP. In (q, p) they are points; P and Q of the polygon
 through them have the losses ln Δp/Δq. Who plays a zCDP release *last* may choose the coin by what was seen, and so
@@ -32,8 +36,8 @@ __all__ = ["ConcentratedPair", "CoinsPair"]
 Array = NDArray[np.float64]
 
 _POINTS = 800
-# A curve is followed down to about this.
-_LOG_LEAST = -640.0
+# A curve is followed down to about this, and as long as Q has more than next to nothing: beyond, P may have the rest.
+_LOG_LEAST, _LOG_SMALLEST = -640.0, -700.0
 # A smaller ρ is priced as this one: ε is next to nothing.
 _SMALLEST_RHO = 1e-16
 
@@ -76,11 +80,14 @@ def _from_above(rho: float) -> tuple[Array, Array, Array, float]:
     points = [(0.0, zcdp_delta(rho, 0.0))]
     for eta in _orders(rho):
         coin = worst_coin(rho, float(eta))
-        epsilon = epsilon_of(rho, coin.log_delta, coin.eta, coin.low)
-        if points[-1][0] < epsilon < math.inf and coin.log_delta > 1.1 * _LOG_LEAST:
-            points.append((epsilon, math.exp(coin.log_delta) * (1 + 1e-12)))
+        log_delta = coin.log_delta
+        epsilon = epsilon_of(rho, log_delta, coin.eta, coin.low)
+        if points[-1][0] < epsilon < log_delta - _LOG_SMALLEST:
+            points.append((epsilon, math.exp(log_delta) * (1 + 1e-12)))
+    if len(points) == 1:
+        raise ArithmeticError(f"what is {rho:g}-zCDP may have losses that are too large for floats")
     epsilons, deltas = np.array(points).T
-    return *pair_of_curve(epsilons, deltas), float(deltas[-1])
+    return pair_of_curve(epsilons, deltas)
 
 
 @lru_cache(maxsize=16)

@@ -45,26 +45,44 @@ _LOWEST = -12.0
 _HIGHEST = 700.0
 
 
-def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array]:
-    """Losses in increasing order, and the masses of P and of Q, of the pair of a symmetric curve.
+def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
+    """Losses in increasing order, the masses of P and of Q, and what P has beyond, of the pair of a symmetric curve.
 
     Parameters
     ----------
     epsilons, deltas : ndarray
-        Points at or above the curve; ``epsilons`` rise from 0. Of the last ``deltas`` P has as much beyond all losses,
-        which is left to the caller.
+        Points at or above the curve; ``epsilons`` rise from 0. P has as much beyond all losses as the last ``deltas``
+        say, of those whose e^ε is a float.
     """
+    epsilons, deltas = _in_floats(epsilons, deltas)
     y = np.expm1(epsilons)
     values = deltas - deltas[-1]
     # H(1) such that the line of slope −(1 − H(1))/2 passes below all points
     values[0] = min(values[0], float(np.min((values + y / 2) / (1 + y / 2))))
     kept = lower_hull(y, values)
-    losses, values, y = epsilons[kept], values[kept], y[kept]
-    q = np.diff(_rising(np.append(np.diff(values) / np.diff(y), 0.0))) * (1 + 1e-9)
-    p = np.exp(losses[1:]) * q
+    losses = epsilons[kept]
+    lines = np.diff(values[kept]) / -np.expm1(-np.diff(losses))
+    p, q = _masses(losses[1:], lines)
     even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
     masses = np.concatenate([q[::-1], even, p])
-    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1]
+    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1], float(deltas[-1])
+
+
+def _in_floats(epsilons: Array, deltas: Array) -> tuple[Array, Array]:
+    some = max(2, int(np.searchsorted(epsilons, _HIGHEST)))
+    return epsilons[:some], deltas[:some]
+
+
+def _masses(losses: Array, lines: Array) -> tuple[Array, Array]:
+    """What P and Q have at losses, rounded up, of a curve that ends at 0.
+
+    ``lines`` are the slopes of the lines that end there, times e^loss: P has what that rises by, and Q e^(−loss) of it,
+    which may be less than floats hold, as slopes themselves may.
+    """
+    onwards = np.append(lines[1:] * np.exp(-np.diff(losses)), 0.0)
+    p = np.maximum(onwards - lines, 0.0) * (1 + 1e-9)
+    with np.errstate(under="ignore"):
+        return p, p * np.exp(-losses)
 
 
 def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Array, Array, Array]:
@@ -100,39 +118,35 @@ def pair_of_points_below(losses: Array, values: Array, most: Array) -> tuple[Arr
     end = y[-2] - known[-1] / left[-1] if left[-1] < 0 else y[-1]
     places = np.concatenate([[0.0], at, [max(float(end), float(y[-2]))]])
     found = np.concatenate([values[:1], np.maximum(reached, 0.0), [0.0]])
-    epsilons, p, q = pair_of_curve(np.log1p(places), found * (1 - 1e-8))
+    epsilons, p, q, _ = pair_of_curve(np.log1p(places), found * (1 - 1e-8))
     return epsilons, p * (1 - 1e-8), q * (1 - 1e-8)
 
 
-def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) -> tuple[Array, Array, Array]:
+def pair_of_whole_curve(epsilons: Array, deltas: Array, *, lower: bool = False) -> tuple[Array, Array, Array, float]:
     """As :func:`pair_of_curve`, of a curve that need not be symmetric, with values from ε < 0 on, as H(0) = 1.
 
     With ``lower`` the values are those, or less, of a curve that is linear in e^ε between them. As every curve it is at
     least 1 − e^ε, and at the last at least 0; by that P and Q are laws, or less by a share of 1e-9, however much less
     than the curve the values are.
     """
+    epsilons, deltas = _in_floats(epsilons, deltas)
     if lower:
         # further below, 1 − e^ε has lost what tells it from 1
         first = min(int(np.searchsorted(epsilons, _LOWEST)), epsilons.size - 2)
-        known = slice(first, max(int(np.searchsorted(epsilons, _HIGHEST)), first + 2))
-        epsilons, deltas = epsilons[known], np.maximum(deltas[known], -np.expm1(epsilons[known]))
+        epsilons, deltas = epsilons[first:], np.maximum(deltas[first:], -np.expm1(epsilons[first:]))
         deltas[0], deltas[-1] = -math.expm1(epsilons[0]), 0.0
     # y − 1, which keeps its digits where all ε are small
     y = np.concatenate([[-1.0], np.expm1(epsilons)])
     values = np.concatenate([[1.0], deltas]) - deltas[-1]
     kept = lower_hull(y, values)
-    slopes = _rising(np.append(np.diff(values[kept]) / np.diff(y[kept]), 0.0), lower=lower)
-    q = np.diff(slopes) * (1 - 1e-9 if lower else 1 + 1e-9)
     losses = epsilons[np.array(kept[1:]) - 1]
-    return losses, np.exp(losses) * q, q
-
-
-def _rising(slopes: Array, *, lower: bool = False) -> Array:
-    """Slopes of a convex curve that ends at 0, which rounding has put out of order where points are close.
-
-    Earlier ones are lowered, so that the curve is more; with ``lower`` later ones are raised, and it is less.
-    """
-    return np.maximum.accumulate(slopes) if lower else np.minimum.accumulate(slopes[::-1])[::-1]
+    rises = np.diff(values[kept])
+    if lower:
+        # where points are close, rounding has put slopes out of order: later ones are raised, and the curve is less
+        q = np.diff(np.maximum.accumulate(np.append(rises / np.diff(y[kept]), 0.0))) * (1 - 1e-9)
+        return losses, np.exp(losses) * q, q, 0.0
+    # the first line comes from e^ε = 0
+    return losses, *_masses(losses, rises / -np.expm1(-np.append(math.inf, np.diff(losses)))), float(deltas[-1])
 
 
 def lower_hull(x: Array, y: Array) -> list[int]:
@@ -200,7 +214,7 @@ def _atoms_of_batches(pair: Batches) -> tuple[Array, Array, Array, float]:
     if pair.from_below:
         return *pair._below(), 0.0
     losses, values = pair._curve()
-    return *pair_of_curve(losses, values), float(values[-1])
+    return pair_of_curve(losses, values)
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
@@ -278,7 +292,7 @@ class GamePair(LopsidedAtoms):
 @lru_cache(maxsize=32)
 def _played_atoms(pair: PlayedPair) -> tuple[Array, Array, Array, float]:
     x, values = played_curve(pair.games)
-    return *pair_of_whole_curve(x, values), float(values[-1])
+    return pair_of_whole_curve(x, values)
 
 
 @lru_cache(maxsize=16)
@@ -287,9 +301,9 @@ def _long_atoms(pair: LongPair) -> tuple[Array, Array, Array, float]:
     if curve is None:
         raise ArithmeticError(f"the game of {pair!r} takes too long")
     x, values = curve
-    return *pair_of_whole_curve(x, values), float(values[-1])
+    return pair_of_whole_curve(x, values)
 
 
 @lru_cache(maxsize=16)
 def _game_atoms(pair: GamePair) -> tuple[Array, Array, Array, float]:
-    return *pair_of_whole_curve(*game_below(pair.plays), lower=True), 0.0
+    return pair_of_whole_curve(*game_below(pair.plays), lower=True)

@@ -99,7 +99,7 @@ def _laws(theta: float, rate: float) -> Laws:
         mirrored = -np.expm1(losses) + np.exp(losses) * curve[::-1]
         mirrored[-1] = 0.0
         for values in (curve, mirrored):
-            places, p, _ = pair_of_whole_curve(losses, np.maximum(values, np.maximum(-np.expm1(losses), 0.0)))
+            places, p, _, _ = pair_of_whole_curve(losses, np.maximum(values, np.maximum(-np.expm1(losses), 0.0)))
             mass = np.zeros(losses.size)
             mass[np.rint(places / step).astype(int) + zero] = p
             mass[zero] += max(0.0, 1.0 - float(p.sum())) + 1e-14

@@ -108,7 +108,7 @@ def _row_atoms(pair: OneRowPair) -> tuple[Array, Array, Array, float]:
     x = np.unique(np.concatenate([_places(pair.mu, pair.offset), first + times * pair.mu * _DEVIATIONS]))
     values = _replaced(pair.mu, pair.offset, x) if pair.replaced else np.array([pair.delta(at) for at in x.tolist()])
     last = min(int(np.searchsorted(-values, -_LEAST)), x.size - 1)
-    return *pair_of_curve(x[: last + 1], values[: last + 1]), float(values[last])
+    return pair_of_curve(x[: last + 1], values[: last + 1])
 
 
 def largest_mu(offset: float, epsilon: float, delta: float, *, replaced: bool) -> float:

@@ -129,4 +129,4 @@ def curve_atoms(randomizer: Randomizer, users: int) -> tuple[Array, Array, Array
     core = min(top / 2, _DEVIATIONS * deviation)
     half = np.concatenate([np.linspace(0, core, _EVEN + 1), np.geomspace(core, top, _GEOMETRIC + 1)[1:]])
     values = np.array([*(_quick_delta(randomizer, users, float(at)) for at in half[:-1]), 0.0])
-    return pair_of_curve(half, values)
+    return pair_of_curve(half, values)[:3]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from accounting.accountants import played_coins
 from accounting.accountants.concentrated_losses import CoinsPair, ConcentratedPair
 from accounting.accountants.lower import lower_epsilon
 from accounting.accountants.played_coins import _played_epsilon
-from accounting.concentrated import lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
+from accounting.concentrated import _log_excess, lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
 from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.worst_coins import worst_coin
 
@@ -135,6 +136,34 @@ def test_beside_another_release():
     for eps in (0.5, 1.0, 2.0):
         exact = truth * zcdp_delta(rho, eps - eps0) + (1 - truth) * zcdp_delta(rho, eps + eps0)
         assert exact <= delta(PureDP(eps0) + ZCDP(rho), eps, accountant="pld") <= exact * 1.02
+
+
+@pytest.mark.parametrize("rho", [30.0, 100.0, 300.0])
+def test_large_losses_beside_another_release(rho):
+    """There Q has less than floats hold, and P has not."""
+    truth = 1 / (1 + math.exp(-0.5))
+    for level in (1e-30, 1e-120, 1e-240):
+        eps = min(zcdp_epsilon(rho, level), 690.0)
+        exact = truth * zcdp_delta(rho, eps - 0.5) + (1 - truth) * zcdp_delta(rho, eps + 0.5)
+        assert exact <= delta(PureDP(0.5) + ZCDP(rho), eps, accountant="pld")
+
+
+def test_strong_releases_beside_another():
+    """All their losses may be larger than e^ε can be."""
+    with pytest.warns(UserWarning, match=r"too large for floats\): rdp answers"):
+        assert epsilon(PureDP(1.0) + ZCDP(1000.0), 1e-6) > zcdp_epsilon(1000.0, 1e-6)
+
+
+@pytest.mark.parametrize("rho", [1e-18, 1e-10, 1e-4, 1.0])
+def test_what_a_moment_exceeds_its_tangent_by_is_rounded_up(rho):
+    for t in np.linspace(0.7, 6.0, 25):
+        eta = math.sqrt(t / rho)
+        low = worst_coin(rho, eta).low
+        with localcontext() as context:
+            context.prec = 60
+            r, u, log_y = Decimal(rho), Decimal(eta), Decimal(low)
+            exact = (r * u * (1 + u)).exp() - (1 + u) * (u * log_y).exp() + u * ((1 + u) * log_y).exp()
+            assert exact.ln() <= Decimal(_log_excess(rho, eta, low)) < exact.ln() + Decimal("1e-7")
 
 
 @pytest.mark.parametrize(

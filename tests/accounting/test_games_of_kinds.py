@@ -156,7 +156,7 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
     at = np.linspace(-20.0, 12.0, 65)
     values = np.array([played_delta(((CoinKind(2.0), 3),), abs(x)) for x in at])
     true = np.where(at < 0, -np.expm1(at) + np.exp(at) * values, values)
-    _, p, q = pair_of_whole_curve(at, true * (1 - less), lower=True)
+    _, p, q, _ = pair_of_whole_curve(at, true * (1 - less), lower=True)
     assert 0 <= 1 - p.sum() < 1e-8
     assert 0 <= 1 - q.sum() < 1e-8
     for x, value in zip(at, true, strict=True):

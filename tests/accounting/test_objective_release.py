@@ -167,7 +167,7 @@ def test_the_curve_is_the_one_that_was_proved(s, curvature, z, replaced):
 def test_a_pair_of_a_curve_is_above_it_and_has_its_values(mu, points):
     at = np.linspace(0.0, mu**2 / 2 + 7 * mu, points)
     values = np.array([gdp_delta(mu, float(x)) for x in at])
-    losses, p, q = pair_of_curve(at, values)
+    losses, p, q, _ = pair_of_curve(at, values)
     assert p.sum() == pytest.approx(1.0, abs=1e-7)
     assert p == pytest.approx(q[::-1])
     assert np.all(np.diff(losses) > 0)
@@ -195,7 +195,7 @@ def test_a_pair_of_a_whole_curve_is_above_it_and_from_below_below_it(mean, sprea
 
     at = places * step
     for lower in (False, True):
-        losses, p, q = pair_of_whole_curve(at, np.array([curve(float(x)) for x in at]), lower=lower)
+        losses, p, q, _ = pair_of_whole_curve(at, np.array([curve(float(x)) for x in at]), lower=lower)
         beyond = 0.0 if lower else curve(float(at[-1]))
         assert np.all(np.diff(losses) > 0)
         assert q == pytest.approx(p * np.exp(-losses))
@@ -204,6 +204,18 @@ def test_a_pair_of_a_whole_curve_is_above_it_and_from_below_below_it(mean, sprea
             assert (found <= true * (1 + 1e-12) + 1e-15) if lower else (found >= true * (1 - 1e-12) - 1e-15)
             if rest < 1e-3 and -1.5 * spread < x < spread:
                 assert found == pytest.approx(true, rel=0.03, abs=2 * rest + 1e-3)
+
+
+@pytest.mark.parametrize("mu", [5.0, 15.0, 25.0])
+def test_the_pair_is_above_its_curve_where_q_has_less_than_floats_hold(mu):
+    pair = OneRowPair(mu, 0.5, False)
+    edges = np.linspace(-mu * mu / 2 - 40 * mu, mu * mu / 2 + 40 * mu, 20_001)
+    p, _ = pair.masses(edges)
+    for x in (5.0, 15.0, 25.0):
+        eps = mu * mu / 2 + x * mu
+        assert pair.delta(eps) <= float(
+            p[1:] @ np.maximum(-np.expm1(np.minimum(eps - np.append(edges[1:], np.inf), 0)), 0)
+        )
 
 
 def test_values_that_no_pair_has_are_drawn_together():
