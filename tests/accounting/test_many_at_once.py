@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants import lattice_games, pld
+from accounting.accountants import games_in_place, lattice_games
 from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.curves import LongPair, PlayedPair
 from accounting.accountants.lattice_games import Play
-from accounting.accountants.long_games import delta_of_many
+from accounting.accountants.long_games import curve_of_many
 from accounting.accountants.losses import GaussianPair
 
 PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False), Play("exponential", 6.0, 600, 0.004)]
@@ -110,18 +110,19 @@ def test_one_long_game_takes_the_place_of_short_ones_of_its_kind_alone():
         (PlayedPair(((strong, 5), (other, 4))), 1),
         (PlayedPair(((other, 200),)), 3),
     )
-    found = dict(pld._with_long_games(parts, 1e-6))
+    found = dict(games_in_place.with_long_games(parts, 1e-6))
     level = -14.0
     assert found == {**dict(parts[:1] + parts[2:]), LongPair(strong, 500, level): 1}
-    assert pld._with_long_games(parts[1:2], 1e-6) is None
-    assert pld._with_long_games(parts[2:], 1e-6) is None
+    assert games_in_place.with_long_games(parts[1:2], 1e-6) is None
+    assert games_in_place.with_long_games(parts[2:], 1e-6) is None
 
 
 def test_the_pair_of_a_long_game_has_its_curve():
     kind = CoinKind(6.0, 0.0, 0.01)
     pair = LongPair(kind, 500, math.log(1e-6))
+    x, values = curve_of_many(kind, 500, pair.level)
     for at in (0.3, 3.0, 15.0):
-        curve = delta_of_many(kind, 500, at, 1e-6)
+        curve = np.interp(math.exp(at), np.exp(x), values)
         assert curve * (1 - 1e-6) <= pair.delta(at) <= curve * (1 + 1e-4)
     _, p, q, beyond = pair._atoms()
     assert float(p.sum()) + beyond == pytest.approx(1.0, abs=1e-6)
