@@ -67,6 +67,8 @@ _COARSE, _MORE = 3.0, 10.0
 _ROUNDING = 1e-12
 _UNIT_ROUNDOFF = 2.0**-52
 _LARGEST = 600.0
+# ln of what Chernoff's bound on δ is above it, about.
+_ABOVE = 2.0
 # ln of δ that are asked for; at others much else decides.
 _LEAST, _MOST, _INSIDE = -75.0, -2.0, 1e-6
 
@@ -320,11 +322,13 @@ def delta_of_many(kind: Kind, count: int, epsilon: float, enough: float = 0.0) -
 
     The game is for δ near one that is known: first by Chernoff's bound, and then by a coarser lattice.
     """
-    if count <= _FEWEST:
+    if epsilon >= count * kind.highest * (1 + 1e-12):
+        return 0.0
+    if count <= _FEWEST or kind.rate == 1:
         return None
     orders = np.geomspace(1e-2, 1e3, 120) / kind.highest
-    # the bound may be far above
-    level, found = min(float(np.min(count * largest_moments(kind, orders) - orders * epsilon)), _MOST - _INSIDE), 1.0
+    level = float(np.min(count * largest_moments(kind, orders) - orders * epsilon)) - _ABOVE
+    level, found = min(level, _MOST - _INSIDE), 1.0
     for coarser in (_COARSE, 1.0):
         if not is_long(kind, count, level) or (curve := _curve(kind, count, level, coarser)) is None:
             return None
