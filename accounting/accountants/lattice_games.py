@@ -231,14 +231,15 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
 def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple[int, float]]]:
     """Of every coin where so many tosses lead, in steps, and how likely."""
     found = []
-    for down, up, chance in zip(low.tolist(), high.tolist(), _chance(low, high).tolist(), strict=True):
-        # 1 − chance may have no digits
-        unlikely = math.exp(-down) * math.expm1(-up) / math.expm1(-down - up)
-        law, mass = [], unlikely**at_once
-        for ups in range(at_once + 1):
+    wins, loses = _chance(low, high), _chance(high, low) * np.exp(-low)
+    for down, up, win, lose in zip(low.tolist(), high.tolist(), wins.tolist(), loses.tolist(), strict=True):
+        # from none of the rarer side on: of the other one that may be too small for floats, which have few digits there
+        often, odd, rare, rest = (-down, up, win, lose) if win < lose else (up, -down, lose, win)
+        law, mass = [], math.exp(at_once * math.log1p(-rare))
+        for many in range(at_once + 1):
             if mass > _FAINT:
-                law.append((round((ups * up - (at_once - ups) * down) / step), mass))
-            mass *= (at_once - ups) / (ups + 1) * chance / unlikely
+                law.append((round((many * odd + (at_once - many) * often) / step), mass))
+            mass *= (at_once - many) / (many + 1) * rare / rest
         found.append(law)
     return found
 

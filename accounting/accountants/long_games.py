@@ -61,14 +61,16 @@ _FEWEST, _JUMPS = 250, 10.0
 # Products that are added up: as many take half a second, and so many too long. Steps at a time are few where one moves
 # far on the lattice: at most about 1/(this + that move).
 _WORK, _MOST_WORK, _MOVES = 5e9, 4e10, 0.015
-# So much coarser a lattice tells soon whether an ε may matter.
-_COARSE = 3.0
+# So much coarser a lattice tells soon whether an answer may matter; and there steps at a time may add more.
+_COARSE, _MORE = 3.0, 10.0
 # What is rounded, relative to (2 + g)^l·(f + a).
 _ROUNDING = 1e-12
 _UNIT_ROUNDOFF = 2.0**-52
 _LARGEST = 600.0
+# ln of what Chernoff's bound on δ is above it, about.
+_ABOVE = 2.0
 # ln of δ that are asked for; at others much else decides.
-_LEAST, _MOST = -75.0, -2.0
+_LEAST, _MOST, _INSIDE = -75.0, -2.0, 1e-6
 
 
 @dataclass(frozen=True)
@@ -154,14 +156,20 @@ def _laws(kind: Kind, plan: _Plan) -> tuple[Array, int]:
     """The masses of P of all laws, by columns; in rows for places that fall, from the second value on."""
     found: list[dict[int, float]] = []
     left = math.exp(-kind.exponent)
-    breaks = _breaks(kind, plan)
-    for start, end in itertools.pairwise(breaks):
+    for start, end in itertools.pairwise(_breaks(kind, plan)):
         high, low = kind.losses(np.array([(start + end) / 2]))
         cells = [math.floor((plan.drift + loss) / plan.step) for loss in (float(high[0]), -float(low[0]))]
         u, v = math.exp(-start), math.exp(-end)
         # of where the tangents meet κ/u is less by this than it is on the hyperbola
         less = left * (u - v) ** 2 / (2 * u * v * (u + v))
-        found += [_law(kind, at, off, cells, plan) for at, off in ((u, 0.0), (2 * u * v / (u + v), less), (v, 0.0))]
+        first, middle, last = (
+            _law(kind, at, off, cells, plan) for at, off in ((u, 0.0), (2 * u * v / (u + v), less), (v, 0.0))
+        )
+        if found:
+            # where a loss is on the lattice the laws of both sides are the same, but for rounding
+            before = found.pop()
+            first = {place: max(before.get(place, 0.0), first.get(place, 0.0)) for place in before | first}
+        found += [first, middle, last]
     places = [place for law in found for place in law]
     lowest, highest = min(0, *places), max(0, *places)
     masses = np.zeros((highest - lowest + 1, len(found)))
@@ -195,13 +203,14 @@ class _Game:
     """T and T′."""
 
     def __init__(self, kind: Kind, plan: _Plan) -> None:
-        self._masses, highest = _laws(kind, plan)
+        masses, highest = _laws(kind, plan)
+        self._laws = np.ascontiguousarray(masses.T)
         self._falling = np.exp(plan.step * np.arange(-highest, 0, dtype=np.float64))
-        self._after = self._masses.shape[0] - 1 - highest
+        self._after = masses.shape[0] - 1 - highest
         #: How far a law goes up; products of one step, for every value; and how much more than 1 a law has.
         self.reach = highest
-        self.work = self._masses.size
-        self.excess = float(self._masses.sum(axis=0).max()) - 1
+        self.work = masses.size
+        self.excess = float(masses.sum(axis=0).max()) - 1
 
     def step(self, f: Array) -> Array:
         return self._best(f, 1 - (1 - f[0]) * self._falling)
@@ -212,10 +221,11 @@ class _Game:
 
     def _best(self, f: Array, below: Array) -> Array:
         whole = np.concatenate([below, f, np.full(self._after, f[-1])])
-        windows = np.lib.stride_tricks.sliding_window_view(whole, self._masses.shape[0])
-        # in pieces that stay in fast memory
-        pieces = (windows[i : i + 512] @ self._masses for i in range(0, f.size, 512))
-        return np.concatenate([piece.max(axis=1) for piece in pieces])
+        # a view of all windows, in columns
+        windows = np.ndarray((self._laws.shape[1], f.size), np.float64, whole, 0, (whole.itemsize, whole.itemsize))
+        # in pieces that stay in fast memory, the laws in rows: the largest of whole rows is found sooner
+        pieces = (self._laws @ windows[:, i : i + 512] for i in range(0, f.size, 512))
+        return np.concatenate([piece.max(axis=0) for piece in pieces])
 
 
 def _leap(game: _Game, f: Array, level: float, left: int, rest: float) -> tuple[Array, int]:
@@ -254,12 +264,13 @@ def _curve(kind: Kind, count: int, level: float, coarser: float = 1.0) -> tuple[
     last = math.ceil((max(0.0, moved) + plan.above) / plan.step)
     z = plan.step * np.arange(first, last + 1, dtype=np.float64)
     f = np.maximum(-np.expm1(np.minimum(z, 1.0)), 0.0)
+    rest = _REST / count * (1.0 if coarser == 1 else _MORE)
     played, work, more, faint = 0, 0, game.reach, math.exp(level - _FAINT)
     while played < count:
         # beyond, f is about nothing: the last value that is played
         size = min(f.size, int(np.searchsorted(-f, -faint)) + more)
         left = count - played if played >= _FIRST else 1
-        part, steps = _leap(game, f[:size], math.exp(level), left, _REST / count)
+        part, steps = _leap(game, f[:size], math.exp(level), left, rest)
         work += (_TERMS + 1) * game.work * size
         if part[-1] > faint and size < f.size:
             more *= 2
@@ -306,11 +317,29 @@ def _epsilon(curve: tuple[Array, Array] | None, delta: float) -> float | None:
     return max(0.0, found + 1e-11 * (abs(found) + float(x[-1] - x[0])))
 
 
-def delta_of_many(kind: Kind, count: int, epsilon: float, about: float) -> float | None:
-    """δ at ``epsilon``, at most ``about``, rounded up; None if it takes too long."""
-    curve = _curve(kind, count, math.log(about))
-    if curve is None:
+def delta_of_many(kind: Kind, count: int, epsilon: float, enough: float = 0.0) -> float | None:
+    """δ at ``epsilon``, rounded up, or one that is at most ``enough``; None if it takes too long, or is no such game.
+
+    The game is for δ near one that is known: first by Chernoff's bound, and then by a coarser lattice.
+    """
+    if epsilon >= count * kind.highest * (1 + 1e-12):
+        return 0.0
+    if count <= _FEWEST or kind.rate == 1:
         return None
+    orders = np.geomspace(1e-2, 1e3, 120) / kind.highest
+    level = float(np.min(count * largest_moments(kind, orders) - orders * epsilon)) - _ABOVE
+    level, found = min(level, _MOST - _INSIDE), 1.0
+    for coarser in (_COARSE, 1.0):
+        if not is_long(kind, count, level) or (curve := _curve(kind, count, level, coarser)) is None:
+            return None
+        found = min(found, _delta(curve, epsilon))
+        if found <= enough:
+            break
+        level = math.log(max(found, 1e-300))
+    return found
+
+
+def _delta(curve: tuple[Array, Array], epsilon: float) -> float:
     x, values = curve
     epsilon -= 1e-11 * (epsilon + float(x[-1] - x[0]))
     at = int(np.searchsorted(x, epsilon, side="right")) - 1

@@ -13,7 +13,6 @@ and the least one counts.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,7 +22,6 @@ import numpy as np
 
 from accounting.accountants.choices import played
 from accounting.accountants.coin_games import Games, played_delta, played_epsilon
-from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import (
     BEYOND_USE,
     MOST_NODES,
@@ -33,7 +31,8 @@ from accounting.accountants.convolution import (
     Parts,
     Window,
 )
-from accounting.accountants.long_games import curve_of_many, delta_of_many, epsilon_of_many, is_long
+from accounting.accountants.games_in_place import IN_PLACE, choices_of_one_kind, with_long_games
+from accounting.accountants.long_games import delta_of_many, epsilon_of_many, is_long
 from accounting.accountants.orders import best_order_for_delta, best_order_for_epsilon
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.sums import Sum, smallest
@@ -54,8 +53,6 @@ _SHARE = 2e-5
 _ROUNDS = 6
 # Lower and upper bound closer than this are left as they are.
 _NARROW = 1e-3
-# ln of δ for which a curve is known is a multiple of this.
-_LEVELS = 2.0
 # Closed forms are right to this share of δ.
 _CLOSED_FORM = 1e-7
 
@@ -83,7 +80,7 @@ def epsilon(release: Release, delta: float) -> float:
     found = 0.0
     for parts in alternatives(release):
         one = _epsilon(parts, delta, found)
-        for in_place in _REPLACED:
+        for in_place in IN_PLACE:
             if one > found and (games := in_place(parts, delta)):
                 one = min(one, _epsilon(games, delta, found))
         found = max(found, one)
@@ -95,11 +92,11 @@ def delta(release: Release, epsilon: float) -> float:
     nonnegative("epsilon", epsilon)
     found = 0.0
     for parts in alternatives(release):
-        one = _delta(parts, epsilon)
+        one = _delta(parts, epsilon, found)
         # a long game is for δ near one that is known, which short ones may be far above
-        for in_place in (*_REPLACED, _with_long_games):
+        for in_place in (*IN_PLACE, with_long_games):
             if one > found and (games := in_place(parts, one)):
-                one = min(one, _delta(games, epsilon))
+                one = min(one, _delta(games, epsilon, found))
         found = max(found, one)
     return found
 
@@ -125,72 +122,11 @@ def _top(alone: LossPair, delta: float) -> float:
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
 
 
-def _with_games(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with steps on batches of a fixed size played as a whole, which is cheaper but for rounding."""
-    if all(count == 1 for _, count in parts):
-        return None
-    from accounting.accountants.replaced_games import played as played_steps
-
-    games = played_steps(parts, delta)
-    return games if games != parts else None
-
-
-def _in_stages(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with many noisy maxima on batches of a fixed size in stages, where that is cheaper."""
-    if all(count == 1 for _, count in parts):
-        return None
-    from accounting.accountants.replaced_games import in_stages as maxima_in_stages
-
-    found = maxima_in_stages(parts, delta)
-    return found if found != parts else None
-
-
-def _with_long_games(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with one long game of many choices, of which few tell much, in place of several beside other releases.
-
-    Alone they need no pair; see :func:`_many_choices`.
-    """
-    from accounting.accountants.curves import LongPair, PlayedPair
-
-    # of few different values, so that one game serves many questions; rarer losses matter little
-    level = math.floor(math.log(max(delta, 1e-280)) / _LEVELS) * _LEVELS
-    games = {pair: pair.games[0] for pair, _ in parts if isinstance(pair, PlayedPair) and len(pair.games) == 1}
-    counts: Counter[Kind] = Counter()
-    for pair, times in parts:
-        if pair in games:
-            kind, size = games[pair]
-            counts[kind] += size * times
-    if len(games) == len(parts) and len(counts) == 1:
-        return None
-    many = {
-        kind: LongPair(kind, count, level)
-        for kind, count in counts.items()
-        if is_long(kind, count, level) and curve_of_many(kind, count, level) is not None
-    }
-    others = [(pair, times) for pair, times in parts if pair not in games or games[pair][0] not in many]
-    return (*others, *((pair, 1) for pair in many.values())) if many else None
-
-
-_REPLACED = _with_games, _in_stages, _with_long_games
-
-
 def _choices(parts: Parts) -> Games | None:
     """The game, if ``parts`` are nothing but choices of one kind."""
     (pair, count), *more = parts
     game = None if more else played(pair, count)
     return None if game is None else (game,)
-
-
-def _many_choices(parts: Parts, level: float) -> tuple[Kind, int] | None:
-    """The kind and the number of choices, if ``parts`` are nothing but games of one kind of which few tell much."""
-    from accounting.accountants.curves import PlayedPair
-
-    games = [(pair.games[0], times) for pair, times in parts if isinstance(pair, PlayedPair) and len(pair.games) == 1]
-    kinds, count = {kind for (kind, _), _ in games}, sum(size * times for (_, size), times in games)
-    if len(games) < len(parts) or len(kinds) != 1:
-        return None
-    (kind,) = kinds
-    return (kind, count) if is_long(kind, count, level) else None
 
 
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
@@ -222,7 +158,8 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
         return zcdp_epsilon(alone.rho, delta)
     if alone is not None:
         return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
-    if (many := _many_choices(parts, math.log(delta))) and (one := epsilon_of_many(*many, delta, enough)) is not None:
+    many = choices_of_one_kind(parts)
+    if many and is_long(*many, math.log(delta)) and (one := epsilon_of_many(*many, delta, enough)) is not None:
         return one
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
@@ -260,21 +197,18 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
     return min(answers, key=lambda answer: answer.value)
 
 
-def _delta(parts: Parts, epsilon: float) -> float:
+def _delta(parts: Parts, epsilon: float, enough: float) -> float:
+    """δ of one alternative; or one that is at most ``enough``."""
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
+    if (many := choices_of_one_kind(parts)) and (one := delta_of_many(*many, epsilon, enough)) is not None:
+        return one
     if choices := _choices(parts):
         found = played_delta(choices, epsilon)
         # otherwise the game is certainly the better one
         return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
-    found = _delta_of_sum(parts, epsilon)
-    # that of short games may be far above, and a long game is for δ near one that is known
-    for _ in range(2):
-        if found > 1e-280 and (many := _many_choices(parts, math.log(found))):
-            one = delta_of_many(*many, epsilon, found)
-            found = found if one is None else min(found, one)
-    return found
+    return _delta_of_sum(parts, epsilon)
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:
