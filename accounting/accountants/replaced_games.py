@@ -24,6 +24,8 @@ __all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 
 # Fewer noisy maxima are better off in a game.
 _FEWEST_IN_STAGES = 10
+# For smaller δ their programs take long.
+_LEAST_IN_STAGES = 1e-30
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -59,11 +61,13 @@ def in_stages(parts: Parts, delta: float) -> Parts:
 
 def _stages(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, int]]:
     """The last steps as one pair, and the others; nothing where these are not known."""
-    kind = _kind(pair) if isinstance(pair, ReplacedPair) and count >= _FEWEST_IN_STAGES else None
-    if not isinstance(pair, ReplacedPair) or kind is None or not staged_maxima.is_known(kind, pair.rate):
+    if not isinstance(pair, ReplacedPair) or count < _FEWEST_IN_STAGES or delta < _LEAST_IN_STAGES:
+        return []
+    kind = _kind(pair)
+    if kind is None or not staged_maxima.is_known(kind, pair.rate):
         return []
     # at most a tenth: nobody asks for more, and what is left out of each step is a share of it
-    tail = min(10.0 ** math.floor(math.log10(max(delta, 1e-280))), 0.1)
+    tail = min(10.0 ** math.floor(math.log10(delta)), 0.1)
     last = LastMaxima(kind, pair.rate, count, tail)
     few = last.played()
     return [(last, 1), (EarlierMaxima(kind, pair.rate, count, tail), count - few)] if few else []

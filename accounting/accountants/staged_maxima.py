@@ -187,6 +187,17 @@ def _program(means: Array, losses: Array, order: float, margin: float) -> Array 
     return np.asarray(masses / max(1.0, float(masses @ (1 + np.exp(losses))) * (1 + 1e-12)))
 
 
+def _worth(values: Array, step: float, losses: Array, in_q: Array, size: int) -> Array:
+    """E_D[V(x − L)] − V(x) at the first ``size`` points x, rounded down."""
+    far = losses.size
+    around = sliding_window_view(_whole(values, step, far), 2 * far + 1)[:size]
+    here, in_p = around[:, far : far + 1], np.exp(losses) * in_q
+    above, below = around[:, far - 1 :: -1], around[:, far + 1 :]
+    found = (above - here) @ in_p + (below - here) @ in_q
+    size_of_terms = above @ in_p + here[:, 0] * float(in_p.sum() + in_q.sum()) + below @ in_q
+    return np.asarray(found - 8 * _UNIT_ROUNDOFF * size_of_terms)
+
+
 class _Steps:
     """``count`` steps and a δ of about ``delta``."""
 
@@ -233,13 +244,15 @@ class _Steps:
         means: Array = bends @ _ramps(self.step, far)
         losses: Array = self.step * np.arange(1, far + 1, dtype=np.float64)
         means = means[:, far + 1 :] + np.exp(losses) * means[:, far - 1 :: -1]
-        means = means[asked > 0] / asked[asked > 0, None]
+        needed = asked > 0
+        means = means[needed] / asked[needed, None]
         margin = _MARGIN
         for _ in range(_TRIES):
             masses = _program(means, losses, self.order, margin)
             if masses is None:
                 return None
-            lacking = float(1 - (means @ masses).min())
+            # the program's bends are off by a few units, too, so what D is worth is seen from V itself
+            lacking = float(1 - (_worth(values, self.step, losses, masses, size)[needed] / asked[needed]).min())
             if lacking <= 0:
                 return losses[masses > 0], masses[masses > 0]
             margin += 2 * lacking
