@@ -53,7 +53,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.convolution import Parts
-from accounting.accountants.curves import Atoms, LopsidedAtoms, delta_of_atoms, pair_of_curve
+from accounting.accountants.curves import Atoms, LopsidedAtoms, atoms_below, delta_of_atoms, pair_of_curve
 from accounting.accountants.losses import LossPair, Symmetric
 from accounting.accountants.numerics import log_sum, normal_tail
 from accounting.amplification.runs import Runs
@@ -73,8 +73,6 @@ _OUTPUTS, _TAIL, _HEAVY = 600, -60.0, 0.02
 _PARTS = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 60)])
 # Larger losses of one run have no ratios in floats.
 _LARGEST = 600.0
-# What the probabilities of outputs may be off by, and their losses.
-_DOWN, _OFF = 1 - 1e-8, 3e-8
 _CUTS = np.concatenate([np.geomspace(1e-4, 0.05, 12), np.linspace(0.05, 0.95, 37)[1:]])
 
 
@@ -248,12 +246,7 @@ def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
     some = (p > 0) & (q > 0)
     p, q = pair.runs.gain(better_p, p)[some], pair.runs.gain(better_q, q)[some]
     p, q = np.append(p, pair.runs.none), np.append(q, pair.runs.none)
-    some = (p > 1e-290) & (q > 1e-290)
-    p, q = p[some] * _DOWN, q[some] * _DOWN
-    losses = np.log(p / q) - _OFF
-    order = np.argsort(losses)
-    losses, q = losses[order], q[order]
-    return losses, np.exp(losses) * q, q, 0.0
+    return atoms_below(p, q)
 
 
 def _outputs(pair: OrderedPair) -> tuple[Array, Array]:

@@ -30,6 +30,7 @@ __all__ = [
     "LongPair",
     "LopsidedAtoms",
     "PlayedPair",
+    "atoms_below",
     "delta_of_atoms",
     "lower_hull",
     "pair_of_curve",
@@ -43,6 +44,8 @@ Array = NDArray[np.float64]
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
 _HIGHEST = 700.0
+# What the probabilities of a witness may be off by, and their losses.
+_DOWN, _OFF = 1 - 1e-8, 3e-8
 
 
 def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
@@ -215,6 +218,16 @@ def _atoms_of_batches(pair: Batches) -> tuple[Array, Array, Array, float]:
         return *pair._below(), 0.0
     losses, values = pair._curve()
     return pair_of_curve(losses, values)
+
+
+def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
+    """Losses in increasing order, less masses of P and of Q than these, and nothing beyond: of a pair that is known."""
+    some = (p > 1e-290) & (q > 1e-290)
+    p, q = p[some] * _DOWN, q[some] * _DOWN
+    losses = np.log(p / q) - _OFF
+    order = np.argsort(losses)
+    losses, q = losses[order], q[order]
+    return losses, np.exp(losses) * q, q, 0.0
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:

@@ -275,7 +275,7 @@ class Arms:
         some = (1 - shares[1]) * low >= 2 * limit
         found, weights = least.copy(), Weights(w[some], a[some], b[some])
         if self.long == "S":
-            # (iii), of the arms as they are: at the start; they are made longer after that, else it would shrink too much
+            # (iii), of the arms as they are: at the start. They are made longer after that, or too much would shrink
             other = r = self.start
         first, last = shares[0] * low, rest * (1 - shares[1]) * low
         more = loose(weights, (first, s - first - last, last), other, (r, rest * r, third * r))

@@ -47,7 +47,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, LopsidedAtoms, delta_of_atoms, pair_of_curve
+from accounting.accountants.curves import Atoms, LopsidedAtoms, atoms_below, delta_of_atoms, pair_of_curve
 from accounting.accountants.losses import Symmetric, normal_masses
 from accounting.accountants.numerics import log_sum
 from accounting.checks import fraction
@@ -64,9 +64,8 @@ _PEAK = 1 / math.sqrt(2 * math.pi)
 # A curve is followed down to this.
 _LEAST = 1e-280
 _DEVIATIONS = np.concatenate([np.linspace(0.0, 10.0, 120), np.linspace(10.0, 38.0, 90)[1:]])
-# Cells of a witness, and what their probabilities and losses may be off by.
+# Cells of a witness.
 _CELLS = np.linspace(-14.0, 14.0, 1201)
-_DOWN, _OFF = 1 - 1e-8, 3e-8
 _ENDS = np.linspace(-9.0, 3.0, 49)
 
 
@@ -195,12 +194,7 @@ def _witness_atoms(pair: RowPair) -> tuple[Array, Array, Array, float]:
     p, q = normal_masses(_CELLS + v), normal_masses(_CELLS)
     if pair.comes:
         p, q = q, p
-    some = (p > 1e-290) & (q > 1e-290)
-    p, q = p[some] * _DOWN, q[some] * _DOWN
-    losses = np.log(p / q) - _OFF
-    order = np.argsort(losses)
-    losses, q = losses[order], q[order]
-    return losses, np.exp(losses) * q, q, 0.0
+    return atoms_below(p, q)
 
 
 def worst_row(multiplier: float, curvature: float, order: float, *, replaced: bool) -> RowPair:
