@@ -10,8 +10,8 @@ with ridge Λ and curvature β of the row. So with c = ln(1 + β/Λ) and μ = L/
 
     c + |⟨b, g⟩|/σ² + ‖g‖²/(2σ²) ≤ c + μ·|⟨b, x⟩|/(σ‖x‖) + μ²/2,
 
-and ⟨b, x⟩/(σ‖x‖) is standard normal (after Redberg, Koskela & Wang 2023). The replacement of a row has two directions: see
-:mod:`accounting.accountants.row_pairs`, which has better curves of either one, too.
+and ⟨b, x⟩/(σ‖x‖) is standard normal (after Redberg, Koskela & Wang 2023). The replacement of a row has two
+directions: see :mod:`accounting.accountants.row_pairs`, which has better curves of either one, too.
 
 What it costs. (1 − e^(ε − L))₊ rises in L, so δ(ε) is at most its mean at the bound. With u = ε − c − μ²/2 and
 H(e) = Φ(μ/2 − e/μ) − e^e·Φ(−μ/2 − e/μ), the δ of μ-Gaussian DP,
