@@ -44,6 +44,7 @@ __all__ = [
     "Triangle",
     "TwoLosses",
     "WorstCoins",
+    "WorstLattice",
     "WorstRow",
     "rest_delta",
     "split_failures",
@@ -145,6 +146,13 @@ class WorstCoins(Release):
     """A coin after all else, which may follow what was seen, of those that are ``rho``-zCDP."""
 
     rho: float
+
+
+@dataclass(frozen=True, repr=False)
+class WorstLattice(Release):
+    """Discrete Gaussian noise after all else, on an integer that follows what was seen."""
+
+    noise_multiplier: float
 
 
 def split_failures(release: Release) -> tuple[float, Release]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 
 from accounting.accountants.failures import CentralShuffledBinomial
-from accounting.accountants.lattice import discrete_gaussian_mu
+from accounting.accountants.lattice import composed_mu, discrete_gaussian_mu
 from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.errors import UnsupportedRelease
@@ -40,7 +40,7 @@ from accounting.releases import (
     weaker,
 )
 
-__all__ = ["delta", "epsilon", "gdp", "is_exact"]
+__all__ = ["delta", "epsilon", "gdp", "is_exact", "lattice_noise"]
 
 # ndtri_exp and erfinv are right to a few units in the last place; μ is rounded up by more than that.
 _SAFETY = 1 + 1e-14
@@ -108,10 +108,17 @@ def gdp(release: Release) -> float:
         case CentralShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             return rounded_mu(trials, norm, coordinates) if rounded else central_mu(trials, norm)
         case Composed(parts=parts):
-            return math.sqrt(math.fsum(count * gdp(part) ** 2 for part, count in parts))
+            vectors = [(noise, n) for part, n in parts if (noise := lattice_noise(part)) is not None]
+            square = math.fsum(n * gdp(part) ** 2 for part, n in parts if lattice_noise(part) is None)
+            return math.hypot(math.sqrt(square), composed_mu(vectors)) if vectors else math.sqrt(square)
         case Parallel(branches=branches):
             return max(map(gdp, branches), default=0.0)
     return gdp(weaker(release, "GDP"))
+
+
+def lattice_noise(part: Release) -> float | None:
+    """The noise multiplier of discrete Gaussian noise on vectors; None for anything else."""
+    return part.noise_multiplier if isinstance(part, DiscreteGaussian) and part.shift is None else None
 
 
 def is_exact(release: Release) -> bool:

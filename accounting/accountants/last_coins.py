@@ -1,27 +1,40 @@
-"""The zCDP release that is played last of a composition, from below.
+"""The release that is played last of a composition, from below: a zCDP one, or discrete Gaussian noise on vectors.
 
 Of several, the one that matters most; the others are Gaussian noise. Its pair is in
-:mod:`accounting.accountants.concentrated_losses`.
+:mod:`accounting.accountants.concentrated_losses` or :mod:`accounting.accountants.lattice_pairs`.
 """
 
 from __future__ import annotations
 
-from accounting.accountants.failures import WorstCoins
-from accounting.releases import ZCDP, FixedSizeSubsampled, PoissonSubsampled, Release
+from accounting.accountants.failures import WorstCoins, WorstLattice
+from accounting.releases import ZCDP, DiscreteGaussian, FixedSizeSubsampled, PoissonSubsampled, Release
 
 __all__ = ["last_coins"]
 
+# From this noise multiplier on, lattice noise is Gaussian noise to a part in ten thousand.
+_SMOOTH = 20.0
+
 
 def last_coins(parts: tuple[tuple[Release, int], ...]) -> tuple[Release, Release] | None:
-    """The part that is played last, and what it is then; None if there is no zCDP release."""
+    """The part that is played last, and what it is then; None if there is none of these."""
     found: list[tuple[float, Release, Release]] = []
     for part, _ in parts:
         match part:
-            case ZCDP(rho=rho) if rho > 0:
-                found.append((rho, part, WorstCoins(rho)))
-            case PoissonSubsampled(release=ZCDP(rho=rho), rate=rate) if rho > 0:
-                found.append((rho * rate**2, part, PoissonSubsampled(WorstCoins(rho), rate)))
-            case FixedSizeSubsampled(release=ZCDP(rho=rho), rate=rate) if rho > 0:
-                # all others contribute what the unit is replaced by
-                found.append((rho * rate**2, part, PoissonSubsampled(WorstCoins(rho), rate)))
+            case FixedSizeSubsampled(release=inner, rate=rate) | PoissonSubsampled(release=inner, rate=rate):
+                # of a batch, all others contribute what the unit is replaced by
+                if one := _worst(inner):
+                    found.append((one[0] * rate**2, part, PoissonSubsampled(one[1], rate)))
+            case _:
+                if one := _worst(part):
+                    found.append((one[0], part, one[1]))
     return max(found, key=lambda one: one[0])[1:] if found else None
+
+
+def _worst(release: Release) -> tuple[float, Release] | None:
+    """How much a release matters, and what is worst of it."""
+    match release:
+        case ZCDP(rho=rho) if rho > 0:
+            return rho, WorstCoins(rho)
+        case DiscreteGaussian(noise_multiplier=z, shift=None) if z < _SMOOTH:
+            return 0.5 / z**2, WorstLattice(z)
+    return None

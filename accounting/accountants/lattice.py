@@ -40,17 +40,54 @@ R(k) − R(k + 1) = p(k) and R(k + 1) ≥ p(k + 1)
     ad ≤ ln(Φ(−a)/Φ(−a − d)) = ln(R(k)/R(k + 1)) ≤ ln(1 + p(k)/p(k + 1)) ≤ ln 2 + (k + ½)/σ²,
 
 so d ≤ (ln 2 + ½)/4 + √2/σ < 1. ∎
+
+**Beside Gaussian noise** hardly anything is left of κ. *Theorem.* Let z = σ/Δ with Δ ≥ ‖v‖. Who sees the release and,
+at a shift of μ₀, a Gaussian of deviation 1 has something μ-GDP, with
+
+    μ = √(μ₀² + 1/z²) − √(2π)·ln(1 − r),   r = expm1(2q/(1 − q³)) + expm1(2q′/(1 − q′³)),
+    q = e^(−2π²z²ρ),   q′ = e^(−2π²z²),   ρ = μ₀²z²/(1 + μ₀²z²),
+
+if 2π²z²ρ ≥ 1 and r ≤ ½.
+
+*Proof.* The loss depends on y = ⟨v, x⟩ + sw alone, s = μ₀σ², x the integers and w the Gaussian. Complete the square:
+with A = I/σ² + vvᵀ/s² and u = A⁻¹v/s² the density of y is that of N(0, s² + σ²‖v‖²) times, by Poisson's summation,
+
+    t(y) = Σ_k e^(−2π²kᵀA⁻¹k)·cos(2πy⟨k, u⟩) / Σ_k e^(−2π²σ²‖k‖²),   k ∈ ℤᵈ.
+
+A⁻¹ = σ²(I − (1 − ρ′)v̂v̂ᵀ) with ρ′ = μ₀²σ²/(μ₀²σ² + ‖v‖²), so kᵀA⁻¹k ≥ σ²ρ′‖k‖² ≥ z²ρS‖k‖², S = ‖v‖². Coordinates that
+do not move cancel; at most S are left, hence |t − 1| ≤ (1 + x)^S − 1 + (1 + x′)^S − 1 ≤ expm1(Sx) + expm1(Sx′) with x =
+2q^S/(1 − q^(3S)), and x′ likewise; as 2π²z²ρ ≥ 1 that is largest at S = 1: r. The other law is the same, further on by
+h = ‖v‖² + s·μ₀, and hu = v is an integer vector: so t(y − h) = t(y), and the ratio of the two is still that of the two
+normal laws P and Q, at the distance √(μ₀² + ‖v‖²/σ²): thresholds are the best tests. At a threshold c, in units of the
+deviation, the mass of either law on either side is that of the normal law but for a share of r. Φ⁻¹ of it moves by at
+most e = −√(π/2)·ln(1 − r): d/dc ln Φ(c) ≥ √(2/π) for c ≤ 0, so Φ(c + e) ≥ (1 + r)Φ(c) if c + e ≤ 0, and 1 − Φ(c + e) ≤
+(1 − r)(1 − Φ(c)) if c ≥ 0; and for −e < c < 0, Φ(c + e) − Φ(c) ≥ e·φ(e) ≥ r/2 as r ≤ ½. Twice that is added to μ. ∎
+
+**Several releases**, with anything between them that follows what was seen. Write T for the worst next release as a
+map of what can be reached after it (a function of the loss so far, convex in e^loss) and G for Gaussian noise. T is a
+supremum of convolutions C. So for a convolution A, TAf ≤ ATf: what is Gaussian, or dominated by a pair, is the worst
+for those who come after it, and counts as if it came first. Of T…Tf the last costs κ/z, or the last k; and as CG_μ₀ ≤
+G_μ, hence TG_μ₀ ≤ G_μ, every other one 1/z and the little above. Which z is last is not known: the largest excess
+κ²/z² − 1/z² is taken, and what is added at every step for the smallest z, beside as little μ₀ as that step can meet.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["discrete_gaussian_mu"]
+__all__ = ["composed_mu", "discrete_gaussian_mu", "lattice_cost"]
+
+Array = NDArray[np.float64]
 
 _SAFETY = 1 + 1e-14
+# Releases for which what is added is known one by one; and so many of the last may be priced at κ/z.
+_STEPS, _LAST = 64, 12
 
 
 def discrete_gaussian_mu(noise_multiplier: float, shift: int = 1) -> float:
@@ -76,3 +113,57 @@ def discrete_gaussian_mu(noise_multiplier: float, shift: int = 1) -> float:
             f"the GDP accountant has no bound for a discrete Gaussian of scale {scale:g}, it must be above 1/√3 = 0.577"
         )
     return math.sqrt(2 / (1 + math.sqrt(inner))) / noise_multiplier * _SAFETY
+
+
+def composed_mu(releases: Sequence[tuple[float, int]]) -> float:
+    """μ of several discrete Gaussians that may follow what was seen.
+
+    Parameters
+    ----------
+    releases : sequence of (float, int)
+        Noise multipliers, and how many releases have each.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If a multiplier is 1/√3 or less.
+
+    Examples
+    --------
+    >>> from accounting.accountants.lattice import composed_mu
+    >>> [round(composed_mu([(1.0, n)]), 4) for n in (1, 100)]
+    [1.0493, 10.0053]
+    """
+    order = sorted(releases, reverse=True)
+    count, smallest = sum(n for _, n in order), order[-1][0]
+    alone = [discrete_gaussian_mu(z) for z, _ in order]
+    # as if every one were alone
+    plain = math.sqrt(math.fsum(n * mu * mu for mu, (_, n) in zip(alone, order, strict=True)))
+    excess = max(mu * mu - 1 / (z * z) for mu, (z, _) in zip(alone, order, strict=True))
+    total = math.fsum(n / (z * z) for z, n in order)
+    # the weakest first: μ₀² that a step meets at least, beginning with the second
+    first = np.concatenate([np.full(min(n, _STEPS), 1 / (z * z)) for z, n in order])[: min(count, _STEPS) - 1]
+    added = _added(np.cumsum(first), smallest)
+    # all beyond these meet more than the last of them
+    rest = (count - _STEPS) * float(added[-1]) if count > _STEPS else 0.0
+    known = [
+        math.sqrt(total + k * excess) + float(added[k - 1 :].sum()) + rest for k in range(1, min(count, _LAST) + 1)
+    ]
+    return min(plain, *known) * (1 + 1e-12)
+
+
+def lattice_cost(noise_multiplier: float, reserve: float) -> float:
+    """What a release adds to μ² if Gaussian noise of μ² = ``reserve`` or more is still to come."""
+    plain = discrete_gaussian_mu(noise_multiplier) ** 2
+    root = math.sqrt(reserve + 1 / noise_multiplier**2) + float(_added(np.array([reserve]), noise_multiplier)[0])
+    return min(plain, (root * root - reserve) * (1 + 1e-12))
+
+
+def _added(square: Array, z: float) -> Array:
+    """What is added to √(μ₀² + 1/z²), where μ₀² is ``square``; infinite where nothing is proved."""
+    rho = square * z * z / (1 + square * z * z)
+    exponent = 2 * math.pi**2 * z * z * rho
+    theirs, own = np.exp(-np.maximum(exponent, 1.0)), math.exp(-2 * math.pi**2 * z * z)
+    stray = np.expm1(2 * theirs / (1 - theirs**3)) + math.expm1(2 * own / (1 - own**3))
+    proved = (exponent >= 1) & (stray <= 0.5)
+    return np.where(proved, -math.sqrt(2 * math.pi) * np.log1p(-np.minimum(stray, 0.5)), np.inf)

@@ -21,9 +21,10 @@ from accounting.accountants.failures import (
     Triangle,
     TwoLosses,
     WorstCoins,
+    WorstLattice,
     WorstRow,
 )
-from accounting.accountants.gdp import gdp
+from accounting.accountants.gdp import gdp, lattice_noise
 from accounting.amplification.runs import runs_of
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
@@ -82,8 +83,16 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({LaplacePair(1.0 / z): 1})]
         case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z, shift):
             return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
+        case DiscreteGaussian(noise_multiplier=z, shift=None):
+            from accounting.accountants.lattice_pairs import lattice_pair
+
+            return [Counter({lattice_pair(z): 1})]
         case DiscreteGaussian():
             return [Counter({GaussianPair(gdp(release)): 1})]
+        case WorstLattice(noise_multiplier=z):
+            from accounting.accountants.lattice_pairs import LatticeCorners
+
+            return [Counter({LatticeCorners(z): 1})]
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):
@@ -161,7 +170,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             (pair,) = single(inner, present)
             return [Counter({OrderedPair(runs, pair, cut): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
-            (pairs,) = _pairs(inner, present) if rate < 1 else [_doubled(inner)]
+            (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
         case FixedSizeSubsampled(release=inner, rate=rate):
             return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
@@ -215,20 +224,27 @@ def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Co
 
 
 def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
-    """Add up, with all Gaussians as one, and all zero-concentrated releases."""
+    """Add up, with all Gaussians as one, and all zero-concentrated releases; and lattice noise, but for the last."""
     from accounting.accountants.concentrated_losses import ConcentratedPair
+    from accounting.accountants.lattice_pairs import LatticeGaussianPair, LatticePair, joined
     from accounting.accountants.losses import GaussianPair
 
     total: Counter[LossPair] = Counter()
+    lattices: Counter[LatticePair | LatticeGaussianPair] = Counter()
     square = rho = 0.0
     for pairs, times in parts:
         for pair, count in pairs.items():
-            if isinstance(pair, GaussianPair):
+            if isinstance(pair, (LatticePair, LatticeGaussianPair)):
+                lattices[pair] += times * count
+            elif isinstance(pair, GaussianPair):
                 square += times * count * pair.mu**2
             elif isinstance(pair, ConcentratedPair):
                 rho += times * count * pair.rho
             else:
                 total[pair] += times * count
+    if lattices:
+        square, last = joined(square, lattices)
+        total += last
     if square > 0:
         total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
     if rho > 0:
@@ -266,6 +282,15 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
     return Counter({ReplacedPair(pair, rate, own): 1} if rate < 1 else pairs)
+
+
+def _steps(release: Release, present: bool) -> list[Counter[LossPair]]:
+    """The pairs of a release of which there is a step to one side and one to the other: with lattice noise Gaussian."""
+    if lattice_noise(release) is not None:
+        from accounting.accountants.losses import GaussianPair
+
+        return [Counter({GaussianPair(gdp(release)): 1})]
+    return _pairs(release, present)
 
 
 def _doubled(release: Release) -> Counter[LossPair]:

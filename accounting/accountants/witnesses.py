@@ -181,6 +181,8 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             return None  # its probabilities are not told apart
         case Gaussian() | Laplace() | RandomizedResponse() | UnaryEncoding() | PureDP() | ApproxDP():
             return replace(release, adjacency=None)
+        case DiscreteGaussian(noise_multiplier=z, shift=None):
+            return Gaussian(z)  # the limit of large shifts
         case DiscreteGaussian(noise_multiplier=z, shift=shift) if not is_listed(z, int(shift or 1)):
             return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
@@ -193,8 +195,8 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             return WorstRow(worst_row(z, curvature, order, replaced=release.replaced))
         case ZCDP(rho=rho):
             return Gaussian(1 / math.sqrt(2 * rho)) if rho > 0 else Composed()
-        case DiscreteGaussian() | DiscreteLaplace():
-            return type(release)(release.noise_multiplier, 1)
+        case DiscreteLaplace(noise_multiplier=z):
+            return DiscreteLaplace(z, 1)
         case TreeAggregation():
             return witness(release.weaker(), order)
         case NoisyMax(epsilon=eps, noise=noise):

@@ -64,7 +64,7 @@ from typing import get_args
 import numpy as np
 
 from accounting.accountants.failures import split_failures
-from accounting.accountants.gdp import gdp, is_exact
+from accounting.accountants.gdp import gdp, is_exact, lattice_noise
 from accounting.accountants.orders import best_order_for_delta
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
@@ -102,6 +102,9 @@ Filter = AdditiveFilter | PlanFilter
 
 # A whole run that leaves less than this share of ε is followed as a plan.
 _FULL = 0.005
+# What discrete Gaussian noise on vectors leaves of μ² when it is charged: all but the last releases cost what Gaussian
+# noise does.
+_LEVELS = tuple(4.0**-k for k in range(1, 11))
 # How much more a sample costs late than early where there is a share of δ for it alone.
 _SKEWED = 1.4
 
@@ -228,7 +231,9 @@ def _own_rule(measure: Measure, budget: Budget, failure_delta: float, rest: Rele
     order = limit = None
     if measure == "rdp":
         order, limit, _ = _rdp_order(budget.epsilon, without_failures(budget.delta, failure_delta), rest)
-    return Rule(measure, failure_delta, order, limit)
+    parts = rest.parts if isinstance(rest, Composed) else ((rest, 1),)
+    charged = measure == "gdp" and any(lattice_noise(part) is not None for part, _ in parts)
+    return Rule(measure, failure_delta, order, limit, levels=_LEVELS if charged else ())
 
 
 def _natural(budget: Budget, rest: Release) -> Measure | None:
@@ -245,7 +250,7 @@ def _natural(budget: Budget, rest: Release) -> Measure | None:
 def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
     """The measure of which (ε, δ) holds a whole number of releases like ``rest``, to nine digits."""
     measure = _natural(budget, rest)
-    if measure == "zcdp" and _is_whole(gdp_mu(budget.epsilon, delta) ** 2, price(_square, rest)):
+    if measure == "zcdp" and _holds_lattices(gdp_mu(budget.epsilon, delta) ** 2, rest):
         return "gdp"  # discrete Gaussian noise is the nearer to Gaussian noise the more of it there is
     match measure:
         case "gdp":
@@ -259,6 +264,13 @@ def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
         case _:
             return measure
     return measure if _is_whole(limit, cost) else None
+
+
+def _holds_lattices(limit: float, rest: Release) -> bool:
+    """Whether ``limit`` is the μ² of some number of releases like ``rest``, discrete Gaussian noise, to nine digits."""
+    z = lattice_noise(rest)
+    room = 0.0 if z is None else limit * z * z * (1 + 1e-9)
+    return 1 <= room < 1e9 and abs(gdp(math.floor(room) * rest) ** 2 - limit) <= 1e-9 * limit
 
 
 def _is_whole(limit: float, cost: float) -> bool:
