@@ -47,7 +47,7 @@ def delta_at_most(randomizer: Randomizer, users: int, epsilon: float) -> float:
     """δ at ε ≥ 0 of shuffled messages, rounded up."""
     match randomizer:
         case RandomizedResponse(epsilon=local, categories=k):
-            return response_delta(local, int(k), users, epsilon) if k > 2 else 1.0
+            return response_delta(local, int(k), users, epsilon)
         case UnaryEncoding(epsilon=local, optimized=optimized):
             return unary_delta(local, optimized, users, epsilon)
         case Laplace():
@@ -104,6 +104,8 @@ def _quick_delta(randomizer: Randomizer, users: int, epsilon: float) -> float:
         return 0.0
     grown, n = math.exp(epsilon), min(users, _MOST_USERS)
     match randomizer:
+        case RandomizedResponse(categories=2):
+            return response_delta(local, 2, users, epsilon)
         case RandomizedResponse(categories=k):
             share, blanket = 1 / int(k), int(k) / (math.exp(local) + int(k) - 1)
             mass = np.array([share, share, 1 - 2 * share])

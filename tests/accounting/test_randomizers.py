@@ -204,7 +204,13 @@ def test_sums_on_a_grid_are_bracketed(weights, count, share):
 
 # ------------------------------------------------------------------------------------------------------ compositions
 
-KNOWN = [RandomizedResponse(1.0, 10), UnaryEncoding(1.0, 10), UnaryEncoding(2.0, 5, optimized=False), Laplace(1.0)]
+KNOWN = [
+    RandomizedResponse(1.0, 10),
+    UnaryEncoding(1.0, 10),
+    UnaryEncoding(2.0, 5, optimized=False),
+    Laplace(1.0),
+    RandomizedResponse(2.0, 2),
+]
 
 
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
