@@ -43,10 +43,13 @@ __all__ = [
     "LEFT_OUT",
     "MOST_USERS",
     "binomial_window",
+    "counts_delta",
+    "gains",
     "positive_part",
     "response_delta",
     "response_delta_at_least",
     "response_local_epsilon",
+    "same_delta_at_least",
 ]
 
 Array = NDArray[np.float64]
@@ -57,6 +60,8 @@ MOST_USERS = 1 << 20
 LEFT_OUT = 1e-22
 # Relative error granted to incomplete beta functions and sums of them.
 _BETA_ERROR = 1e-12
+# From so many on, as many that speak against a value cannot be missing.
+_MOST_LIES = 1000
 # Stretches of counts that are priced at their upper ends, as a share of the counts.
 _STRETCH = 1e-4
 
@@ -95,17 +100,22 @@ def positive_part(
     return slope * s * rate * tail(s - 1, first - 1) * (s > 0), threshold * tail(s, first)
 
 
-def _delta_of(
+def gains(epsilon0: float, epsilon: float) -> tuple[float, float, float]:
+    """A, B and g."""
+    return math.exp(epsilon) * math.expm1(epsilon0 - epsilon), math.expm1(epsilon0 + epsilon), math.expm1(epsilon)
+
+
+def counts_delta(
     messages: int,
     scale: float,
     told: float,
     share: tuple[float, float],
-    gains: tuple[float, float, float],
+    worth: tuple[float, float, float],
     sign: float,
 ) -> float:
     """(scale/M)·E[(aA − bB − cg)₊] where a message counts in a + b with probability ``told``, and there in a or in b by
-    their ``share``; ``gains`` are A, B and g. Errors by ``sign``."""
-    A, B, g = gains
+    their ``share``; ``worth`` is A, B and g. Errors by ``sign``."""
+    A, B, g = worth
     s, mass = binomial_window(messages, min(1.0, told))
     threshold = s * B + (messages - s) * g
     stretch = math.floor(_STRETCH * s[0])
@@ -117,6 +127,17 @@ def _delta_of(
     gained, lost = positive_part(s, A + B, threshold, *share)
     total = float(mass @ (gained - lost)) + sign * _BETA_ERROR * float(mass @ (np.abs(gained) + np.abs(lost)))
     return scale / messages * total + sign * LEFT_OUT * scale * (A + B)
+
+
+def same_delta_at_least(epsilon0: float, lie: float, users: int, epsilon: float) -> float:
+    """δ at ε where all others hold 0, and the one user 0 or 1, rounded down; 0 where that is hardly the worst.
+
+    A message speaks for 0 or for 1, with probabilities ``lie`` and e times that, or for neither.
+    """
+    if users * lie > _MOST_LIES:
+        return 0.0
+    (A, B, g), e = gains(epsilon0, epsilon), math.exp(epsilon0)
+    return counts_delta(users, 1.0, (e + 1) * lie, (e / (e + 1), 1 / (e + 1)), (A / e, B, g), -1.0)
 
 
 @lru_cache(maxsize=512)
@@ -135,15 +156,14 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
     if categories == 2:
         return binary_delta(epsilon0, users, epsilon)
     r = 1 / (math.exp(epsilon0) + categories - 1)
-    gamma, grown = min(1.0, categories * r), math.exp(epsilon)
-    gains = math.exp(epsilon0) - grown, math.exp(epsilon0) * grown - 1, math.expm1(epsilon)
+    gamma, worth = min(1.0, categories * r), gains(epsilon0, epsilon)
     copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, gamma, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
         if log_weight < math.log(LEFT_OUT):
             total += math.exp(log_weight)
         else:
-            found = _delta_of(int(n) + 1, gamma, 2 / categories, (0.5, 0.5), gains, 1.0)
+            found = counts_delta(int(n) + 1, gamma, 2 / categories, (0.5, 0.5), worth, 1.0)
             total += math.exp(log_weight) * min(1.0, max(0.0, found))
     return min(1.0, total)
 
@@ -162,12 +182,11 @@ def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilo
         return binary_delta_at_least(epsilon0, users, epsilon)
     if users > MOST_USERS:
         return 0.0
-    e, grown, g = math.exp(epsilon0), math.exp(epsilon), math.expm1(epsilon)
-    r, A, B = 1 / (e + categories - 1), e - grown, e * grown - 1
+    A, B, g = gains(epsilon0, epsilon)
+    r = 1 / (math.exp(epsilon0) + categories - 1)
     rest = (categories - 2) * r / (1 - 2 * r)
-    third = _delta_of(users, 1.0, 2 * r, (0.5, 0.5), (A, B, rest * g), -1.0)
-    own = _delta_of(users, 1.0, (e + 1) * r, (e / (e + 1), 1 / (e + 1)), (A / e, B, g), -1.0)
-    return max(0.0, third, own)
+    third = counts_delta(users, 1.0, 2 * r, (0.5, 0.5), (A, B, rest * g), -1.0)
+    return max(0.0, third, same_delta_at_least(epsilon0, r, users, epsilon))
 
 
 @lru_cache(maxsize=64)
