@@ -85,10 +85,7 @@ def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:
 
 
 def thirds(randomizer: Randomizer) -> tuple[float, float, float]:
-    """The probabilities of a message for the first value: from others, who hold neither, the first's, the second's.
-
-    Of binary responses the others hold the second value, and only messages for the first are counted: see there.
-    """
+    """The probabilities of a message for the first value: from others, who hold neither, the first's, the second's."""
     match randomizer:
         case RandomizedResponse(epsilon=local, categories=k):
             lie = math.exp(-local) / (1 + (int(k) - 1) * math.exp(-local))

@@ -295,6 +295,21 @@ def test_what_shuffled_messages_cost():
             assert epsilon(release, 0.0) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("release", "width"),
+    [
+        (20 * LocalShuffled(RandomizedResponse(1.0, 2), 10_000), 3e-3),
+        (20 * LocalShuffled(RandomizedResponse(1.0, 2), 10**9), 3e-3),
+        # of few lies: the others hold the same value
+        (2 * LocalShuffled(5.0, 1000), 1e-3),
+        (2 * LocalShuffled(RandomizedResponse(5.0, 3), 1000), 3e-3),
+    ],
+)
+def test_compositions_of_responses_are_known_from_both_sides(release, width):
+    lower, upper = bound(release, 1e-6)
+    assert upper * (1 - width) <= lower <= upper
+
+
 def test_more_users_hide_more_and_no_number_is_too_large():
     for randomizer in KNOWN[1:2]:
         found = [float(epsilon(LocalShuffled(randomizer, n), 1e-6)) for n in (10, 100, 10_000, 10**9)]
