@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 
 from accounting.accountants.numerics import normal_tail
 from accounting.amplification.randomizers import Randomizer, curve_atoms, delta_at_most
-from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
+from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, shuffled_delta, shuffled_losses
 from accounting.conversions import gdp_delta
-from accounting.mechanisms import RandomizedResponse
 
 __all__ = [
     "AllFinite",
@@ -268,21 +267,15 @@ class ShuffledPair(Symmetric):
             return found
         return min(found, delta_at_most(self.randomizer, self.users, epsilon))
 
-    @property
-    def _known(self) -> bool:
-        """Whether the randomizer's own pair is worth its while: binary responses are the worst of all randomizers."""
-        response = self.randomizer
-        return self.local_epsilon < 30 and not (isinstance(response, RandomizedResponse) and response.categories == 2)
-
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        if self.randomizer is not None and self._known:
+        if self.randomizer is not None and self.local_epsilon <= MOST_LOCAL_EPSILON:
             return histogram(edges, *curve_atoms(self.randomizer, self.users))
         losses, log_p = shuffled_losses(self.local_epsilon, self.users)
         with np.errstate(under="ignore"):
             return histogram(edges, losses, np.exp(log_p), np.exp(log_p - losses))
 
     def highest(self, log_tail: float) -> float:
-        if self.randomizer is not None and self._known:
+        if self.randomizer is not None and self.local_epsilon <= MOST_LOCAL_EPSILON:
             losses, p, _ = curve_atoms(self.randomizer, self.users)
             above = np.cumsum(p[::-1])
         else:

@@ -12,8 +12,9 @@ makes the Rényi divergence largest at an order near the one which is best for t
 (:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a tree
 reaches all its levels. Runs of which the best is released have an order (:mod:`accounting.accountants.best_pairs`).
 Shuffled responses have a witness where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it
-is the count of one value, where all others hold it too, or, of more than two values, a third one. Any ε₀-DP randomizer
-may be a response to two values or to three. Shuffled bits include counts that move by the longest vector that fits
+is how many messages speak for one value and not another, while others hold a third one; or where there are two values,
+or few messages are lies, how many speak for one value while others hold the other. Any ε₀-DP randomizer may be a
+response to two values or to three. Shuffled bits include counts that move by the longest vector that fits
 (:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
@@ -77,6 +78,9 @@ Array = NDArray[np.float64]
 
 # The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
 _STRONG = 1.5, 12.0
+# Shuffled messages of others tell more where these hold the same value, if no more than about so many speak for another
+# one; of two values if so many do. Rarer ones have too few digits.
+_FEW_LIES, _FEW_OF_TWO, _LEAST_LIE = 20, 10, 1e-6
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 33
 
@@ -160,13 +164,13 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
     return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
 
 
-def _strongest_response(epsilon: float) -> RandomizedResponse:
+def _strongest_response(epsilon: float, users: int) -> RandomizedResponse:
     """Binary or ternary responses: those of which many users' messages tell more of one.
 
     That is, by Σ(P − Q)²/R with R what others send: with e = e^ε (e − 1)²/e where they hold one of two values, and
-    2(e − 1)²/(e + 2) where they hold the third of three.
+    2(e − 1)²/(e + 2) where they hold the third of three. Where few messages are lies, two values leave fewer of them.
     """
-    return RandomizedResponse(epsilon, 3 if math.exp(epsilon) > 2 else 2)
+    return RandomizedResponse(epsilon, 3 if 2 < math.exp(epsilon) < users / _FEW_OF_TWO else 2)
 
 
 def witness(release: Release, order: float, *, equal: bool = False) -> Release | None:
@@ -226,12 +230,12 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
         case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
             return _ordered(release, witness(inner, order), order)
         case LocalShuffled(epsilon=eps, users=users, randomizer=response) if eps < 300 and users <= _MOST_TRIALS:
-            if response is None:
-                response = _strongest_response(eps)
-            if isinstance(response, RandomizedResponse) and response.categories == 2:
-                truth, lie = 1 / (1 + math.exp(-eps)), 1 / (1 + math.exp(eps))
-                return OneCount(int(users) - 1, truth, 1, truth, lie)
-            return DifferenceOfCounts(int(users) - 1, *thirds(response))
+            response = response or _strongest_response(eps, int(users))
+            other, truth, lie = thirds(response)
+            binary = isinstance(response, RandomizedResponse) and response.categories == 2
+            if binary or (not equal and _LEAST_LIE < lie < _FEW_LIES / users):
+                return OneCount(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth)
+            return DifferenceOfCounts(int(users) - 1, other, truth, lie)
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
             # what is rounded may move one count by as much as it may, and hardly more noise comes with it
             steps = (float(norm),) if release.rounded else longest_shift(norm, coordinates)

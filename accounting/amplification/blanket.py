@@ -1,7 +1,8 @@
 """k-ary randomized response behind a shuffler, from above and from below.
 
 Every user says the truth with probability e·r and each of the k − 1 other values with probability r = 1/(e + k − 1),
-e = e^ε₀. One user holds 0 or 1, n − 1 others hold anything. Let E = e^ε.
+e = e^ε₀. One user holds 0 or 1, n − 1 others hold anything. Let E = e^ε. Binary responses are known better
+(:mod:`accounting.amplification.binary`); here k is at least 3.
 
 **From above** (the blanket of Balle, Bell, Gascón & Nissim 2019; Su, Cheng & Wang 2025, arXiv:2504.07414). Whatever the
 others hold, each says each value with probability at least r; so with probability γ = kr its message is uniform. Reveal
@@ -20,10 +21,11 @@ A + g or g − B, of mean −m, m = (B − A)/2 − g ≥ 0. One more step of me
 order. So f(s) ≤ E[(W′ + jm − Mg)₊] with s + j steps in W′, and a stretch of values of s is priced at its upper end,
 with the largest j. Stretches of 10⁻⁴·s add a few parts in ten thousand to δ.
 
-**From below.** Let all others hold the same third value (with k = 2: hold 0). Merge all messages but 0 and 1, which is
-a post-processing. The others' messages are 0 or 1 with probability r each; and the law of the two views is as above,
-with M = n, γ = 1 and the density of c, (k − 2)r/(1 − 2r), in place of 1. With k = 2 there is one binomial count left.
-No accountant can go below the value at these inputs; where all others hold the same value it is exact for k = 2.
+**From below.** The others hold what is worse of two. Let all hold the same third value. Merge all messages but 0 and 1,
+which is a post-processing. The others' messages are 0 or 1 with probability r each; and the law of the two views is as
+above, with M = n, γ = 1 and the density of c, (k − 2)r/(1 − 2r), in place of 1. Or let all hold 0, and compare with
+messages that are all for 0: then A/e is in the place of A, M = n, γ = 1, and (a, b, c) is multinomial with er, r,
+(k − 2)r. Where δ is so small, or n, that all decisive messages are in favour of 0, this is the value from above.
 """
 
 from __future__ import annotations
@@ -34,16 +36,20 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.amplification.binary import binary_delta, binary_delta_at_least
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, binomial_bins, local_epsilon
 
 __all__ = [
     "LEFT_OUT",
     "MOST_USERS",
     "binomial_window",
+    "counts_delta",
+    "gains",
     "positive_part",
     "response_delta",
     "response_delta_at_least",
     "response_local_epsilon",
+    "same_delta_at_least",
 ]
 
 Array = NDArray[np.float64]
@@ -54,6 +60,8 @@ MOST_USERS = 1 << 20
 LEFT_OUT = 1e-22
 # Relative error granted to incomplete beta functions and sums of them.
 _BETA_ERROR = 1e-12
+# From so many on, as many that speak against a value cannot be missing.
+_MOST_LIES = 1000
 # Stretches of counts that are priced at their upper ends, as a share of the counts.
 _STRETCH = 1e-4
 
@@ -72,37 +80,64 @@ def binomial_window(trials: int, rate: float) -> tuple[Array, Array]:
     return k, weights / weights.sum()
 
 
-def positive_part(s: Array, slope: float, threshold: Array, rate: float = 0.5) -> tuple[Array, Array]:
-    """E[(slope·a − threshold)₊] for a ~ Bin(s, rate), as its two terms: what is gained and what is lost."""
-    from scipy.special import betainc
+def positive_part(
+    s: Array, slope: float, threshold: Array, rate: float = 0.5, rest: float = 0.5
+) -> tuple[Array, Array]:
+    """E[(slope·a − threshold)₊] for a ~ Bin(s, rate), as its two terms: what is gained and what is lost.
+
+    ``rest`` is 1 − rate, where that is the smaller one.
+    """
+    from scipy.special import betainc, betaincc
 
     first = np.maximum(np.floor(threshold / slope) + 1, 0.0)  # the smallest a that counts
 
     def tail(trials: Array, at: Array) -> Array:
         inside = (at >= 1) & (at <= trials)
-        value = betainc(np.where(inside, at, 1.0), np.where(inside, trials - at + 1, 1.0), rate)
+        up, down = np.where(inside, at, 1.0), np.where(inside, trials - at + 1, 1.0)
+        value = betainc(up, down, rate) if rate <= 0.5 else betaincc(down, up, rest)
         return np.where(at < 1, 1.0, np.where(inside, value, 0.0))
 
     return slope * s * rate * tail(s - 1, first - 1) * (s > 0), threshold * tail(s, first)
 
 
-def _delta_of(
-    messages: int, scale: float, first: float, rest: float, epsilon: float, local: float, sign: float
+def gains(epsilon0: float, epsilon: float) -> tuple[float, float, float]:
+    """A, B and g."""
+    return math.exp(epsilon) * math.expm1(epsilon0 - epsilon), math.expm1(epsilon0 + epsilon), math.expm1(epsilon)
+
+
+def counts_delta(
+    messages: int,
+    scale: float,
+    told: float,
+    share: tuple[float, float],
+    worth: tuple[float, float, float],
+    sign: float,
 ) -> float:
-    """(scale/M)·E[(aA − bB − c·rest·(E − 1))₊] where 0 and 1 have probability ``first`` each; errors by ``sign``."""
-    e, grown = math.exp(local), math.exp(epsilon)
-    A, B, g = e - grown, e * grown - 1, rest * math.expm1(epsilon)
-    s, mass = binomial_window(messages, min(1.0, 2 * first))
+    """(scale/M)·E[(aA − bB − cg)₊] where a message counts in a + b with probability ``told``, and there in a or in b by
+    their ``share``; ``worth`` is A, B and g. Errors by ``sign``."""
+    A, B, g = worth
+    s, mass = binomial_window(messages, min(1.0, told))
     threshold = s * B + (messages - s) * g
     stretch = math.floor(_STRETCH * s[0])
     if sign > 0 and stretch > 1:
         starts = np.arange(0, s.size, stretch)
         ends = np.append(starts[1:], s.size) - 1
-        mass, drift = np.add.reduceat(mass, starts), max(0.0, (B - A) / 2 - g) * (1 + 1e-9)
+        mass, drift = np.add.reduceat(mass, starts), max(0.0, share[1] * B - share[0] * A - g) * (1 + 1e-9)
         threshold, s = threshold[ends] - (s[ends] - s[starts]) * drift, s[ends]
-    gained, lost = positive_part(s, A + B, threshold)
+    gained, lost = positive_part(s, A + B, threshold, *share)
     total = float(mass @ (gained - lost)) + sign * _BETA_ERROR * float(mass @ (np.abs(gained) + np.abs(lost)))
     return scale / messages * total + sign * LEFT_OUT * scale * (A + B)
+
+
+def same_delta_at_least(epsilon0: float, lie: float, users: int, epsilon: float) -> float:
+    """δ at ε where all others hold 0, and the one user 0 or 1, rounded down; 0 where that is hardly the worst.
+
+    A message speaks for 0 or for 1, with probabilities ``lie`` and e times that, or for neither.
+    """
+    if users * lie > _MOST_LIES:
+        return 0.0
+    (A, B, g), e = gains(epsilon0, epsilon), math.exp(epsilon0)
+    return counts_delta(users, 1.0, (e + 1) * lie, (e / (e + 1), 1 / (e + 1)), (A / e, B, g), -1.0)
 
 
 @lru_cache(maxsize=512)
@@ -118,38 +153,40 @@ def response_delta(epsilon0: float, categories: int, users: int, epsilon: float)
         return 0.0
     if epsilon0 > MOST_LOCAL_EPSILON:
         return -math.expm1(epsilon - epsilon0)  # of one message at most
+    if categories == 2:
+        return binary_delta(epsilon0, users, epsilon)
     r = 1 / (math.exp(epsilon0) + categories - 1)
-    gamma = min(1.0, categories * r)
+    gamma, worth = min(1.0, categories * r), gains(epsilon0, epsilon)
     copies, log_weights = binomial_bins(min(users, MOST_USERS) - 1, gamma, 3e-4, 6)
     total = 0.0
     for n, log_weight in zip(copies, log_weights, strict=True):
         if log_weight < math.log(LEFT_OUT):
             total += math.exp(log_weight)
         else:
-            share = _delta_of(int(n) + 1, gamma, 1 / categories, 1.0, epsilon, epsilon0, 1.0)
-            total += math.exp(log_weight) * min(1.0, max(0.0, share))
+            found = counts_delta(int(n) + 1, gamma, 2 / categories, (0.5, 0.5), worth, 1.0)
+            total += math.exp(log_weight) * min(1.0, max(0.0, found))
     return min(1.0, total)
 
 
 def response_delta_at_least(epsilon0: float, categories: int, users: int, epsilon: float) -> float:
-    """δ at ε ≥ 0 of n shuffled responses where the others hold one value, rounded down; 0 beyond ``MOST_USERS``.
+    """δ at ε ≥ 0 of n shuffled responses for some values of the others, rounded down; 0 where there are too many.
 
     Examples
     --------
-    >>> round(response_delta_at_least(1.0, 2, 10_000, 0.0357) * 1e6, 1)
+    >>> round(response_delta_at_least(1.0, 10, 10_000, 0.0232) * 1e6, 1)
     1.0
     """
-    if epsilon >= epsilon0 or users > MOST_USERS or epsilon0 > MOST_LOCAL_EPSILON:
+    if epsilon >= epsilon0 or epsilon0 > MOST_LOCAL_EPSILON:
         return 0.0
-    e, grown = math.exp(epsilon0), math.exp(epsilon)
-    r = 1 / (e + categories - 1)
-    if categories > 2:
-        rest = (categories - 2) * r / (1 - 2 * r)
-        return max(0.0, _delta_of(users, 1.0, r, rest, epsilon, epsilon0, -1.0))
-    # (1/n)·E[(a(1 − E/e) − (n − a)(eE − 1))₊] with a ~ Bin(n, e·r): the others hold 0
-    slope, n = (1 - grown / e) + (e * grown - 1), np.array([float(users)])
-    gained, lost = positive_part(n, slope, n * (e * grown - 1), rate=e * r)
-    return max(0.0, float((gained - lost - _BETA_ERROR * (gained + lost))[0]) / users)
+    if categories == 2:
+        return binary_delta_at_least(epsilon0, users, epsilon)
+    if users > MOST_USERS:
+        return 0.0
+    A, B, g = gains(epsilon0, epsilon)
+    r = 1 / (math.exp(epsilon0) + categories - 1)
+    rest = (categories - 2) * r / (1 - 2 * r)
+    third = counts_delta(users, 1.0, 2 * r, (0.5, 0.5), (A, B, rest * g), -1.0)
+    return max(0.0, third, same_delta_at_least(epsilon0, r, users, epsilon))
 
 
 @lru_cache(maxsize=64)
@@ -162,7 +199,7 @@ def response_local_epsilon(categories: int, users: int, epsilon: float, delta: f
     4.43
     """
     least = local_epsilon(users, epsilon, delta)
-    if delta == 0 or categories == 2:
+    if delta == 0:
         return least
 
     def meets(at: float) -> bool:

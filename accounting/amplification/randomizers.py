@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from accounting.amplification.blanket import response_delta, response_delta_at_least
 from accounting.amplification.lattice_sums import nodes_for, sums_of_values
 from accounting.amplification.local_laplace import laplace_thirds, local_laplace_delta, local_laplace_delta_at_least
-from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_types
+from accounting.amplification.unary import unary_delta, unary_delta_at_least, unary_thirds, unary_types
 from accounting.mechanisms import Laplace, RandomizedResponse, UnaryEncoding
+from accounting.roots import root_between
 
 __all__ = ["Randomizer", "curve_atoms", "delta_at_least", "delta_at_most", "epsilon_at_least", "thirds"]
 
@@ -47,7 +48,7 @@ def delta_at_most(randomizer: Randomizer, users: int, epsilon: float) -> float:
     """δ at ε ≥ 0 of shuffled messages, rounded up."""
     match randomizer:
         case RandomizedResponse(epsilon=local, categories=k):
-            return response_delta(local, int(k), users, epsilon) if k > 2 else 1.0
+            return response_delta(local, int(k), users, epsilon)
         case UnaryEncoding(epsilon=local, optimized=optimized):
             return unary_delta(local, optimized, users, epsilon)
         case Laplace():
@@ -67,29 +68,30 @@ def delta_at_least(randomizer: Randomizer, users: int, epsilon: float) -> float:
 
 def epsilon_at_least(randomizer: Randomizer, users: int, delta: float) -> float:
     """A lower bound on the ε at ``delta`` of shuffled messages."""
-    low, high = 0.0, local_epsilon_of(randomizer)
-    if delta_at_least(randomizer, users, 1e-9 * high) <= delta:  # halving would go on to the smallest float
+    high = local_epsilon_of(randomizer)
+    step = 1e-9 * high
+    if delta_at_least(randomizer, users, step) <= delta:  # the root may be anything down to the smallest float
         return 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if delta_at_least(randomizer, users, middle) > delta else (low, middle)
-    return low
+
+    def distance(at: float) -> float:
+        # close to linear, as √(−ln δ) is
+        return math.sqrt(-math.log(max(delta_at_least(randomizer, users, at), 1e-320))) - math.sqrt(-math.log(delta))
+
+    found = root_between(distance, step, high, absolute=step) - step
+    while found > 0 and delta_at_least(randomizer, users, found) <= delta:
+        found -= step
+        step *= 2
+    return max(found, 0.0)
 
 
 def thirds(randomizer: Randomizer) -> tuple[float, float, float]:
-    """The probabilities of a message for the first value: from others, who hold neither, the first's, the second's.
-
-    Of binary responses the others hold the second value, and only messages for the first are counted: see there.
-    """
+    """The probabilities of a message for the first value: from others, who hold neither, the first's, the second's."""
     match randomizer:
         case RandomizedResponse(epsilon=local, categories=k):
             lie = math.exp(-local) / (1 + (int(k) - 1) * math.exp(-local))
             return lie, 1 / (1 + (int(k) - 1) * math.exp(-local)), lie
         case UnaryEncoding(epsilon=local, optimized=optimized):
-            # a message with one of the two bits; where that says more, without the bit that the others have
-            p, q = unary_bits(local, optimized)
-            rest = (1 - p, 1 - q) if (1 - q) ** 2 > 1 - p else (1.0, 1.0)
-            return rest[0] * q * (1 - q), rest[1] * p * (1 - q), rest[1] * (1 - p) * q
+            return unary_thirds(local, optimized)
         case Laplace():
             return laplace_thirds(local_epsilon_of(randomizer))
 
@@ -104,6 +106,8 @@ def _quick_delta(randomizer: Randomizer, users: int, epsilon: float) -> float:
         return 0.0
     grown, n = math.exp(epsilon), min(users, _MOST_USERS)
     match randomizer:
+        case RandomizedResponse(categories=2):
+            return response_delta(local, 2, users, epsilon)
         case RandomizedResponse(categories=k):
             share, blanket = 1 / int(k), int(k) / (math.exp(local) + int(k) - 1)
             mass = np.array([share, share, 1 - 2 * share])

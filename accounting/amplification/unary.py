@@ -22,7 +22,10 @@ where all messages are of that kind; relative to it the two views have densities
 **From below.** Let all others hold the same third value, 2 say. Relative to messages that all are for 2 the one user's
 has the density e^(bit 0 − bit 2), or e^(bit 1 − bit 2), so that δ = (1/n)·E[(Σ W)₊] of n independent
 W = (e^(bit 0) − E·e^(bit 1))·e^(−bit 2), where bits 0 and 1 are 1 with probability q and bit 2 with p. It is exactly
-what these users' messages cost (the other bits tell nothing).
+what these users' messages cost (the other bits tell nothing). Sums of few values that differ much are far apart on any
+grid; so the same is found, as for k-ary responses, where only three messages are told apart: one of bits 0 and 1, or
+the other, or neither or both (and without bit 2, where that says more). And let all others hold 0: then W is
+1 − E·e^(bit 1 − bit 0), where bit 0 is 1 with probability p and bit 1 with q. It has three values too.
 
 Numbers. From above: given c₁ the mean over c₀ is one of incomplete beta functions, and convex in c₁. So c₁ may be
 spread over a grid with its mean kept, which adds to δ, by a part in a thousand, as cells are a small share of a
@@ -38,11 +41,19 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.amplification.blanket import LEFT_OUT, MOST_USERS, binomial_window, positive_part
+from accounting.amplification.blanket import (
+    LEFT_OUT,
+    MOST_USERS,
+    binomial_window,
+    counts_delta,
+    gains,
+    positive_part,
+    same_delta_at_least,
+)
 from accounting.amplification.lattice_sums import FINENESS, MOST_NODES, nodes_for, sums_of_values
 from accounting.amplification.shuffling import binomial_bins
 
-__all__ = ["unary_bits", "unary_delta", "unary_delta_at_least", "unary_types"]
+__all__ = ["unary_bits", "unary_delta", "unary_delta_at_least", "unary_thirds", "unary_types"]
 
 Array = NDArray[np.float64]
 
@@ -79,6 +90,16 @@ def unary_types(epsilon0: float, optimized: bool) -> tuple[Array, Array, Array, 
     q, e = unary_bits(epsilon0, optimized)[1], math.exp(epsilon0)
     mass = np.array([q * (1 - q), (1 - q) * q, (1 - q) ** 2, q * q])
     return mass, np.array([e, 1.0, 1.0, e]), np.array([1.0, e, 1.0, e]), _blanket(epsilon0, optimized)
+
+
+def unary_thirds(epsilon0: float, optimized: bool) -> tuple[float, float, float]:
+    """The probabilities of a message with one of two bits: from who holds a third value, the bit's, the other one's.
+
+    Where it says more, of one that does not have the third value's bit either.
+    """
+    p, q = unary_bits(epsilon0, optimized)
+    rest = (1 - p, 1 - q) if (1 - q) ** 2 > 1 - p else (1.0, 1.0)
+    return rest[0] * q * (1 - q), rest[1] * p * (1 - q), rest[1] * (1 - p) * q
 
 
 def _counts(trials: int, rate: float) -> tuple[Array, Array]:
@@ -133,7 +154,7 @@ def unary_delta(epsilon0: float, optimized: bool, users: int, epsilon: float) ->
 
 
 def unary_delta_at_least(epsilon0: float, optimized: bool, users: int, epsilon: float) -> float:
-    """δ at ε ≥ 0 of n shuffled unary encodings where the others hold a third value, rounded down.
+    """δ at ε ≥ 0 of n shuffled unary encodings where the others hold one and the same value, rounded down.
 
     Examples
     --------
@@ -147,4 +168,9 @@ def unary_delta_at_least(epsilon0: float, optimized: bool, users: int, epsilon: 
     mass = np.prod([np.where(bit, rate, 1 - rate) for bit, rate in ((first, q), (second, q), (third, p))], axis=0)
     values = (e**first - grown * e**second) * e ** (-1.0 * third)
     nodes = min(MOST_NODES, max(nodes_for(users, FINENESS), 1 << 15))
-    return sums_of_values(values, mass, users, nodes, -1.0) / users
+    whole = sums_of_values(values, mass, users, nodes, -1.0) / users
+    A, B, g = gains(epsilon0, epsilon)
+    other, mine, its = unary_thirds(epsilon0, optimized)
+    seen = its / other * A, its / other * B, (1 - mine - its) / (1 - 2 * other) * g
+    three = counts_delta(users, 1.0, 2 * other, (0.5, 0.5), seen, -1.0)
+    return max(0.0, whole, three, same_delta_at_least(epsilon0, q * (1 - p), users, epsilon))

@@ -7,7 +7,7 @@ the same cost.
 
 Source: Warner (1965), "Randomized response"; for k categories Kairouz, Bonawitz & Ramage (2016). Amplification by
 shuffling: what k-ary responses are known to hide, by the privacy blanket of Balle, Bell, Gascón & Nissim (2019); see
-:mod:`accounting.amplification.blanket`.
+:mod:`accounting.amplification.blanket`, and for two categories :mod:`accounting.amplification.binary`.
 
 Privacy. Unit: one user, whose category is replaced by any other. The randomizer is ε₀-DP by itself (whoever holds the
 shuffler sees no more than that), with e^ε₀ = p(k − 1)/(1 − p); the shuffled messages are a ``LocalShuffled`` release,

@@ -26,12 +26,12 @@ from accounting import (
 )
 from accounting.accountants.count_losses import DifferencePair
 from accounting.accountants.losses import Coins
-from accounting.amplification.blanket import response_delta
+from accounting.amplification.blanket import response_delta, same_delta_at_least
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
 from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, epsilon_at_least, thirds
 from accounting.amplification.shuffling import shuffled_delta
-from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least
+from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
 from accounting.ledger.serialize import dumps, loads
 
 
@@ -66,13 +66,31 @@ def unary_law(value, epsilon0, optimized):
 @pytest.mark.parametrize("epsilon0", [0.5, 2.0])
 def test_unary_encodings_by_brute_force(epsilon0, optimized):
     laws = [unary_law(value, epsilon0, optimized) for value in range(3)]
-    for others in itertools.combinations_with_replacement(range(3), 2):
-        p, q = (multisets([laws[value], *(laws[i] for i in others)]) for value in (0, 1))
-        for at in (0.0, 0.1, 0.4 * epsilon0, 0.8 * epsilon0):
-            exact = divergence(p, q, at)
-            assert exact <= unary_delta(epsilon0, optimized, 3, at) * (1 + 1e-9) + 1e-15
-            if others == (2, 2):
-                assert exact * 0.99 <= unary_delta_at_least(epsilon0, optimized, 3, at) <= exact * (1 + 1e-12)
+    for at in (0.0, 0.1, 0.4 * epsilon0, 0.8 * epsilon0):
+        exact = {}
+        for others in itertools.combinations_with_replacement(range(3), 2):
+            p, q = (multisets([laws[value], *(laws[i] for i in others)]) for value in (0, 1))
+            exact[others] = divergence(p, q, at)
+        assert max(exact.values()) <= unary_delta(epsilon0, optimized, 3, at) * (1 + 1e-9) + 1e-15
+        lower = unary_delta_at_least(epsilon0, optimized, 3, at)
+        assert max(exact[2, 2] * 0.99, exact[0, 0] * (1 - 1e-9)) <= lower <= max(exact.values()) * (1 + 1e-12)
+        three = merged_delta(unary_thirds(epsilon0, optimized), 2, at)
+        assert three * (1 - 1e-9) <= lower
+        assert same_delta_at_least(epsilon0, math.prod(flips(epsilon0, optimized)), 3, at) == pytest.approx(exact[0, 0])
+
+
+def flips(epsilon0, optimized):
+    """The probabilities of a bit that is 1 and should be 0, and of the other way round."""
+    p, q = unary_bits(epsilon0, optimized)
+    return q, 1 - p
+
+
+def merged_delta(thirds, others, at):
+    """Where only messages for 0, for 1 and the others are told apart."""
+    rate, first, second = thirds
+    rest = [np.array([rate, rate, 1 - 2 * rate])] * others
+    p, q = (multisets([np.array([a, b, 1 - a - b]), *rest]) for a, b in ((first, second), (second, first)))
+    return divergence(p, q, at)
 
 
 @settings(max_examples=30, deadline=None)
@@ -204,7 +222,13 @@ def test_sums_on_a_grid_are_bracketed(weights, count, share):
 
 # ------------------------------------------------------------------------------------------------------ compositions
 
-KNOWN = [RandomizedResponse(1.0, 10), UnaryEncoding(1.0, 10), UnaryEncoding(2.0, 5, optimized=False), Laplace(1.0)]
+KNOWN = [
+    RandomizedResponse(1.0, 10),
+    UnaryEncoding(1.0, 10),
+    UnaryEncoding(2.0, 5, optimized=False),
+    Laplace(1.0),
+    RandomizedResponse(2.0, 2),
+]
 
 
 @pytest.mark.parametrize("randomizer", KNOWN, ids=repr)
@@ -242,6 +266,15 @@ def test_the_third_of_a_message_is_what_the_witness_says(randomizer):
     ) * (1 + 1e-12)
 
 
+def test_few_unary_encodings_cost_what_they_do_where_the_others_hold_the_same():
+    for local, users, level in ((UnaryEncoding(6.0, 5), 5, 1e-3), (UnaryEncoding(6.0, 5, optimized=False), 30, 1e-6)):
+        found = bound(LocalShuffled(local, users), level)
+        assert found.upper * (1 - 1e-3) <= found.lower <= found.upper
+    # and many, of which few say that bit 2 is not 1, where only three messages are told apart
+    found = bound(LocalShuffled(UnaryEncoding(6.0, 5), 10**5), 1e-9)
+    assert found.upper * (1 - 3e-3) <= found.lower <= found.upper
+
+
 def test_what_shuffled_messages_cost():
     narrow = LocalShuffled(RandomizedResponse(1.0, 10), 10_000)
     for count, about in ((1, 0.02326), (20, 0.11653)):
@@ -260,6 +293,21 @@ def test_what_shuffled_messages_cost():
             assert bound(release, 1e-6) == pytest.approx(once, rel=3e-3)
             assert often is None or bound(20 * release, 1e-6) == pytest.approx(often, rel=3e-3)
             assert epsilon(release, 0.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("release", "width"),
+    [
+        (20 * LocalShuffled(RandomizedResponse(1.0, 2), 10_000), 3e-3),
+        (20 * LocalShuffled(RandomizedResponse(1.0, 2), 10**9), 3e-3),
+        # of few lies: the others hold the same value
+        (2 * LocalShuffled(5.0, 1000), 1e-3),
+        (2 * LocalShuffled(RandomizedResponse(5.0, 3), 1000), 3e-3),
+    ],
+)
+def test_compositions_of_responses_are_known_from_both_sides(release, width):
+    lower, upper = bound(release, 1e-6)
+    assert upper * (1 - width) <= lower <= upper
 
 
 def test_more_users_hide_more_and_no_number_is_too_large():

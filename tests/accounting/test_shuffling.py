@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from tabled import tabled
 
 from accounting import (
@@ -30,8 +31,14 @@ from accounting import (
     rdp,
 )
 from accounting.accountants.failures import split_failures
-from accounting.amplification import blanket
-from accounting.amplification.blanket import response_delta, response_delta_at_least
+from accounting.amplification import binary, blanket
+from accounting.amplification.binary import binary_delta, binary_delta_at_least
+from accounting.amplification.blanket import (
+    positive_part,
+    response_delta,
+    response_delta_at_least,
+    response_local_epsilon,
+)
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
 
@@ -141,9 +148,9 @@ def test_shuffled_responses_by_brute_force(categories, eps0, users):
     [  # at n = 10⁴ and δ = 1e-6; an independent computation by transforms of the blanket's law
         (1.0, 10, 0.0232, 0.0233),
         (3.0, 100, 0.0889, 0.0890),
-        (1.0, 2, 0.0356, 0.0432),
-        (3.0, 2, 0.1692, 0.2261),
-        (5.0, 2, 0.600, 0.7422),
+        (1.0, 2, 0.0356, 0.0357),
+        (3.0, 2, 0.1692, 0.1696),
+        (5.0, 2, 0.600, 0.6015),
     ],
 )
 def test_brackets_of_shuffled_responses(eps0, categories, lower, upper):
@@ -153,6 +160,81 @@ def test_brackets_of_shuffled_responses(eps0, categories, lower, upper):
     assert found.lower == pytest.approx(lower, rel=0.004)
     assert found.upper == pytest.approx(upper, rel=0.004)
     assert found.upper <= epsilon(LocalShuffled(eps0, 10_000), 1e-6)
+
+
+def binary_views(eps0, ones, zeros):
+    """The laws of how many say 1, for either value of one user."""
+    truth, lie = 1 / (1 + math.exp(-eps0)), 1 / (1 + math.exp(eps0))
+    s = np.convolve(binom.pmf(np.arange(ones + 1), ones, truth), binom.pmf(np.arange(zeros + 1), zeros, lie))
+    one, none = np.append(0, s), np.append(s, 0)
+    return truth * one + lie * none, lie * one + truth * none
+
+
+def worst_of_binary(eps0, users, eps):
+    found = (binary_views(eps0, ones, users - 1 - ones) for ones in range(users))
+    return max(float(np.maximum(P - math.exp(eps) * Q, 0).sum()) for P, Q in found)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    eps0=st.floats(0.05, 6) | st.floats(6, 28),
+    users=st.integers(1, 70),
+    share=st.floats(0, 0.98) | st.sampled_from([0.0, 1e-9]),
+)
+def test_binary_responses_of_few_users_are_exact(eps0, users, share):
+    exact = worst_of_binary(eps0, users, share * eps0)
+    upper, lower = (delta(eps0, users, share * eps0) for delta in (binary_delta, binary_delta_at_least))
+    assert exact * (1 - 1e-9) <= upper
+    assert upper * (1 - 1e-9) <= lower <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("stretches", [1, 2, 7, 100])
+@pytest.mark.parametrize(("eps0", "eps"), [(0.4, 0.05), (2.0, 0.3), (2.0, 0.9), (8.0, 7.0)])
+def test_stretches_of_inputs_are_priced_from_above(stretches, eps0, eps, monkeypatch):
+    exact, fewer = (worst_of_binary(eps0, users, eps) for users in (150, 150 - math.ceil(150 / stretches) + 1))
+    monkeypatch.setattr(binary, "_STRETCHES", stretches)
+    monkeypatch.setattr(binary, "_TOGETHER", 3)
+    upper, lower = binary_delta(eps0, 150, eps), binary_delta_at_least(eps0, 150, eps)
+    assert exact * (1 - 1e-9) <= upper <= fewer * (1 + 1e-9)
+    P, Q = binary_views(eps0, 149, 0)
+    same = float(np.maximum(P - math.exp(eps) * Q, 0).sum())
+    assert same * (1 - 1e-9) <= lower <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("eps0", "users", "eps"),
+    [(1.0, 3000, 0.07), (3.0, 3000, 0.4), (0.3, 2000, 0.08), (5.0, 2000, 1.2), (1.0, 1500, 0.5), (0.5, 800, 0.45)],
+)
+def test_many_binary_responses_cost_what_the_worst_inputs_do(eps0, users, eps):
+    some = {*np.linspace(0, users - 1, 40).astype(int).tolist(), users - 2}
+    found = (binary_views(eps0, ones, users - 1 - ones) for ones in some)
+    exact = max(float(np.maximum(P - math.exp(eps) * Q, 0).sum()) for P, Q in found)
+    upper, lower = binary_delta(eps0, users, eps), binary_delta_at_least(eps0, users, eps)
+    assert exact * (1 - 1e-9) <= upper
+    assert binary_delta(eps0, users, 1.002 * eps) <= lower <= upper
+
+
+@pytest.mark.parametrize("users", [10**6, 10**9])
+def test_no_number_of_binary_responses_is_too_large(users):
+    for eps0, eps in ((1.0, 5 / math.sqrt(users)), (4.0, 40 / math.sqrt(users))):
+        upper, lower = binary_delta(eps0, users, eps), binary_delta_at_least(eps0, users, eps)
+        # all others hold the same, by an incomplete beta function
+        n, e, grown = np.array([float(users)]), math.exp(eps0), math.exp(eps)
+        slope = 1 - grown / e + e * grown - 1
+        gained, lost = positive_part(n, slope, n * (e * grown - 1), e / (e + 1), 1 / (e + 1))
+        assert (gained - lost)[0] / users * (1 - 1e-4) <= lower <= upper
+        assert binary_delta(eps0, users, 1.001 * eps) < lower
+        assert binary_delta(eps0, 10 * users, eps) < upper or users == 10**9
+    assert binary_delta(1.0, 10**12, 1e-4) == binary_delta(1.0, 10**9, 1e-4)
+    assert binary_delta_at_least(1.0, 10**12, 1e-4) == 0
+
+
+@pytest.mark.parametrize(
+    ("eps0", "categories", "users", "level"), [(1.0, 3, 5, 1e-3), (3.0, 5, 8, 1e-3), (3.0, 10, 30, 1e-9)]
+)
+def test_few_responses_cost_what_they_do_where_the_others_hold_the_same(eps0, categories, users, level):
+    found = bound(LocalShuffled(RandomizedResponse(eps0, categories), users), level)
+    assert found.upper * (1 - 1e-6) <= found.lower <= found.upper
 
 
 def test_the_randomizer_is_checked():
@@ -211,6 +293,17 @@ def test_the_largest_local_epsilon(log_eps, users, log_level):
     assert shuffled_delta(eps0, users, eps) <= level
     if eps0 < 500:
         assert shuffled_delta(eps0 * (1 + 1e-6), users, eps) > level
+
+
+@pytest.mark.parametrize(
+    ("categories", "users", "eps"), [(2, 100, 0.5), (2, 10_000, 0.5), (2, 20, 3.0), (5, 10_000, 0.5)]
+)
+def test_the_largest_local_epsilon_of_responses(categories, users, eps):
+    eps0 = response_local_epsilon(categories, users, eps, 1e-6)
+    assert eps0 >= local_epsilon(users, eps, 1e-6)
+    assert (
+        response_delta(eps0, categories, users, eps) <= 1e-6 < response_delta(eps0 * (1 + 1e-5), categories, users, eps)
+    )
 
 
 def test_calibration_finds_the_same_local_epsilon():
