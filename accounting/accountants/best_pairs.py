@@ -238,12 +238,8 @@ class OrderedPair(LopsidedAtoms):
 
 @lru_cache(maxsize=256)
 def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
-    p, q = _in_parts(*_outputs(pair))
-    first = p < q
-    at, others = np.flatnonzero(first), np.flatnonzero(~first)[::-1]
-    behind, along = (np.cumsum(p[row]) - p[row] / 2 for row in (at, others))
+    p, q, behind, along = _rows(pair.inner)
     order = np.argsort(np.concatenate([(behind - pair.cut) / pair.pace, along]), kind="stable")
-    order = np.concatenate([at, others])[order]
     p, q = p[order], q[order]
     better_p, better_q = (np.concatenate([[0.0], np.cumsum(mass)[:-1]]) for mass in (p, q))
     some = (p > 0) & (q > 0)
@@ -252,15 +248,21 @@ def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
     return atoms_below(p, q)
 
 
-def _outputs(pair: OrderedPair) -> tuple[Array, Array]:
-    """P and Q of what a run outputs, by like losses, in the order of these."""
-    lowest, highest = -pair.inner.lowest(_TAIL), pair.inner.highest(_TAIL)
+@lru_cache(maxsize=16)
+def _rows(inner: LossPair) -> tuple[Array, Array, Array, Array]:
+    """P and Q of what a run outputs, by like losses: those below 0, then others; and how much of P is before each."""
+    lowest, highest = -inner.lowest(_TAIL), inner.highest(_TAIL)
     if max(-lowest, highest) > _LARGEST:
         raise UnsupportedRelease(f"no order is known of runs that lose {highest:g}")
     edges = np.linspace(lowest, highest, _OUTPUTS)
-    p, q = pair.inner.masses(edges)
+    p, q = inner.masses(edges)
     some = (p > 0) | (q > 0)
-    return p[some], q[some]
+    p, q = _in_parts(p[some], q[some])
+    first = p < q
+    rows = np.flatnonzero(first), np.flatnonzero(~first)[::-1]
+    behind, along = (np.cumsum(p[row]) - p[row] / 2 for row in rows)
+    order = np.concatenate(rows)
+    return p[order], q[order], behind, along
 
 
 def _in_parts(p: Array, q: Array) -> tuple[Array, Array]:
@@ -277,9 +279,9 @@ def _in_parts(p: Array, q: Array) -> tuple[Array, Array]:
 
 def best_order(runs: Runs, inner: tuple[LossPair, ...], order: float) -> tuple[float, float]:
     """The cut and the pace by which the Rényi divergence of order 1 + ``order`` is largest, for any of ``inner``."""
+    rows = [_rows(pair) for pair in inner]
     # the last cut is the best for one coin
-    ends = (p[p < q].sum() for p, q in (_outputs(OrderedPair(runs, pair, 0.0, 1.0)) for pair in inner))
-    cuts = [*_CUTS.tolist(), *map(float, ends)]
+    cuts = [*_CUTS.tolist(), *(float(p[: behind.size].sum()) for p, _, behind, _ in rows)]
 
     def moment(cut: float, pace: float) -> float:
         atoms = (_ordered_atoms(OrderedPair(runs, pair, cut, pace)) for pair in inner)

@@ -118,3 +118,11 @@ def test_what_has_no_moments_is_left_as_it_was():
     assert delta_of_best(parts, 1.0, 1e-3) == 1e-3
     (parts,) = alternatives(2 * BestOfRuns(Gaussian(8.0), 0.1))
     assert epsilon_of_best(parts, 1e-6, 1.2452) == 1.2452
+
+
+def test_losses_that_no_moment_sees_count():
+    # what 20 releases lose with probability 1e-24 is not known
+    (parts,) = alternatives(5 * BestOfRuns(20 * Laplace(40.0), 0.1))
+    assert epsilon_of_best(parts, 1e-9, 20.0) < 20.0
+    assert epsilon_of_best(parts, 1e-26, 20.0) == 20.0
+    assert delta_of_best(parts, 15.0, 1e-5) > 1e-24
