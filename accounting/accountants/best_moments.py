@@ -62,11 +62,13 @@ Array = NDArray[np.float64]
 Inner = tuple[Parts, ...]
 
 # The size of the linear programme: cells of s, losses, and shifts τ in each cell; and shifts where λ is computed.
-_CELLS, _LOSSES, _SHIFTS, _FINE = 24, 24, 9, 48
+_CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, 9, 160
 # Losses that are rarer than this, over the mean number of runs, are put together.
 _RARE = 3e-3
 # φ has to change by that share in each cell, and exponents have to be floats.
 _LEAST_CHANGE, _MOST = 1e-3, 600.0
+# Orders that are tried, until they are that near.
+_ORDERS, _NEAR = 5, 0.04
 # Several kinds take too long.
 _MOST_KINDS = 3
 _ROUNDING, _SLACK = 1e-10, 1e-8
@@ -112,14 +114,17 @@ def epsilon_of_best(parts: Parts, delta: float, about: float) -> float:
     if not _is_small(parts) or not 0 < about < math.inf:
         return about
     left, order, found = delta - _beyond(parts, about), order_of_best(parts, delta), about
-    for _ in range(2):
-        if left <= 0 or _log_delta(_LITTLE * _guess(parts, order), order, found) > math.log(left):
+    if left <= 0 or _log_delta(_LITTLE * _guess(parts, order), order, about) > math.log(left):
+        return about
+    for _ in range(_ORDERS):
+        moment, last = _moment(parts, order), order
+        if math.isfinite(moment):
+            found = min(found, (_log_delta(moment, order, 0.0) - math.log(left)) / order * (1 + 1e-12))
+            order = _next_order(2 * moment / (order * (order + 1)), order, delta)
+        else:
+            order /= 3
+        if abs(order - last) < _NEAR * last:
             break
-        moment = _moment(parts, order)
-        if not math.isfinite(moment):
-            break
-        found = min(found, (_log_delta(moment, order, 0.0) - math.log(left)) / order * (1 + 1e-12))
-        order = _next_order(2 * moment / (order * (order + 1)), order, delta)
     return max(found, 0.0)
 
 
@@ -128,15 +133,18 @@ def delta_of_best(parts: Parts, epsilon: float, about: float) -> float:
     if not _is_small(parts) or not 0 < about < 1:
         return about
     order, found = order_of_best(parts, about), about
-    for _ in range(3):
-        if _log_delta(_LITTLE * _guess(parts, order), order, epsilon) > math.log(found):
+    if _log_delta(_LITTLE * _guess(parts, order), order, epsilon) > math.log(about):
+        return about
+    for _ in range(_ORDERS):
+        moment, last = _moment(parts, order), order
+        if math.isfinite(moment):
+            log_delta = min(0.0, _log_delta(moment, order, epsilon))
+            found = min(found, math.exp(log_delta) * (1 + 1e-9) + _beyond(parts, epsilon))
+            order = max(epsilon * order * (order + 1) / (2 * moment) - 0.5, order / 3)
+        else:
+            order /= 3
+        if abs(order - last) < _NEAR * last:
             break
-        moment = _moment(parts, order)
-        if not math.isfinite(moment):
-            break
-        log_delta = min(0.0, _log_delta(moment, order, epsilon))
-        found = min(found, math.exp(log_delta) * (1 + 1e-9) + _beyond(parts, epsilon))
-        order = max(epsilon * order * (order + 1) / (2 * moment) - 0.5, order / 4)
     return found
 
 
