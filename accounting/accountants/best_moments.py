@@ -3,8 +3,7 @@
 One pair that dominates the best of K runs has the worst order of outputs at every ε
 (:mod:`accounting.accountants.best_pairs`). Of ten of them no mechanism is nearly as bad, as one order has to do for all
 that may be seen of a step. So here is a bound on E_P[e^(tL)] for one t > 0 and any order. Such moments multiply, also
-if each step follows those before it, and δ is at most e^(−tε)·t^t/(1 + t)^(1 + t) times their product, as that is how
-far (1 − e^(ε − L))₊ may be above e^(tL) (Canonne, Kamath & Steinke 2020, Proposition 12).
+if each step follows those before it (:mod:`accounting.accountants.best_many`).
 
 **Paths.** Let one run be dominated by the pair (P, Q) with the losses ℓ. By Blackwell's theorem it is that pair,
 followed by noise; and the best run tells less than it does together with the ℓ that it came from. So let outputs be ℓ
@@ -39,8 +38,7 @@ which is κ = t nearly, it is ∫φℓ²ds less something positive: the worst or
 first, and pairs of them do not move τ. In general κ, b and a come from a linear programme on a few places, shifts and
 losses. Whatever it finds, λ is computed anew, for all. A programme for any U on a grid came only a few per cent lower.
 
-*Beyond.* Let P have β of what Q has not, and the other way round. In any of K runs that happens with probability E[K]β
-at most, so each step adds E[K]β(1 + e^ε) to δ. Sums and products are right to 10⁻¹⁰ of all their terms.
+Sums and products are right to 10⁻¹⁰ of all their terms.
 """
 
 from __future__ import annotations
@@ -52,11 +50,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.best_pairs import BestPair, one_run
-from accounting.accountants.convolution import Convolution, Parts
+from accounting.accountants.best_pairs import one_run
+from accounting.accountants.convolution import Parts
 from accounting.amplification.runs import Runs
 
-__all__ = ["delta_of_best", "epsilon_of_best", "log_moment", "order_of_best"]
+__all__ = ["log_moment"]
 
 Array = NDArray[np.float64]
 Inner = tuple[Parts, ...]
@@ -67,15 +65,7 @@ _CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, 9, 160
 _RARE = 3e-3
 # φ has to change by that share in each cell, and exponents have to be floats.
 _LEAST_CHANGE, _MOST = 1e-3, 600.0
-# Orders that are tried, until they are that near.
-_ORDERS, _NEAR = 5, 0.04
-# Several kinds take too long.
-_MOST_KINDS = 3
 _ROUNDING, _SLACK = 1e-10, 1e-8
-# ln of what is cut off other sums.
-_TAIL = -100.0
-# Moments are not less than this share of what is guessed of them.
-_LITTLE = 0.8
 
 
 @dataclass(frozen=True)
@@ -99,115 +89,6 @@ class _Potential:
     kappa: float
     linear: Array
     place: Array
-
-
-def order_of_best(parts: Parts, delta: float) -> float:
-    """About the t by which moments of ``parts`` say most of ε."""
-    order = 1.0
-    for _ in range(20):
-        order = _next_order(_spread(parts, order), order, delta)
-    return order
-
-
-def epsilon_of_best(parts: Parts, delta: float, about: float) -> float:
-    """ε at ``delta``, or ``about`` where that is less; it is an upper bound."""
-    if not _is_small(parts) or not 0 < about < math.inf:
-        return about
-    left, order, found = delta - _beyond(parts, about), order_of_best(parts, delta), about
-    if left <= 0 or _log_delta(_LITTLE * _guess(parts, order), order, about) > math.log(left):
-        return about
-    for _ in range(_ORDERS):
-        moment, last = _moment(parts, order), order
-        if math.isfinite(moment):
-            found = min(found, (_log_delta(moment, order, 0.0) - math.log(left)) / order * (1 + 1e-12))
-            order = _next_order(2 * moment / (order * (order + 1)), order, delta)
-        else:
-            order /= 3
-        if abs(order - last) < _NEAR * last:
-            break
-    return max(found, 0.0)
-
-
-def delta_of_best(parts: Parts, epsilon: float, about: float) -> float:
-    """δ at ``epsilon``, or ``about`` where that is less; it is an upper bound."""
-    if not _is_small(parts) or not 0 < about < 1:
-        return about
-    order, found = order_of_best(parts, about), about
-    if _log_delta(_LITTLE * _guess(parts, order), order, epsilon) > math.log(about):
-        return about
-    for _ in range(_ORDERS):
-        moment, last = _moment(parts, order), order
-        if math.isfinite(moment):
-            log_delta = min(0.0, _log_delta(moment, order, epsilon))
-            found = min(found, math.exp(log_delta) * (1 + 1e-9) + _beyond(parts, epsilon))
-            order = max(epsilon * order * (order + 1) / (2 * moment) - 0.5, order / 3)
-        else:
-            order /= 3
-        if abs(order - last) < _NEAR * last:
-            break
-    return found
-
-
-def _is_small(parts: Parts) -> bool:
-    """Whether there are such releases, among others, and of few kinds."""
-    kinds = sum(isinstance(pair, BestPair) for pair, _ in parts)
-    return 1 <= kinds <= _MOST_KINDS and sum(count for _, count in parts) > 1
-
-
-def _log_delta(moment: float, order: float, epsilon: float) -> float:
-    """ln of what δ is at most: e^(``moment`` − tε)·t^t/(1 + t)^(1 + t), t the ``order``."""
-    return moment - order * (epsilon + math.log1p(1 / order)) - math.log1p(order)
-
-
-def _next_order(spread: float, order: float, delta: float) -> float:
-    """A better order where all moments are about e^(``spread``·t(t + 1)/2); twice as large at most."""
-    return min(2 * order, math.sqrt(2 * max(0.1, -math.log(delta) - math.log1p(order)) / spread))
-
-
-def _spread(parts: Parts, order: float) -> float:
-    """About 2/(t(t + 1)) times the logarithm of all moments: the squared losses, the largest ones first."""
-    total, others = 0.0, _others(parts)
-    for pair, count in parts:
-        if isinstance(pair, BestPair):
-            losses, p, _, _ = one_run(pair.inner)
-            first = np.argsort(-np.abs(losses))
-            better = np.minimum(np.cumsum(p[first]) - p[first], 1.0)
-            total += count * float(pair.runs.gain(better, p[first]) @ losses[first] ** 2)
-    return total + (2 * others.curve(order) / (order * (order + 1)) if others else 0.0)
-
-
-def _guess(parts: Parts, order: float) -> float:
-    """About the logarithm of all moments."""
-    return _spread(parts, order) * order * (order + 1) / 2
-
-
-@lru_cache(maxsize=4)
-def _others(parts: Parts) -> Convolution | None:
-    """All other pairs."""
-    others = tuple((pair, count) for pair, count in parts if not isinstance(pair, BestPair))
-    return Convolution(others, _TAIL) if others else None
-
-
-def _moment(parts: Parts, order: float) -> float:
-    """ln of the product of all moments."""
-    total = sum(count * log_moment(pair.runs, pair.inner, order) for pair, count in parts if isinstance(pair, BestPair))
-    others = _others(parts)
-    return total + (others.curve(order) * (1 + 1e-9) if others else 0.0)
-
-
-def _beyond(parts: Parts, epsilon: float) -> float:
-    """What δ is more, as losses are not always among those that moments are taken of."""
-    others = _others(parts)
-    total = others.cut_off if others else 0.0
-    for pair, count in parts:
-        if isinstance(pair, BestPair):
-            _, p, q, beyond = one_run(pair.inner)
-            alike = float(np.minimum(p, q).sum())
-            total += count * pair.runs.mean * beyond / alike * (1 + math.exp(min(epsilon, 700.0)))
-    return total
-
-
-# -------------------------------------------------------------------------------------------------- one moment
 
 
 @lru_cache(maxsize=64)

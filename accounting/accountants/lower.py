@@ -202,7 +202,7 @@ def _best_order(release: Release, delta: float) -> float:
     rest = split_failures(release)[1]
     try:
         if _has_several_best(parts):
-            from accounting.accountants.best_moments import order_of_best
+            from accounting.accountants.best_many import order_of_best
 
             # of these the accountant's curve is far above what is worst for each order, and few have larger ones
             return 2 * max(order_of_best(found, delta) for found in alternatives(rest))

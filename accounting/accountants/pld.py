@@ -7,7 +7,7 @@ without a grid.
 Tilt, window and grid are first chosen by the Rényi curve, as it is the saddle point that counts. Where rare losses are
 large (a strong release on a small sample) that curve is orders above the truth and says little about ε; so the choice
 is made anew from the ε and δ that were found, until it no longer matters. Every intermediate answer is a proved bound,
-and the least one counts; so is that of :mod:`accounting.accountants.best_moments`.
+and the least one counts; so is that of :mod:`accounting.accountants.best_many`.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _Answer:
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
-    from accounting.accountants.best_moments import epsilon_of_best
+    from accounting.accountants.best_many import epsilon_of_best
     from accounting.accountants.concentrated_losses import ConcentratedPair
 
     alone = _alone(parts)
@@ -200,7 +200,7 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
 
 def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     """δ of one alternative; or one that is at most ``enough``."""
-    from accounting.accountants.best_moments import delta_of_best
+    from accounting.accountants.best_many import delta_of_best
 
     alone = _alone(parts)
     if alone is not None:

@@ -98,7 +98,7 @@ def test_the_generating_function_is_that_of_the_law(law):
 # ----------------------------------------------------------------------------------------------- from above
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 4), st.sampled_from(["normal", "coins"]), st.integers(0, 10**6))
 def test_no_order_costs_more(which, kind, seed):
     rng = np.random.default_rng(seed)
@@ -135,7 +135,7 @@ def test_a_choice_among_pure_runs_is_known():
 
 def test_values():
     assert epsilon(BestOfRuns(Gaussian(8.0), 0.1), 1e-6) == pytest.approx(0.7505, abs=5e-4)  # 1.127 by Rényi
-    assert epsilon(10 * BestOfRuns(Gaussian(8.0), 0.1), 1e-6) == pytest.approx(3.657, abs=2e-2)  # 8.488
+    assert epsilon(10 * BestOfRuns(Gaussian(8.0), 0.1), 1e-6) == pytest.approx(3.651, abs=2e-2)  # 8.488
     assert epsilon(BestOfPoissonRuns(Gaussian(8.0), 10.0), 1e-6) == pytest.approx(0.9518, abs=5e-4)  # 1.213
     # a run that is composed, and one that both directions of a sample differ in
     composed = BestOfRuns(64 * Gaussian(64.0), 0.1)
