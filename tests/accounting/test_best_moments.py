@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from accounting import BestOfPoissonRuns, BestOfRuns, Gaussian, Laplace, PureDP, bound, compare, delta, epsilon
+from accounting.accountants import best_moments
 from accounting.accountants.best_many import delta_of_best, epsilon_of_best, order_of_best
 from accounting.accountants.best_moments import log_moment
 from accounting.accountants.best_pairs import OrderedPair, best_order
@@ -65,6 +66,47 @@ def test_a_moment_is_little_above_that_of_the_worst_order(law, kind):
         losses, masses, _, _ = OrderedPair(runs, PAIRS[kind], *best_order(runs, (PAIRS[kind],), order))._atoms()
         below = math.log(float(masses @ np.exp(order * losses)))
         assert max(0.99 * max(moments), 0.86 * above) < below < above
+
+
+@pytest.mark.parametrize("law", [0, 2, 4])
+def test_a_potential_holds_wherever_a_path_may_be(law):
+    rng = np.random.default_rng(law)
+    runs, inner, t = runs_of(LAWS[law](Gaussian(4.0))), tuple(alternatives(Gaussian(4.0))), 6.0
+    cells, potential = best_moments._cells(runs, inner), best_moments._found(runs, inner, t)
+    kappa, theta = potential.kappa, runs.theta
+    losses = np.linspace(-1.2, 1.2, 41)
+    prices = best_moments._prices(runs, cells, t, potential, losses)
+
+    def at_knots(values, s):
+        return np.interp(-runs.slope(s), -cells.slope, values)
+
+    def value(s, u):
+        """U but for a."""
+        tau = np.log(runs.slope(s) / runs.slope(u))
+        grown = runs.slope(s) ** 2 / runs.bend(s) * np.exp((t + theta) * tau) / (t + theta)
+        return kappa * grown + at_knots(potential.linear, s) * (u - s)
+
+    # in all cells, where there is most to lose at their ends
+    share = rng.beta(0.3, 0.3, 20_000)
+    cell = rng.integers(cells.knots.size - 1, size=share.size)
+    s = cells.knots[cell] + share * np.diff(cells.knots)[cell]
+    s = np.clip(s, cells.knots[cell] * (1 + 1e-6) + 1e-6, cells.knots[cell + 1] * (1 - 1e-6) - 1e-6)
+    normal = ndtri(s)
+    u = ndtr(normal + 0.25 * rng.uniform(-1, 1, s.size))
+    h = 1e-8
+    by_s = (value(s + h, u) - value(s - h, u)) / (2 * h) - at_knots(potential.place, s)
+    by_u = (value(s, u + h) - value(s, u - h)) / (2 * h)
+    tau = np.log(runs.slope(s) / runs.slope(u))[:, None]
+    gain = runs.slope(s)[:, None] * np.exp(t * (losses + tau))
+    left = prices - (gain + by_s[:, None] + np.exp(-losses) * by_u[:, None])
+    assert left.min() > -1e-4
+    # and not far above, for any loss
+    assert left.min(axis=0).max() < 0.16 * prices.max()
+    fine = np.linspace(0.0, 1.0, 200_001)
+    ends = value(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    place = np.trapezoid(at_knots(potential.place, fine), fine)
+    cost = best_moments._cost(runs, cells, t) @ np.append(kappa, potential.place)
+    assert cost == pytest.approx(ends[0] - ends[1] + place, rel=1e-4)
 
 
 @pytest.mark.parametrize("law", [0, 4])
