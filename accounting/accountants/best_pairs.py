@@ -35,11 +35,12 @@ and the second above its tangent in the middle, and the difference at most what 
 is rounded up by 10⁻¹², which is more than its corners are off, also by what s is off: G((1 + u)s) ≤ (1 + u)G(s).
 
 **From below.** The runs are a mechanism whose neighbours are an exact pair; outputs whose losses are nearly alike are
-put together, which is one more step of the mechanism. From the best on they are ordered like this: those of the
-smallest losses, up to a share ``cut`` of P, then the others, those farthest from 0 first. A heavy output may be cut in
-parts by a uniform number. Each part has the probabilities f(x) − f(x − p) and f(y) − f(y − q), a pair that is its own.
-So the largest losses come where f′(x)/f′(y) is largest, and the rest matters in compositions only, where a search among
-all orders of a hundred outputs found about this one.
+put together, which is one more step of the mechanism. From the best on they are ordered like this: there are two rows,
+of losses below 0 and of others, both with those farthest from 0 first. A share ``cut`` of P of the first row comes
+before all else; from then on the first row is ``pace`` times as fast as the second one, until either ends. A heavy
+output is cut in parts by a uniform number. Each part has the probabilities f(x) − f(x − p) and f(y) − f(y − q), a pair
+that is its own. The first outputs make f′(x)/f′(y) large, and large losses are not far from where f′ is largest: in
+compositions a search among all orders of a hundred outputs found hardly more.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ from accounting.accountants.numerics import log_sum, normal_tail
 from accounting.amplification.runs import Runs
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["BestPair", "OrderedPair", "best_cut"]
+__all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
 Array = NDArray[np.float64]
 
@@ -70,10 +71,12 @@ _DEVIATIONS = np.concatenate([np.linspace(0.0, 12.0, 200), np.linspace(12.0, 37.
 _LEVELS = (0.2, 1e-2, 1e-4, 1e-8, 1e-14, 1e-24)
 # Outputs that a witness tells apart, the tail that it reads off, and the mass that is cut in parts.
 _OUTPUTS, _TAIL, _HEAVY = 600, -60.0, 0.02
-_PARTS = np.concatenate([[0.0], np.geomspace(1e-10, 0.5, 60)])
+_PARTS = np.concatenate([np.geomspace(1e-10, 0.01, 40), np.linspace(0.0, 1.0, 251)[3:-3]])
+_PARTS = np.diff(np.concatenate([[0.0], _PARTS, 1 - _PARTS[39::-1], [1.0]]))
 # Larger losses of one run have no ratios in floats.
 _LARGEST = 600.0
-_CUTS = np.concatenate([np.geomspace(1e-4, 0.05, 12), np.linspace(0.05, 0.95, 37)[1:]])
+_CUTS = np.concatenate([[0.0], np.geomspace(1e-4, 0.05, 20), np.linspace(0.05, 0.95, 37)[1:]])
+_PACES = (0.05, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ class BestPair(Atoms, Symmetric):
 
 def _curve(pair: BestPair, epsilons: Array) -> Array:
     """δ at ``epsilons`` ≥ 0, from above."""
-    losses, p, _, beyond = _one_run(pair.inner)
+    losses, p, _, beyond = one_run(pair.inner)
     at, gain = _worst_place(pair.runs, pair.inner)
     with np.errstate(over="ignore", under="ignore"):
         ratios = np.exp(epsilons[:, None] - losses)
@@ -109,7 +112,7 @@ def _curve(pair: BestPair, epsilons: Array) -> Array:
 
 @lru_cache(maxsize=64)
 def _best_atoms(pair: BestPair) -> tuple[Array, Array, Array, float]:
-    losses, *_ = _one_run(pair.inner)
+    losses, *_ = one_run(pair.inner)
     known = losses[losses > 0]
     # the place adds at most this
     shift = math.log(_worst_place(pair.runs, pair.inner)[0][-1])
@@ -121,7 +124,7 @@ def _best_atoms(pair: BestPair) -> tuple[Array, Array, Array, float]:
 @lru_cache(maxsize=64)
 def _worst_place(runs: Runs, inner: tuple[Parts, ...]) -> tuple[Array, Array]:
     """ρ, rising from 0 to where g is 0, and g there; it is linear between."""
-    _, p, q, beyond = _one_run(inner)
+    _, p, q, beyond = one_run(inner)
     corners = np.concatenate([[0.0], np.minimum(np.cumsum(p), 1.0), [1.0]])
     reached = np.concatenate([[beyond], beyond + np.cumsum(q), [1.0]])
     places = runs.places()
@@ -184,7 +187,7 @@ def _all_runs(runs: Runs, mu: float, epsilons: Array) -> Array:
 
 
 @lru_cache(maxsize=64)
-def _one_run(inner: tuple[Parts, ...]) -> tuple[Array, Array, Array, float]:
+def one_run(inner: tuple[Parts, ...]) -> tuple[Array, Array, Array, float]:
     """A symmetric pair with finitely many losses that dominates one run, and what P has beyond them."""
     curves = [_curve_of(parts) for parts in inner]
     epsilons = np.unique(np.concatenate([places for places, _ in curves]))
@@ -215,11 +218,12 @@ def _curve_of(parts: Parts) -> tuple[Array, Callable[[float], float]]:
 
 @dataclass(frozen=True)
 class OrderedPair(LopsidedAtoms):
-    """The best of K runs of an exact pair, where outputs of small losses, up to ``cut`` of P, are the best ones."""
+    """The best of K runs of an exact pair, in the order of ``cut`` and ``pace``."""
 
     runs: Runs
     inner: LossPair
     cut: float
+    pace: float
 
     def delta(self, epsilon: float) -> float:
         return delta_of_atoms(epsilon, *self._atoms()[:2])
@@ -234,14 +238,9 @@ class OrderedPair(LopsidedAtoms):
 
 @lru_cache(maxsize=256)
 def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
-    p, q = _outputs(pair)
-    above = np.cumsum(p)
-    last = min(int(np.searchsorted(above, pair.cut)), p.size - 1)
-    share = min(1.0, max(0.0, 1 - float(above[last] - pair.cut) / float(p[last])))
-    here, left = np.append(np.ones(last), share), np.append(1 - share, np.ones(p.size - last - 1))
-    others = np.argsort(-np.abs(_log_ratio(p, q)[last:]), kind="stable")
-    p, q = (np.concatenate([mass[: last + 1] * here, (mass[last:] * left)[others]]) for mass in (p, q))
-    p, q = _in_parts(p, q)
+    p, q, behind, along = _rows(pair.inner)
+    order = np.argsort(np.concatenate([(behind - pair.cut) / pair.pace, along]), kind="stable")
+    p, q = p[order], q[order]
     better_p, better_q = (np.concatenate([[0.0], np.cumsum(mass)[:-1]]) for mass in (p, q))
     some = (p > 0) & (q > 0)
     p, q = pair.runs.gain(better_p, p)[some], pair.runs.gain(better_q, q)[some]
@@ -249,43 +248,45 @@ def _ordered_atoms(pair: OrderedPair) -> tuple[Array, Array, Array, float]:
     return atoms_below(p, q)
 
 
-def _outputs(pair: OrderedPair) -> tuple[Array, Array]:
-    """P and Q of what a run outputs, by like losses, in the order of these."""
-    lowest, highest = -pair.inner.lowest(_TAIL), pair.inner.highest(_TAIL)
+@lru_cache(maxsize=16)
+def _rows(inner: LossPair) -> tuple[Array, Array, Array, Array]:
+    """P and Q of what a run outputs, by like losses: those below 0, then others; and how much of P is before each."""
+    lowest, highest = -inner.lowest(_TAIL), inner.highest(_TAIL)
     if max(-lowest, highest) > _LARGEST:
         raise UnsupportedRelease(f"no order is known of runs that lose {highest:g}")
     edges = np.linspace(lowest, highest, _OUTPUTS)
-    p, q = pair.inner.masses(edges)
+    p, q = inner.masses(edges)
     some = (p > 0) | (q > 0)
-    return p[some], q[some]
-
-
-def _log_ratio(p: Array, q: Array) -> Array:
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(p) - np.log(q))
+    p, q = _in_parts(p[some], q[some])
+    first = p < q
+    rows = np.flatnonzero(first), np.flatnonzero(~first)[::-1]
+    behind, along = (np.cumsum(p[row]) - p[row] / 2 for row in rows)
+    order = np.concatenate(rows)
+    return p[order], q[order], behind, along
 
 
 def _in_parts(p: Array, q: Array) -> tuple[Array, Array]:
     """With what is heavy cut in parts, the smallest ones at both ends."""
-    parts = np.diff(np.concatenate([_PARTS, 1 - _PARTS[-2::-1]]))
     heavy = (p > _HEAVY) | (q > _HEAVY)
     at = np.flatnonzero(heavy)
     times = np.ones(p.size, dtype=np.int64)
-    times[at] = parts.size
+    times[at] = _PARTS.size
     shares = np.ones(int(times.sum()))
     for start in (np.cumsum(times) - times)[at]:
-        shares[start : start + parts.size] = parts
+        shares[start : start + _PARTS.size] = _PARTS
     return np.repeat(p, times) * shares, np.repeat(q, times) * shares
 
 
-def best_cut(runs: Runs, inner: LossPair, order: float) -> float:
-    """The cut by which the Rényi divergence of order 1 + ``order`` is largest."""
-    p, q = _outputs(OrderedPair(runs, inner, 0.0))
-    cuts = [*_CUTS.tolist(), float(p[p < q].sum())]  # the last one is the best for coins
+def best_order(runs: Runs, inner: tuple[LossPair, ...], order: float) -> tuple[float, float]:
+    """The cut and the pace by which the Rényi divergence of order 1 + ``order`` is largest, for any of ``inner``."""
+    rows = [_rows(pair) for pair in inner]
+    # the last cut is the best for one coin
+    cuts = [*_CUTS.tolist(), *(float(p[: behind.size].sum()) for p, _, behind, _ in rows)]
 
-    def moment(cut: float) -> float:
-        losses, p, _, _ = _ordered_atoms(OrderedPair(runs, inner, cut))
-        return log_sum(np.log(p) + max(order, 0.1) * losses)
+    def moment(cut: float, pace: float) -> float:
+        atoms = (_ordered_atoms(OrderedPair(runs, pair, cut, pace)) for pair in inner)
+        return max(log_sum(np.log(p) + max(order, 0.1) * losses) for losses, p, _, _ in atoms)
 
-    best: float = max(cuts, key=moment)
-    return best
+    cut = max(cuts, key=lambda cut: moment(cut, 1.0))
+    pace = max(_PACES, key=lambda pace: moment(cut, pace))
+    return max(cuts, key=lambda cut: moment(cut, pace)), pace

@@ -107,6 +107,7 @@ class OrderedRuns(Release):
     release: Release
     runs: Runs
     cut: float
+    pace: float
 
 
 @dataclass(frozen=True, repr=False)

@@ -48,6 +48,9 @@ _NEVER = -745.0
 class LossPair(Protocol):
     """What the composition needs to know about a pair."""
 
+    def __hash__(self) -> int:
+        """Equal pairs are one key."""
+
     def delta(self, epsilon: float) -> float:
         """H(e^ε), rounded up; ε may be negative."""
 

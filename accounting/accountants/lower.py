@@ -23,6 +23,7 @@ from accounting.accountants.failures import (
 from accounting.accountants.last_coins import last_coins
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
+from accounting.accountants.pairs import alternatives
 from accounting.accountants.played_coins import concentrated_epsilon_at_least
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
@@ -30,6 +31,8 @@ from accounting.accountants.witnesses import compositions, without_curvature, wi
 from accounting.amplification.randomizers import epsilon_at_least
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
+    BestOfPoissonRuns,
+    BestOfRuns,
     Composed,
     FixedSizeSubsampled,
     LocalShuffled,
@@ -161,6 +164,12 @@ def _are_strong_batches(release: Release) -> bool:
     return False
 
 
+def _has_several_best(parts: tuple[tuple[Release, int], ...]) -> bool:
+    """Whether the best of some runs is released, and more."""
+    several = sum(count for _, count in parts) > 1
+    return several and any(isinstance(part, BestOfRuns | BestOfPoissonRuns) for part, _ in parts)
+
+
 def _lower_epsilon(release: Release, delta: float) -> float:
     log_survival, rest = split_failures(release)
     left = rest_delta(log_survival, delta)
@@ -192,6 +201,11 @@ def _best_order(release: Release, delta: float) -> float:
         release = compose((without_curvature(part), count) for part, count in parts)
     rest = split_failures(release)[1]
     try:
+        if _has_several_best(parts):
+            from accounting.accountants.best_many import order_of_best
+
+            # of these the accountant's curve is far above what is worst for each order, and few have larger ones
+            return 2 * max(order_of_best(found, delta) for found in alternatives(rest))
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 1.0

@@ -164,11 +164,11 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
 
             found = tuple(alternatives(inner))
             return [Counter({BestPair(runs_of(release), found, _mu(inner)): 1} if found else {})]
-        case OrderedRuns(release=inner, runs=runs, cut=cut):
+        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace):
             from accounting.accountants.best_pairs import OrderedPair
 
             (pair,) = single(inner, present)
-            return [Counter({OrderedPair(runs, pair, cut): 1})]
+            return [Counter({OrderedPair(runs, pair, cut, pace): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]

@@ -7,7 +7,7 @@ without a grid.
 Tilt, window and grid are first chosen by the Rényi curve, as it is the saddle point that counts. Where rare losses are
 large (a strong release on a small sample) that curve is orders above the truth and says little about ε; so the choice
 is made anew from the ε and δ that were found, until it no longer matters. Every intermediate answer is a proved bound,
-and the least one counts.
+and the least one counts; so is that of :mod:`accounting.accountants.best_many`.
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ class _Answer:
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
+    from accounting.accountants.best_many import epsilon_of_best
     from accounting.accountants.concentrated_losses import ConcentratedPair
 
     alone = _alone(parts)
@@ -164,7 +165,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
     if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
         return 0.0
-    found = _epsilon_of_sum(parts, delta).value
+    found = epsilon_of_best(parts, delta, _epsilon_of_sum(parts, delta).value)
     choices = _choices(parts)
     return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
 
@@ -199,6 +200,8 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
 
 def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     """δ of one alternative; or one that is at most ``enough``."""
+    from accounting.accountants.best_many import delta_of_best
+
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
@@ -208,7 +211,7 @@ def _delta(parts: Parts, epsilon: float, enough: float) -> float:
         found = played_delta(choices, epsilon)
         # otherwise the game is certainly the better one
         return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
-    return _delta_of_sum(parts, epsilon)
+    return delta_of_best(parts, epsilon, _delta_of_sum(parts, epsilon))
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:

@@ -68,11 +68,11 @@ def pure(release: Release) -> float:
         case BestOfPoissonRuns(release=inner, mean=mean):
             eps = pure(inner)
             return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
-        case OrderedRuns(release=inner, runs=runs, cut=cut) if pure(inner) < math.inf:
+        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace) if pure(inner) < math.inf:
             from accounting.accountants.best_pairs import OrderedPair
             from accounting.accountants.pairs import single
 
-            return OrderedPair(runs, single(inner, True)[0], cut).largest()
+            return OrderedPair(runs, single(inner, True)[0], cut, pace).largest()
         case Composed(parts=parts):
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):

@@ -252,12 +252,12 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
     """The best of some runs that are ``run``, in the order that is worst at the order 1 + ``order``."""
-    from accounting.accountants.best_pairs import best_cut
+    from accounting.accountants.best_pairs import best_order
 
     try:
         if run is not None and (pairs := single(run, True)):
-            runs = runs_of(release)
-            return OrderedRuns(run, runs, best_cut(runs, pairs[0], order))
+            runs, both = runs_of(release), tuple(dict.fromkeys([*pairs, *single(run, False)]))
+            return OrderedRuns(run, runs, *best_order(runs, both, order))
     except (UnsupportedRelease, ArithmeticError):
         pass
     # where all scores are equal, the best is the first

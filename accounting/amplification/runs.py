@@ -44,6 +44,11 @@ class NegativeBinomial:
     none = 0.0
 
     @property
+    def theta(self) -> float:
+        """f′ is v to the power of −1/θ."""
+        return 1.0 / (1.0 + self.shape)
+
+    @property
     def rounding(self) -> float:
         """The relative error of what is computed here."""
         return 2.0**-48 * (2.0 + abs(self.shape)) * (1.0 - math.log(self.stop))
@@ -85,6 +90,9 @@ class Poisson:
     """K of the Poisson law of that mean."""
 
     mean: float
+
+    #: The limit of large shapes
+    theta = 0.0
 
     @property
     def none(self) -> float:
