@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
+from accounting.amplification.count_shifts import is_listed
 from accounting.amplification.integer_shifts import shift_length
 from accounting.amplification.runs import Runs
 from accounting.amplification.shuffled_binomial import log_survival
@@ -147,7 +148,7 @@ class WorstCoins(Release):
     rho: float
 
 
-def split_failures(release: Release) -> tuple[float, Release]:
+def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[float, Release]:
     """Separate the probability that a release gives everything away from the rest of its description.
 
     Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
@@ -160,11 +161,16 @@ def split_failures(release: Release) -> tuple[float, Release]:
     * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
       the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
     * a description that is priced by a weaker one which may fail.
+
+    With ``whole_counts`` those whose own pairs are known are left as they are
+    (:mod:`accounting.amplification.count_shifts`).
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             trials = min(trials, MOST_TRIALS)
             norm = norm if rounded else shift_length(norm, coordinates)
+            if whole_counts and is_listed(trials, norm, coordinates, rounded=rounded):
+                return 0.0, release
             central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
             return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
         case PoissonSubsampled(release=inner, rate=rate):
@@ -175,7 +181,7 @@ def split_failures(release: Release) -> tuple[float, Release]:
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
-            split = [(split_failures(part), count) for part, count in parts]
+            split = [(split_failures(part, whole_counts=whole_counts), count) for part, count in parts]
             if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
                 return 0.0, release
             return (
@@ -183,12 +189,12 @@ def split_failures(release: Release) -> tuple[float, Release]:
                 compose((rest, count) for (_, rest), count in split),
             )
         case Parallel(branches=branches):
-            alone = [split_failures(branch) for branch in branches]
+            alone = [split_failures(branch, whole_counts=whole_counts) for branch in branches]
             if all(rest is branch for (_, rest), branch in zip(alone, branches, strict=True)):
                 return 0.0, release
             return min((log_s for log_s, _ in alone), default=0.0), parallel(*(rest for _, rest in alone))
     try:
-        log_s, rest = split_failures(release.weaker())
+        log_s, rest = split_failures(release.weaker(), whole_counts=whole_counts)
     except UnsupportedRelease:
         return 0.0, release
     return (log_s, rest) if log_s < 0 else (0.0, release)
