@@ -28,7 +28,7 @@ __all__ = ["CountPair", "DifferencePair"]
 Array = NDArray[np.float64]
 
 # Counts beyond which b has less than that are merged: far more than what the window leaves out.
-_RARE = 1e-16
+_RARE = 1e-19
 
 
 class _Finite(AllFinite):

@@ -37,7 +37,7 @@ with a small μ, which only adds to H, makes the integral end.
 **Real shifts between the nodes.** Let the nodes be some t_i, all integers among them, and t between two neighbours a
 and b. By convexity again H is at most its mean over a coin that is a or b with the mean t, independently for every
 coordinate; so |M_t| may be replaced by the chord of |M_a| and |M_b|. These are at most e^(ka²) and e^(kb²), and the
-chord of e^(kt²) is above it by (b − a)²/8·max|2k + 4k²t²|·e^(k(b²−a²)) at most, relatively. A t below the smallest
+chord of e^(kt²) is above it by (b − a)²/8·(2|k| + 4k²b²)·e^(|k|(b²−a²)) at most, relatively. A t below the smallest
 node is raised to it; all of these together add a small share of Δ² (``_RAISED``).
 
 **Between the nodes in ω** the chord of |φ(ω)|, φ the characteristic function of any law with variance s², is at most
@@ -74,11 +74,11 @@ _PIECES = ((0.1, 60), (0.2, 45), (0.4, 90))
 _ADDED, _POINTS = 0.003, 16
 # How many deviations beyond those of λ counts are cut, the first of few trials only; how many below even odds they are
 # left out.
-_BEYOND, _FEW_TRIALS, _BELOW = (2.0, 3.5), 1000, 6.0
+_BEYOND, _FEW_TRIALS, _BELOW = (2.0, 3.5), 300, 6.0
 # Blocks of counts in a deviation.
 _BLOCKS = 16
 # The smallest node, as a share of what all coordinates have if they are alike; the distance of nodes.
-_RAISED, _APART, _FARTHEST = 0.025, 0.7, 9.0
+_RAISED, _APART, _FARTHEST = 0.025, 0.7, 7.0
 
 
 # Of more trials, and where μ is as little above 2Δ/√N, Gaussian noise is as good; for one count, and for many.
@@ -231,20 +231,22 @@ class _Counts:
         weights /= total
         centre = losses[losses.size // 2]
         variance = np.maximum(weights @ (losses - centre) ** 2 - (weights @ (losses - centre)) ** 2, 0.0)
-        image = weights @ self._waves(losses - centre).T
-        size = np.abs(image) + np.multiply.outer(variance, self._apart**2 / 8 * (1 + 1e-6)) + 1e-12
+        cosines, sines = self._waves(losses - centre)
+        size = np.sqrt((weights @ cosines.T) ** 2 + (weights @ sines.T) ** 2)
+        size += np.multiply.outer(variance, self._apart**2 / 8 * (1 + 1e-6)) + 1e-12
         return np.asarray(peaks + np.log(total) + np.log(np.minimum(size, 1.0)) + 1e-9)
 
-    def _waves(self, losses: Array) -> NDArray[np.complex128]:
-        """e^(iωL) for all ω."""
-        waves = np.empty((self.frequencies.size, losses.size), dtype=np.complex128)
-        waves[0], row = 1.0, 0
+    def _waves(self, losses: Array) -> tuple[Array, Array]:
+        """cos ωL and sin ωL; shape (frequencies, losses)."""
+        cosines, sines = np.empty((2, self.frequencies.size, losses.size))
+        wave, row = np.ones(losses.size, dtype=np.complex128), 0
+        cosines[0], sines[0] = 1.0, 0.0
         for distance, count in _PIECES:
             turn = np.exp(1j * distance / self._mu * losses)
             for _ in range(count):
-                np.multiply(waves[row], turn, out=waves[row + 1])
-                row += 1
-        return waves
+                wave, row = wave * turn, row + 1
+                cosines[row], sines[row] = wave.real, wave.imag
+        return cosines, sines
 
     def integrals(self, logs: Array) -> Array:
         """ln of 1/π·∫ e^logs/|ζ(ζ + 1)| dω with the noise that is added, rounded up."""
@@ -271,9 +273,11 @@ def _log_product_of_reals(counts: _Counts, norm: float, coordinates: int) -> Arr
     k = np.max([counts.log_image(node) / node**2 for node in nodes], axis=0)
     more = np.zeros_like(k)
     for a, b in zip(nodes[:-1], nodes[1:], strict=True):
-        chord = (b - a) ** 2 / 8 * np.abs(2 * k + 4 * (k * b) ** 2) * np.exp(np.abs(k) * (b * b - a * a))
+        with np.errstate(over="ignore"):  # of rows that are of no use
+            grown = np.exp(np.abs(k) * (b * b - a * a))
+        chord = (b - a) ** 2 / 8 * (2 * np.abs(k) + 4 * (k * b) ** 2) * grown
         more = np.maximum(more, np.log1p(chord) / a**2)
-    k += more
+    k = np.minimum(k + more, 1e100)
     return np.asarray(np.where(k > 0, k * (norm**2 * (1 + _RAISED**2)), k * norm**2))
 
 
