@@ -45,7 +45,7 @@ class Bound(float):
         return type(self), (float(self), self.accountant)
 
 
-def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
+def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
     if accountant is not None:
         if accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant must be one of {get_args(Accountant)}, got accountant={accountant!r}")
@@ -54,7 +54,7 @@ def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) ->
         return list(ACCOUNTANTS)
     if ACCOUNTANTS["gdp"].is_exact(rest):  # nothing beats an exact answer
         return ["gdp"]
-    return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(rest)]
+    return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(whole)]
 
 
 def _bounds(
@@ -73,7 +73,7 @@ def _bounds(
     found: dict[str, float] = {}
     errors: list[str] = []
     failures: list[str] = []
-    candidates = _candidates(split[1], accountant, every=every)
+    candidates = _candidates(split[1], whole[1], accountant, every=every)
     # the one that is exact for a single release first: if that costs nothing, no other can say less
     for name in sorted(candidates, key=lambda name: name != "pld"):
         if not every and delta is not None and found.get("pld") == 0:

@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And eleven descriptions that only accountants make.
+And twelve descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ __all__ = [
     "ThreeLosses",
     "Triangle",
     "TwoLosses",
+    "WholeShuffledBinomial",
     "WorstCoins",
     "WorstRow",
     "rest_delta",
@@ -54,6 +55,16 @@ __all__ = [
 @dataclass(frozen=True, repr=False)
 class CentralShuffledBinomial(Release):
     """A :class:`ShuffledBinomial` given that no count left the window on which it is priced."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class WholeShuffledBinomial(Release):
+    """A :class:`ShuffledBinomial` whose own pair is known (:mod:`accounting.amplification.count_shifts`)."""
 
     trials: int
     shift_norm: float
@@ -162,17 +173,16 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
       the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
     * a description that is priced by a weaker one which may fail.
 
-    With ``whole_counts`` those whose own pairs are known are left as they are
-    (:mod:`accounting.amplification.count_shifts`).
+    With ``whole_counts`` those whose own pairs are known do not.
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             trials = min(trials, MOST_TRIALS)
             norm = norm if rounded else shift_length(norm, coordinates)
-            if whole_counts and is_listed(trials, norm, coordinates, rounded=rounded):
-                return 0.0, release
-            central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
-            return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
+            known = whole_counts and is_listed(trials, norm, coordinates, rounded=rounded)
+            kind = WholeShuffledBinomial if known else CentralShuffledBinomial
+            rest = kind(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
+            return 0.0 if known else (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), rest
         case PoissonSubsampled(release=inner, rate=rate):
             log_s, rest = split_failures(inner)
             if rest is inner:

@@ -20,11 +20,11 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
+    WholeShuffledBinomial,
     WorstCoins,
     WorstRow,
 )
 from accounting.accountants.gdp import gdp
-from accounting.amplification.integer_shifts import shift_length
 from accounting.amplification.runs import runs_of
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.errors import UnsupportedRelease
@@ -46,7 +46,6 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
-    ShuffledBinomial,
     UnaryEncoding,
     weaker,
 )
@@ -133,10 +132,9 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
 
             triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
             return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
-        case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+        case WholeShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             from accounting.accountants.count_pairs import pairs_of_counts
 
-            norm = norm if rounded else shift_length(norm, coordinates)
             return [pairs_of_counts(trials, norm, coordinates, rounded=rounded)]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]

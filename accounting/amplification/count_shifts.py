@@ -24,15 +24,13 @@ so, with M_j(ζ) = E[e^(ζL_j)] under P_j where L_j is finite and what else is k
     δ(ε) ≤ Σ_j P_j(not kept) + e^(−λε)/π·∫₀^∞ ∏_j |M_j(λ + iω)|/|(λ + iω)(λ + 1 + iω)| dω.
 
 This is within a percent or two of δ at the best λ, as the phases hardly count there. And it asks only for a bound on
-each |M_v|: with k(ω) = max over v of ln|M_v(λ + iω)|/v² the product is at most e^(k·Σv²). What is not kept:
-
-* Losses that are negative, for ε ≥ 0, at no cost.
-* What of P_j lies above a cut: its mass is added once for every moved count. Extreme counts are so rare, and their
-  losses so large, that they would make M infinite or next to it.
+each |M_v|: with k(ω) = max over v of ln|M_v(λ + iω)|/v² the product is at most e^(k·Σv²). What is not kept of P_j
+lies above a cut. Extreme counts are so rare, and their losses so large, that they would make M infinite or next to it.
 
 Counts are taken together in blocks, each of which is split over the losses at its ends so that P and Q keep their
-masses: that pair has a larger H (:mod:`accounting.accountants.convolution`). And one more release of Gaussian noise
-with a small μ, which only adds to H, makes the integral end.
+masses, and those far below are raised to the first end: that pair has a larger H
+(:mod:`accounting.accountants.convolution`). And one more release of Gaussian noise with a small μ, which only adds to
+H, makes the integral end.
 
 **Real shifts between the nodes.** Let the nodes be some t_i, all integers among them, and t between two neighbours a
 and b. By convexity again H is at most its mean over a coin that is a or b with the mean t, independently for every
@@ -72,8 +70,8 @@ _TILTS = np.concatenate([np.arange(0.2, 2.6, 0.2), 2.6 * 1.08 ** np.arange(22)])
 _PIECES = ((0.1, 60), (0.2, 45), (0.4, 90))
 # The variance of the added noise's loss as a share of μ²; points for the integral's kernel in every cell.
 _ADDED, _POINTS = 0.003, 16
-# How many deviations beyond those of λ counts are cut, the first of few trials only; how many below even odds they are
-# left out.
+# How many deviations beyond those of λ counts are cut, the first of few trials only; how many below even odds losses are
+# raised.
 _BEYOND, _FEW_TRIALS, _BELOW = (2.0, 3.5), 300, 6.0
 # Blocks of counts in a deviation.
 _BLOCKS = 16
@@ -218,6 +216,7 @@ class _Counts:
         ends[-1] = log_p.size - 1
         losses = np.maximum.accumulate((log_p - log_q)[ends])
         p, q = (np.append(np.add.reduceat(np.exp(law), np.append(0, ends[:-1] + 1)), 0.0) for law in (log_p, log_q))
+        p[0] += float(np.exp(self._log_b[: self._first]).sum())
         mass = split(p, q, losses)
         kept = (self._first + ends) < self._cuts[:, None]
         beyond = float(np.exp(self._log_b[self._last - 1 :]).sum())
