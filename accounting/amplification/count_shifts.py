@@ -81,7 +81,7 @@ _RAISED, _APART, _FARTHEST = 0.025, 0.7, 7.0
 
 # Of more trials, and where μ is as little above 2Δ/√N, Gaussian noise is as good; for one count, and for many.
 _MOST_TRIALS = 1 << 22
-_AS_GOOD = 2e-4, 4e-3
+_AS_GOOD = 2e-4, 8e-3
 
 
 def is_listed(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> bool:

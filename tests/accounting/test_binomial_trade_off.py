@@ -103,7 +103,8 @@ def test_noise_that_hides_nothing_is_priced_so():
     assert rounded_mu(10, 4.0, 1) == math.inf
     assert rounded_log_survival(10, 4.0, 1) == -math.inf
     assert central_mu(10, 4.0) == math.inf
-    assert delta(ShuffledBinomial(10, 4.0, 1, rounded=True), 1.0) == 1.0
+    assert delta(ShuffledBinomial(10, 4.0, 2, rounded=True), 1.0) == 1.0
+    assert delta(ShuffledBinomial(10, 4.0, 1, rounded=True), 1.0) < 0.7  # of one count more is known
     assert epsilon(ShuffledBinomial(10, 4.0, 1, rounded=True), 1e-6) == math.inf
     assert central_mu(1000, 0.5) == 0.0
 
