@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import Atoms, pair_of_curve, value_between
-from accounting.accountants.losses import Symmetric
+from accounting.accountants.losses import LossPair, Symmetric
 from accounting.amplification.count_shifts import count_curve, vector_rows
 from accounting.amplification.shuffled_binomial import integer_shift
 
@@ -88,7 +88,7 @@ def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
     return pair_of_curve(epsilons, rows.deltas(epsilons))
 
 
-def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[ShiftPair | CountsPair]:
+def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:
     """What a listed vector of counts is composed of."""
     square, longest = integer_shift(shift_norm)
     if coordinates == 1:

@@ -181,8 +181,9 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
             norm = norm if rounded else shift_length(norm, coordinates)
             known = whole_counts and is_listed(trials, norm, coordinates, rounded=rounded)
             kind = WholeShuffledBinomial if known else CentralShuffledBinomial
-            rest = kind(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
-            return 0.0 if known else (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), rest
+            counts = kind(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
+            survival = rounded_log_survival if rounded else log_survival
+            return 0.0 if known else survival(trials, norm, coordinates), counts
         case PoissonSubsampled(release=inner, rate=rate):
             log_s, rest = split_failures(inner)
             if rest is inner:

@@ -48,6 +48,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,8 +71,8 @@ _TILTS = np.concatenate([np.arange(0.2, 2.6, 0.2), 2.6 * 1.08 ** np.arange(22)])
 _PIECES = ((0.1, 60), (0.2, 45), (0.4, 90))
 # The variance of the added noise's loss as a share of μ²; points for the integral's kernel in every cell.
 _ADDED, _POINTS = 0.003, 16
-# How many deviations beyond those of λ counts are cut, the first of few trials only; how many below even odds losses are
-# raised.
+# How many deviations beyond those of λ counts are cut, the first of few trials only; how many below even odds they are
+# taken together.
 _BEYOND, _FEW_TRIALS, _BELOW = (2.0, 3.5), 300, 6.0
 # Blocks of counts in a deviation.
 _BLOCKS = 16
@@ -166,14 +167,14 @@ def _curve(log_p: Array, log_q: Array) -> tuple[Array, Array, float]:
 @lru_cache(maxsize=64)
 def vector_rows(trials: int, shift_norm: float, coordinates: int, rounded: bool) -> Rows:
     """The bound of a vector of counts; ``trials`` are at least twice the longest shift of one."""
-    square, longest = integer_shift(shift_norm)
     if rounded:
-        square, longest = shift_norm**2, math.ceil(shift_norm)
-    moved = coordinates if rounded else min(coordinates, square)
-    counts = _Counts(trials, longest, 2 * math.sqrt(square / trials), moved)
-    if rounded:
+        moved = coordinates
+        counts = _Counts(trials, math.ceil(shift_norm), 2 * shift_norm / math.sqrt(trials), moved)
         logs = _log_product_of_reals(counts, shift_norm, coordinates)
     else:
+        square, longest = integer_shift(shift_norm)
+        moved = min(coordinates, square)
+        counts = _Counts(trials, longest, 2 * math.sqrt(square / trials), moved)
         least = square if coordinates >= square else square - 2 * math.isqrt(square // coordinates)
         logs = np.full((counts.tilts.size, counts.frequencies.size), -np.inf)
         for shift in range(1, longest + 1):
@@ -254,7 +255,8 @@ class _Counts:
         at = (self.frequencies[:-1, None] + np.multiply.outer(widths, share)) ** 2
         tilts = self.tilts[:, None, None]
         # it falls with ω: by its value at the left of every part of a cell
-        kernel = np.exp(-added / 2 * at) / np.sqrt((tilts**2 + at) * ((tilts + 1) ** 2 + at)) * widths[:, None] / _POINTS
+        kernel = np.exp(-added / 2 * at) / np.sqrt((tilts**2 + at) * ((tilts + 1) ** 2 + at))
+        kernel *= widths[:, None] / _POINTS
         right = kernel @ (share + 0.5 / _POINTS)
         left = kernel.sum(axis=2) - right
         peaks = logs.max(axis=1)
@@ -271,7 +273,7 @@ def _log_product_of_reals(counts: _Counts, norm: float, coordinates: int) -> Arr
     nodes = _nodes(norm, coordinates)
     k = np.max([counts.log_image(node) / node**2 for node in nodes], axis=0)
     more = np.zeros_like(k)
-    for a, b in zip(nodes[:-1], nodes[1:], strict=True):
+    for a, b in pairwise(nodes):
         with np.errstate(over="ignore"):  # of rows that are of no use
             grown = np.exp(np.abs(k) * (b * b - a * a))
         chord = (b - a) ** 2 / 8 * (2 * np.abs(k) + 4 * (k * b) ** 2) * grown

@@ -103,7 +103,7 @@ def test_many_trials_cost_what_gaussian_noise_does(rounded):
 
 def test_pairs_are_those_of_the_curves():
     for pair in (ShiftPair(1000, 2.5), CountsPair(1000, 2.5, 3, True), CountsPair(1000, 2.9, 3, False)):
-        losses, p, q, beyond = pair._atoms()
+        _, p, q, beyond = pair._atoms()
         assert float(p.sum()) + beyond == pytest.approx(1.0, abs=1e-8)
         assert float(q.sum()) == pytest.approx(1.0, abs=1e-8)
         for at in (0.0, 0.1, 0.3, 0.6):
