@@ -14,7 +14,7 @@ reaches all its levels. Runs of which the best is released have an order (:mod:`
 Shuffled responses have a witness where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it
 is the count of one value, where all others hold it too, or, of more than two values, a third one. Any ε₀-DP randomizer
 may be a response to two values or to three. Shuffled bits include counts that move by the longest vector that fits
-(:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
+(:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`), or all alike.
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
 :mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores

@@ -121,6 +121,7 @@ def test_which_counts_have_their_own_pair():
     assert not is_listed(900, 0.5, 2, rounded=False)  # nothing moves
     assert is_listed(900, 0.5, 2, rounded=True)
     assert not is_listed(10, 5.0, 1, rounded=False)  # nothing is hidden
+    assert not is_listed(20, 9.5, 2, rounded=True)
     assert not is_listed(10**6, 40.0, 3, rounded=False)  # Gaussian noise is as good
     assert count_curve(900, 1.0)[1][0] == pytest.approx(math.sqrt(2 / math.pi / 900), rel=1e-2)
 
