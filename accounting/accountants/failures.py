@@ -52,6 +52,10 @@ __all__ = [
 ]
 
 
+# Each kind of counts takes a few tenths of a second; all Gaussian ones are one.
+_MOST_WHOLE = 8
+
+
 @dataclass(frozen=True, repr=False)
 class CentralShuffledBinomial(Release):
     """A :class:`ShuffledBinomial` given that no count left the window on which it is priced."""
@@ -173,7 +177,7 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
       the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
     * a description that is priced by a weaker one which may fail.
 
-    With ``whole_counts`` those whose own pairs are known do not.
+    With ``whole_counts`` those whose own pairs are known do not, if they are not too many.
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
@@ -192,6 +196,7 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
+            whole_counts = whole_counts and sum(isinstance(part, ShuffledBinomial) for part, _ in parts) <= _MOST_WHOLE
             split = [(split_failures(part, whole_counts=whole_counts), count) for part, count in parts]
             if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
                 return 0.0, release

@@ -9,7 +9,9 @@ from scipy.stats import binom
 
 from accounting import Gaussian, Laplace, ShuffledBinomial, bound, delta, epsilon
 from accounting.accountants.count_pairs import CountsPair, ShiftPair, pairs_of_counts
+from accounting.accountants.failures import split_failures
 from accounting.amplification.count_shifts import count_curve, is_listed, vector_rows
+from accounting.releases import compose
 
 
 def law(trials, at, size):
@@ -124,6 +126,14 @@ def test_which_counts_have_their_own_pair():
     assert not is_listed(20, 9.5, 2, rounded=True)
     assert not is_listed(10**6, 40.0, 3, rounded=False)  # Gaussian noise is as good
     assert count_curve(900, 1.0)[1][0] == pytest.approx(math.sqrt(2 / math.pi / 900), rel=1e-2)
+
+
+def test_many_kinds_of_counts_are_gaussian_noise():
+    parts = [ShuffledBinomial(1000 + k, 2.0, 3, rounded=True) for k in range(9)]
+    whole, many = (split_failures(compose((p, 1) for p in some), whole_counts=True) for some in (parts[1:], parts))
+    assert whole[0] == 0 > many[0]
+    assert "CentralShuffledBinomial" in repr(many[1])
+    assert "Central" not in repr(whole[1])
 
 
 @pytest.mark.filterwarnings("error")
