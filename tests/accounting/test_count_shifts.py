@@ -146,6 +146,7 @@ def test_many_kinds_of_counts_are_gaussian_noise():
         ShuffledBinomial(3000, 20.0, 3, rounded=True),
         5 * ShuffledBinomial(1000, 2.0, 3) + Gaussian(5.0) + Laplace(2.0),
         20 * ShuffledBinomial(200, 1.5, 1, rounded=True),
+        2 * ShuffledBinomial(2000, 60.0, 1),
     ],
     ids=repr,
 )
