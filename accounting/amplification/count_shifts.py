@@ -88,10 +88,12 @@ _AS_GOOD = 2e-4, 8e-3
 def is_listed(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> bool:
     """Whether these bounds are there, and better than those by Gaussian noise."""
     longest = math.ceil(shift_norm) if rounded else integer_shift(shift_norm)[1]
-    if not 0 < longest <= (trials - 2) // 2 or trials > _MOST_TRIALS:
+    many = coordinates > 1 and (rounded or longest > 1)
+    most = trials // 8 if many else (trials - 2) // 2  # of few trials the bound of many counts is of no use
+    if not 0 < longest <= most or trials > _MOST_TRIALS:
         return False
     mu = rounded_mu(trials, shift_norm, coordinates) if rounded else central_mu(trials, shift_norm)
-    return mu > 2 * shift_norm / math.sqrt(trials) * (1 + _AS_GOOD[coordinates > 1 and (rounded or longest > 1)])
+    return mu > 2 * shift_norm / math.sqrt(trials) * (1 + _AS_GOOD[many])
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,12 @@ def test_what_has_no_other_explanation_counts_as_infinite():
     assert pair.infinite() == pytest.approx((1 + 30 + 435) / 2**30, rel=1e-8)
     assert pair.delta(80.0) == pytest.approx(pair.infinite(), rel=1e-8)
     assert epsilon(ShuffledBinomial(30, 3.0, 1), 1e-7) == math.inf
+    # of three rounds, what any tells for certain is added up
+    pair = ShiftPair(4, 1.0)
+    assert sum(map(float, pair._atoms()[1])) + pair.infinite() == pytest.approx(1.0, abs=1e-7)
+    one = np.array([1.0, 4.0, 6.0, 4.0, 1.0, 0.0]) / 16
+    exact = divergence(3 * [(one[::-1], one)], 1.0)
+    assert exact <= delta(3 * ShuffledBinomial(4, 1.0, 1), 1.0) <= exact + 3 * pair.infinite() ** 2
     # what was cut off may be far less likely than δ: N = 50 hides a unit well below 1e-12
     assert 2.7 < epsilon(ShuffledBinomial(50, 1.0, 1), 1e-12) < 2.8
 
@@ -123,7 +129,8 @@ def test_which_counts_have_their_own_pair():
     assert not is_listed(900, 0.5, 2, rounded=False)  # nothing moves
     assert is_listed(900, 0.5, 2, rounded=True)
     assert not is_listed(10, 5.0, 1, rounded=False)  # nothing is hidden
-    assert not is_listed(20, 9.5, 2, rounded=True)
+    assert not is_listed(20, 9.5, 1, rounded=True)
+    assert not is_listed(20, 3.0, 2, rounded=False)
     assert not is_listed(10**6, 40.0, 3, rounded=False)  # Gaussian noise is as good
     assert count_curve(900, 1.0)[1][0] == pytest.approx(math.sqrt(2 / math.pi / 900), rel=1e-2)
 
