@@ -45,7 +45,7 @@ class Bound(float):
         return type(self), (float(self), self.accountant)
 
 
-def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
+def _candidates(rest: Release, whole: Release, accountant: Accountant | None, *, every: bool) -> list[Accountant]:
     if accountant is not None:
         if accountant not in ACCOUNTANTS:
             raise ValueError(f"accountant must be one of {get_args(Accountant)}, got accountant={accountant!r}")
@@ -54,7 +54,7 @@ def _candidates(rest: Release, accountant: Accountant | None, *, every: bool) ->
         return list(ACCOUNTANTS)
     if ACCOUNTANTS["gdp"].is_exact(rest):  # nothing beats an exact answer
         return ["gdp"]
-    return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(rest)]
+    return [name for name in ACCOUNTANTS if name != "pld" or ACCOUNTANTS["pld"].is_quick(whole)]
 
 
 def _bounds(
@@ -68,24 +68,25 @@ def _bounds(
     """The candidates that know the whole description, each with its ε at ``delta`` or its δ at ``epsilon``."""
     if not isinstance(release, Release):
         raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
-    log_survival, rest = split_failures(release)
-    failed = -math.expm1(log_survival)
+    split = split_failures(release)
+    whole = split_failures(release, whole_counts=True)
     found: dict[str, float] = {}
     errors: list[str] = []
     failures: list[str] = []
-    candidates = _candidates(rest, accountant, every=every)
+    candidates = _candidates(split[1], whole[1], accountant, every=every)
     # the one that is exact for a single release first: if that costs nothing, no other can say less
     for name in sorted(candidates, key=lambda name: name != "pld"):
         if not every and delta is not None and found.get("pld") == 0:
             break
         module = ACCOUNTANTS[name]
+        log_survival, rest = whole if name == "pld" else split
         try:
             if delta is not None:
                 left = rest_delta(log_survival, delta)
                 usable = left > 0 or (left == 0 and name == "pure")
                 found[name] = module.epsilon(rest, left) if usable else _unreachable(module, rest)
             else:
-                found[name] = min(1.0, failed + math.exp(log_survival) * module.delta(rest, epsilon))
+                found[name] = min(1.0, -math.expm1(log_survival) + math.exp(log_survival) * module.delta(rest, epsilon))
         except UnsupportedRelease as error:
             errors.append(str(error))
         except ArithmeticError as error:

@@ -22,13 +22,16 @@ from numpy.typing import NDArray
 
 from accounting.accountants.losses import AllFinite, histogram
 from accounting.amplification.blanket import LEFT_OUT, binomial_window
+from accounting.amplification.shuffled_binomial import log_pmf, window
 
 __all__ = ["CountPair", "DifferencePair"]
 
 Array = NDArray[np.float64]
 
-# Counts beyond which b has less than that are merged: far more than what the window leaves out.
-_RARE = 1e-16
+# Counts beyond which b has less are merged, so many times what the window leaves out.
+_RARE = 1e3
+# What it leaves out of even odds.
+_LEFT_OUT_EVEN = 2e-40
 
 
 class _Finite(AllFinite):
@@ -87,13 +90,16 @@ class DifferencePair(_Finite):
 @lru_cache(maxsize=64)
 def _one_count(pair: CountPair) -> tuple[Array, Array, Array]:
     """Losses in increasing order, and the masses of P and Q."""
-    counts, b = binomial_window(pair.trials, pair.rate)
+    if pair.rate == 0.5:
+        b, left_out = np.exp(log_pmf(pair.trials, window(pair.trials, 0)[0])), _LEFT_OUT_EVEN
+    else:
+        b, left_out = binomial_window(pair.trials, pair.rate)[1], LEFT_OUT
     whole = math.floor(pair.step)
     up = pair.step - whole
     here = np.append(b, np.zeros(whole + 1))
     moved = (1 - up) * np.concatenate([np.zeros(whole), b, [0.0]]) + up * np.append(np.zeros(whole + 1), b)
     laws = [(1 - share) * here + share * moved for share in (pair.first, pair.second)]
-    return _merged(laws, counts.size, 0.0)
+    return _merged(laws, b.size, 0.0, left_out)
 
 
 @lru_cache(maxsize=64)
@@ -117,16 +123,16 @@ def _difference(pair: DifferencePair) -> tuple[Array, Array, Array]:
     right, left, same = wide[:-2], wide[2:], wide[1:-1]
     rest = 1 - pair.first - pair.second
     laws = [s * right + t * left + rest * same for s, t in ((pair.first, pair.second), (pair.second, pair.first))]
-    return _merged([np.maximum(law, 0.0) for law in laws], g.size, error)
+    return _merged([np.maximum(law, 0.0) for law in laws], g.size, error, LEFT_OUT)
 
 
-def _merged(laws: list[Array], terms: int, error: float) -> tuple[Array, Array, Array]:
+def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tuple[Array, Array, Array]:
     """Losses in increasing order and masses of two laws on neighbouring values, each mass right to ``error`` and to the
     sum of so many ``terms``' relative rounding."""
     # the first and the last count up to which, and from which on, both laws have a mass that is not rare
     below = np.min([np.cumsum(law) for law in laws], axis=0)
     above = np.min([np.cumsum(law[::-1]) for law in laws], axis=0)
-    rare = max(_RARE, 100 * error)
+    rare = max(_RARE * left_out, 100 * error)
     first, last = int(np.searchsorted(below, rare)), below.size - 1 - int(np.searchsorted(above, rare))
     if first >= last:  # they hardly overlap, and nothing is claimed
         return np.zeros(1), np.ones(1), np.ones(1)
@@ -134,13 +140,13 @@ def _merged(laws: list[Array], terms: int, error: float) -> tuple[Array, Array, 
     for inside, law in zip(merged, laws, strict=True):
         inside[0] += law[:first].sum()
         inside[-1] += law[last + 1 :].sum()
-    # a sum of as many logarithms, none of which is above 60 in all
-    doubt = 2.0**-52 * (64 * terms + 64)
+    # a sum of as many logarithms, none of which is above 100 in all
+    doubt = 2.0**-52 * (100 * terms + 100)
     p, q = np.maximum(merged[0] * (1 - doubt) - error, 0.0), merged[1] * (1 + doubt) + error
     # what lies outside of the window
-    p[[0, -1]] = np.maximum(p[[0, -1]] - LEFT_OUT, 0.0)
-    q[0] += LEFT_OUT
-    q[-1] += LEFT_OUT
+    p[[0, -1]] = np.maximum(p[[0, -1]] - left_out, 0.0)
+    q[0] += left_out
+    q[-1] += left_out
     kept = p > 0
     losses = np.log(p[kept]) - np.log(q[kept])
     order = np.argsort(losses, kind="stable")

@@ -1,6 +1,6 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And eleven descriptions that only accountants make.
+And thirteen descriptions that only accountants make.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
+from accounting.amplification.count_shifts import is_listed
 from accounting.amplification.integer_shifts import shift_length
 from accounting.amplification.runs import Runs
 from accounting.amplification.shuffled_binomial import log_survival
@@ -43,6 +44,7 @@ __all__ = [
     "ThreeLosses",
     "Triangle",
     "TwoLosses",
+    "WholeShuffledBinomial",
     "WorstCoins",
     "WorstLattice",
     "WorstRow",
@@ -51,9 +53,23 @@ __all__ = [
 ]
 
 
+# Each kind of counts takes a few tenths of a second; all Gaussian ones are one.
+_MOST_WHOLE = 8
+
+
 @dataclass(frozen=True, repr=False)
 class CentralShuffledBinomial(Release):
     """A :class:`ShuffledBinomial` given that no count left the window on which it is priced."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool = field(default=False, kw_only=True)
+
+
+@dataclass(frozen=True, repr=False)
+class WholeShuffledBinomial(Release):
+    """A :class:`ShuffledBinomial` whose own pair is known (:mod:`accounting.amplification.count_shifts`)."""
 
     trials: int
     shift_norm: float
@@ -156,7 +172,7 @@ class WorstLattice(Release):
     noise_multiplier: float
 
 
-def split_failures(release: Release) -> tuple[float, Release]:
+def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[float, Release]:
     """Separate the probability that a release gives everything away from the rest of its description.
 
     Returns ``(log_survival, rest)``: with probability ``exp(log_survival)`` nothing failed and what left is
@@ -169,13 +185,18 @@ def split_failures(release: Release) -> tuple[float, Release]:
     * a ``PoissonSubsampled`` release whose inner release fails, and which kept the unit: with probability q(1 − s). On
       the rest of a failure the two neighbours' laws agree, so the others' curve bounds the survivors;
     * a description that is priced by a weaker one which may fail.
+
+    With ``whole_counts`` those whose own pairs are known do not, if they are not too many.
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
             trials = min(trials, MOST_TRIALS)
             norm = norm if rounded else shift_length(norm, coordinates)
-            central = CentralShuffledBinomial(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
-            return (rounded_log_survival if rounded else log_survival)(trials, norm, coordinates), central
+            known = whole_counts and is_listed(trials, norm, coordinates, rounded=rounded)
+            kind = WholeShuffledBinomial if known else CentralShuffledBinomial
+            counts = kind(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
+            survival = rounded_log_survival if rounded else log_survival
+            return 0.0 if known else survival(trials, norm, coordinates), counts
         case PoissonSubsampled(release=inner, rate=rate):
             log_s, rest = split_failures(inner)
             if rest is inner:
@@ -184,7 +205,8 @@ def split_failures(release: Release) -> tuple[float, Release]:
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
-            split = [(split_failures(part), count) for part, count in parts]
+            whole_counts = whole_counts and sum(isinstance(part, ShuffledBinomial) for part, _ in parts) <= _MOST_WHOLE
+            split = [(split_failures(part, whole_counts=whole_counts), count) for part, count in parts]
             if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
                 return 0.0, release
             return (
@@ -192,12 +214,12 @@ def split_failures(release: Release) -> tuple[float, Release]:
                 compose((rest, count) for (_, rest), count in split),
             )
         case Parallel(branches=branches):
-            alone = [split_failures(branch) for branch in branches]
+            alone = [split_failures(branch, whole_counts=whole_counts) for branch in branches]
             if all(rest is branch for (_, rest), branch in zip(alone, branches, strict=True)):
                 return 0.0, release
             return min((log_s for log_s, _ in alone), default=0.0), parallel(*(rest for _, rest in alone))
     try:
-        log_s, rest = split_failures(release.weaker())
+        log_s, rest = split_failures(release.weaker(), whole_counts=whole_counts)
     except UnsupportedRelease:
         return 0.0, release
     return (log_s, rest) if log_s < 0 else (0.0, release)

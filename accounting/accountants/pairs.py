@@ -20,6 +20,7 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
+    WholeShuffledBinomial,
     WorstCoins,
     WorstLattice,
     WorstRow,
@@ -140,6 +141,10 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
 
             triangle = TrianglePair if isinstance(inner, Gaussian) else LaplaceTrianglePair
             return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
+        case WholeShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
+            from accounting.accountants.count_pairs import pairs_of_counts
+
+            return [pairs_of_counts(trials, norm, coordinates, rounded=rounded)]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
         case UnaryEncoding(epsilon=eps):

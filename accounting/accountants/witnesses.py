@@ -15,7 +15,7 @@ Shuffled responses have a witness where they stand alone (:mod:`accounting.ampli
 is how many messages speak for one value and not another, while others hold a third one; or where there are two values,
 or few messages are lies, how many speak for one value while others hold the other. Any ε₀-DP randomizer may be a
 response to two values or to three. Shuffled bits include counts that move by the longest vector that fits
-(:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`).
+(:mod:`accounting.accountants.count_losses`, :mod:`accounting.amplification.integer_shifts`), or all alike.
 
 Batches of a fixed size include steps that follow what was seen (:mod:`accounting.accountants.replaced_coins`,
 :mod:`accounting.accountants.replaced_steps`), and strong noisy maxima of three scores
@@ -83,6 +83,8 @@ _STRONG = 1.5, 12.0
 _FEW_LIES, _FEW_OF_TWO, _LEAST_LIE = 20, 10, 1e-6
 # Larger counts have no witness: their windows would be long.
 _MOST_TRIALS = 1 << 33
+# Of more, rounding hardly counts.
+_MOST_TRIED = 1 << 22
 
 
 def without_curvature(part: Release) -> Release:
@@ -237,8 +239,9 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
                 return OneCount(int(users) - 1, 1 - lie, 1, 1 - lie, 1 - truth)
             return DifferenceOfCounts(int(users) - 1, other, truth, lie)
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates) if trials <= _MOST_TRIALS:
-            # what is rounded may move one count by as much as it may, and hardly more noise comes with it
-            steps = (float(norm),) if release.rounded else longest_shift(norm, coordinates)
+            if release.rounded:
+                return _rounded_counts(release, order)
+            steps = longest_shift(norm, coordinates)
             return compose((OneCount(int(trials), 0.5, step, 1.0, 0.0), 1) for step in steps) if steps else None
         case Composed(parts=parts):
             # as parts of others: those that are like the first
@@ -248,6 +251,31 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             kind = next((one.adjacency for one in known if one.adjacency), None)
             return parallel(*(one for one in known if one.adjacency in (None, kind)))
     return None
+
+
+def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
+    """Counts that are all moved alike, from an integer or to one: as many as are worst at the order 1 + ``order``.
+
+    Half an integer is rounded with more noise than one, which is told by large losses.
+    """
+    from accounting.accountants.count_losses import CountPair
+
+    trials, norm, most = int(release.trials), float(release.shift_norm), int(release.coordinates)
+    halves = [round((2 * norm / odd) ** 2) for odd in (1, 3, 5)] if trials <= _MOST_TRIED else []
+    numbers = {1} | {count for near in halves for count in (near - 1, near, near + 1, most) if 0 < count <= most}
+    tried = [
+        (OneCount(trials, 0.5, norm / math.sqrt(count) * (1 - 2.0**-50), first, 1 - first), count)
+        for count in sorted(numbers)
+        for first in (1.0, 0.0)
+    ]
+    order = max(order, 0.1)  # at 0 every pair has the moment 1
+
+    def divergence(one: OneCount) -> float:
+        losses, p, _ = CountPair(one.trials, one.rate, one.step, one.first, one.second)._atoms()
+        terms = order * losses
+        return float(terms.max()) + math.log(float(p @ np.exp(terms - terms.max())))
+
+    return compose([max(tried, key=lambda term: term[1] * divergence(term[0]))] if len(tried) > 2 else tried[:1])
 
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:

@@ -31,7 +31,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["central_rdp", "integer_shift", "log_survival", "window"]
+__all__ = ["central_rdp", "integer_shift", "log_pmf", "log_survival", "window"]
 
 Array = NDArray[np.float64]
 
@@ -96,7 +96,7 @@ def central_rdp(trials: int, shift_norm: float, coordinates: int, orders: Array)
 
 
 @lru_cache(maxsize=8)
-def _log_pmf(trials: int, low: int) -> Array:
+def log_pmf(trials: int, low: int) -> Array:
     """ln of the binomial pmf on low … trials − low, from its exact ratios outwards from the centre."""
     k = np.arange(low + 1, trials - low + 1, dtype=np.float64)
     steps = np.log1p((trials - 2 * k + 1) / k)  # ln(C(N, k)/C(N, k − 1))
@@ -108,7 +108,7 @@ def _log_pmf(trials: int, low: int) -> Array:
 
 def _exact(trials: int, largest: int, square: int, coordinates: int, orders: Array) -> Array:
     low, _ = window(trials, largest)
-    log_p = _log_pmf(trials, low)
+    log_p = log_pmf(trials, low)
     best = np.zeros_like(orders)
     for v in range(1, largest + 1):
         p, loss = log_p[v:], log_p[v:] - log_p[:-v]

@@ -270,7 +270,8 @@ def _numeric(D: int, n: int, share: float, honest: float, budget: Budget, rounds
     def release(z: float) -> Release:
         return ShuffledBinomial(counted * bits(z), shift, D, rounded=True, adjacency=budget.adjacency)
 
-    z = calibrate(lambda z: rounds * release(z), budget, bracket=(0.99 * z, 1.1 * z))
+    # μ is 1 % too high at most, and quick to find
+    z = calibrate(lambda z: rounds * release(z), budget, bracket=(0.99 * z, 1.1 * z), accountant="gdp")
     return g, bits(z), release(z)
 
 

@@ -33,19 +33,20 @@ def exact_delta(P, Q, at):
 
 @settings(max_examples=75, deadline=None)
 @given(
-    st.sampled_from([40, 99, 200, 501, 2000]),
-    st.lists(st.floats(0.0, 1.2), min_size=1, max_size=2),
+    st.sampled_from([(40, 1.0), (40, 5.0), (99, 2.2), (200, 0.5), (501, 12.0), (2000, 1.4)]),
+    st.none() | st.floats(0.0, math.pi / 2),
     st.lists(st.floats(0.0, 1.0, exclude_max=True), min_size=2, max_size=2),
     st.booleans(),
     st.booleans(),
     st.floats(0.0, 4.0),
 )
-def test_the_bound_is_never_optimistic(trials, scaled, starts, opposite, whole, level):
-    # every shift in standard deviations of the noise, from every start between two integers, in one or two coordinates
-    shifts = np.array(scaled) * math.sqrt(trials) / 2
+def test_the_bound_is_never_optimistic(case, angle, starts, opposite, whole, level):
+    # every shift of that length, from every start between two integers, in one or two coordinates
+    trials, length = case
+    shifts = np.array([length] if angle is None else [length * math.cos(angle), length * math.sin(angle)])
     starts = np.array(starts[: len(shifts)])
     if whole:
-        shifts, starts = np.ceil(shifts), 0 * starts
+        shifts, starts = np.floor(shifts + 0.5), 0 * starts
     norm = float(np.linalg.norm(shifts))
     if norm == 0:
         return
@@ -102,7 +103,8 @@ def test_noise_that_hides_nothing_is_priced_so():
     assert rounded_mu(10, 4.0, 1) == math.inf
     assert rounded_log_survival(10, 4.0, 1) == -math.inf
     assert central_mu(10, 4.0) == math.inf
-    assert delta(ShuffledBinomial(10, 4.0, 1, rounded=True), 1.0) == 1.0
+    assert delta(ShuffledBinomial(10, 4.0, 2, rounded=True), 1.0) == 1.0
+    assert delta(ShuffledBinomial(10, 4.0, 1, rounded=True), 1.0) < 0.7  # of one count more is known
     assert epsilon(ShuffledBinomial(10, 4.0, 1, rounded=True), 1e-6) == math.inf
     assert central_mu(1000, 0.5) == 0.0
 

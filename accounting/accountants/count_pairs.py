@@ -1,0 +1,106 @@
+"""Counts under binomial noise as dominating pairs: the curves of :mod:`accounting.amplification.count_shifts`.
+
+A unit's counts may be moved either way, so the curve of the worst shift is symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.accountants.curves import Atoms, pair_of_curve, value_between
+from accounting.accountants.losses import LossPair, Symmetric
+from accounting.amplification.count_shifts import count_curve, vector_rows
+from accounting.amplification.shuffled_binomial import integer_shift
+
+__all__ = ["CountsPair", "ShiftPair", "pairs_of_counts"]
+
+Array = NDArray[np.float64]
+
+# A curve's points are this far apart, as a share of μ, and so many at most; they end where δ is e^(this).
+_APART, _MOST_POINTS, _LEAST = 0.03, 2000, -69.0
+
+
+class _Curve(Atoms, Symmetric):
+    """A symmetric curve, which is known from above at any ε ≥ 0."""
+
+    def _at(self, epsilon: float) -> float:
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self._at(-epsilon)
+        return self._at(epsilon)
+
+
+@dataclass(frozen=True)
+class ShiftPair(_Curve):
+    """One count."""
+
+    trials: int
+    shift: float
+
+    def _at(self, epsilon: float) -> float:
+        return value_between(*_shift_curve(self), epsilon)
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _shift_atoms(self)
+
+
+@dataclass(frozen=True)
+class CountsPair(_Curve):
+    """Several counts."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool
+
+    def _at(self, epsilon: float) -> float:
+        rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
+        return float(rows.deltas(np.array(epsilon)))
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _counts_atoms(self)
+
+
+@lru_cache(maxsize=32)
+def _shift_curve(pair: ShiftPair) -> tuple[Array, Array]:
+    return count_curve(pair.trials, pair.shift)
+
+
+@lru_cache(maxsize=32)
+def _shift_atoms(pair: ShiftPair) -> tuple[Array, Array, Array, float]:
+    return _pair_of(*_shift_curve(pair))
+
+
+@lru_cache(maxsize=32)
+def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
+    rows = vector_rows(pair.trials, pair.shift_norm, pair.coordinates, pair.rounded)
+    end = rows.end(_LEAST)
+    points = math.ceil(end * math.sqrt(pair.trials) / (2 * _APART * pair.shift_norm))
+    epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
+    return _pair_of(epsilons, rows.deltas(epsilons))
+
+
+def _pair_of(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
+    """The pair of a curve whose infinite losses are not rare, where few trials hide little."""
+    losses, p, _, beyond = pair_of_curve(epsilons, deltas)
+    even = losses.size // 2
+    p[even] = max(0.0, p[even] - beyond)
+    return losses, p, p[::-1], beyond
+
+
+def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:
+    """What a listed vector of counts is composed of."""
+    square, longest = integer_shift(shift_norm)
+    if coordinates == 1:
+        return Counter({ShiftPair(trials, float(shift_norm if rounded else longest)): 1})
+    if not rounded and longest == 1:
+        return Counter({ShiftPair(trials, 1.0): min(coordinates, square)})
+    return Counter({CountsPair(trials, float(shift_norm), coordinates, rounded): 1})
