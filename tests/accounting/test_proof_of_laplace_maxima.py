@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants.laplace_maxima import LARGEST_RANGE
+from accounting.accountants.laplace_maxima import excess, more_than_lead
 
+# How fast losses part at most, by (b) and (c), and by (e) where κ ≤ e^d.
+LARGEST, EVEN = 1.2, 1.06
 # Steps of x, and of the places t of steepest functions; what a rule may be wrong by, of ∫bH.
 FINE, STEP, SLACK = 0.025, 0.05, 5e-4
 # Up to which distance there are two functions, and from where all distances are seen at once.
@@ -34,7 +36,7 @@ def cells(*ends):
     return edges, (edges[1:] + edges[:-1]) / 2, np.diff(edges)
 
 
-def steepest(x, t):
+def steepest(x, t, step=STEP):
     """φ_t and how much its second and its third derivatives are at most, for t and one step to both sides.
 
     The first of all t stands for −∞: from it to the second one φ is a mixture, and there is no bend.
@@ -47,7 +49,7 @@ def steepest(x, t):
         second, third = np.abs(y**2 - 2 * y), np.abs(y**3 - 6 * y**2 + 4 * y)
         return np.where(z < 1, [1 - near, near, near], [far, far * second, far * third])
 
-    sides = [at(t - STEP), at(t), at(t + STEP)]
+    sides = [at(t - step), at(t), at(t + step)]
     bends = np.max(sides, axis=0)[1:]
     bends[:, 0] = 0
     return sides[1][0], *bends
@@ -85,7 +87,7 @@ def worst(found):
     return float(np.minimum(found[1:], found[:-1]).max(axis=1).min())
 
 
-def two_functions(distance, limit=LARGEST_RANGE, parts=8, thetas=(0.0, 0.2, 0.5, 0.75, 1.0)):
+def two_functions(distance, limit=LARGEST, parts=8, thetas=(0.0, 0.2, 0.5, 0.75, 1.0)):
     """Step (b) of the proof: how much of ∫bH is left over, for κ ≤ e^d and for κ from there to 5.
 
     What is below −5 is at most (κ − 1)∫b(ϑ + Λ_d)H_d < 2e-5·κ, and as much is taken off. For x > d + 3.3 all weights
@@ -121,7 +123,7 @@ def two_functions(distance, limit=LARGEST_RANGE, parts=8, thetas=(0.0, 0.2, 0.5,
     return min(float(left.min()), worst(found))
 
 
-def one_function(distance, limit=LARGEST_RANGE, lowest=0.5, parts=16, iotas=None):
+def one_function(distance, limit=LARGEST, lowest=0.5, parts=16, iotas=None):
     """Step (c) of the proof, for κ from ``lowest`` on: how much of ∫bH is left over.
 
     What is below x = −4 has positive weights. ``iotas`` are given for all d from ``distance`` on: then all is seen from
@@ -151,13 +153,42 @@ def one_function(distance, limit=LARGEST_RANGE, lowest=0.5, parts=16, iotas=None
     return worst([np.min([left(ratio, iota) for iota in iotas], axis=0) for ratio in np.linspace(lowest, 1, parts + 1)])
 
 
+def even_odds(distance, width, limit=EVEN, parts=12, thetas=9):
+    """Step (e) of the proof, for κ ≤ e^d: how much of ∫bH is left over, in a cell of d."""
+    _, x, w = cells(-5.0, 0.0, distance, distance + 4)
+    t = np.append(-60.0, np.arange(-5, distance + 6, STEP))
+    values, bend, _ = steepest(x, t)
+    a, b = w * density(x) * distribution(x - distance), w * density(x - distance) * distribution(x)
+    alone = (limit * np.exp(-width) - 1) * b - w * density(x) * density(x - distance)
+    found = []
+    for ratio in np.linspace(1, np.exp(distance + width / 2), parts + 1):
+        weights = alone + 2 * ratio * a * (x < 0) + np.linspace(0, 2, thetas)[:, None] * (b - ratio * a)
+        left = weights @ values.T - STEP**2 / 8 * np.abs(weights) @ bend.T
+        found.append((left / (b @ values.T)).min(axis=1))
+    return worst(found)
+
+
+def largest_odds(leads, width=0.01, step=0.025):
+    """Step (d) of the proof: ln of a leader's odds less the lead, for leads that are multiples of the width."""
+    edges = width * np.arange(-round(5 / width), round(12 / width) + 1)
+    x, t = (edges[1:] + edges[:-1]) / 2, np.append(-60.0, np.arange(-5, 6, step))
+    values, bend, _ = steepest(x, t, step)
+    found = []
+    for a in np.array_split(leads, 1 + leads.size // 100):
+        far = x + a[:, None]
+        wins, loses = (one * other for one, other in ((density(x), distribution(far)), (density(far), distribution(x))))
+        more, less = (step**2 / 8 * one @ bend.T for one in (wins, loses))
+        found.append(np.log(((wins @ values.T + more) / (loses @ values.T - less)).max(axis=1)) - a)
+    return np.concatenate(found)
+
+
 def widths(distance):
     """How wide a cell of d may be: nearly all is needed near 0, and where one function begins to do."""
     return 0.0025 if distance < 0.25 else 0.005 if distance < 0.6 else 0.01 if distance < NEAR else 0.004
 
 
 def left_over(distance, width):
-    limit = LARGEST_RANGE * np.exp(-width)
+    limit = LARGEST * np.exp(-width)
     if distance > NEAR:
         return one_function(distance, limit)
     found = two_functions(distance, limit)
@@ -184,6 +215,48 @@ def test_scores_far_from_one_another():
     assert one_function(FAR, iotas=[0.0, np.exp(-FAR)]) > SLACK
 
 
+def test_the_odds_of_leaders():
+    """Between two leads their logarithm rises by at most 1.2 per unit, and is at most what it is at the second."""
+    leads = 0.01 * np.arange(59, 801)
+    found = leads + largest_odds(leads)
+    where = leads[:-1] + np.diff(found) / LARGEST
+    assert np.all(found[1:] + 2e-5 < where + more_than_lead(where))
+    # before the first of these leads c is what that rise makes of it
+    assert more_than_lead(0.59) == pytest.approx((LARGEST - 1) * 0.59)
+    # for the longest leads, in z
+    z, t = np.arange(-4.995, 12, 0.01), np.append(-60.0, np.arange(-5, 6, STEP))
+    values, bend, _ = steepest(z, t)
+    wins, loses = density(z), np.exp(-z) / 2 * distribution(z)
+    more, less = (STEP**2 / 8 * one @ bend.T for one in (wins, loses))
+    assert np.log((wins @ values.T + more) / (loses @ values.T - less)).max() < more_than_lead(8.0) - 2e-5
+    slopes = np.diff(more_than_lead(np.arange(0.0, 9.0, 0.01)))
+    assert np.all(slopes >= 0)
+    assert np.all(np.diff(slopes) < 1e-12)
+    assert more_than_lead(60.0) == 0.2815
+
+
+@pytest.mark.parametrize("distance", [1.01, 2.51, 2.99])
+def test_losses_part_slowly_while_odds_are_even(distance):
+    assert even_odds(distance, 0.02) > SLACK
+
+
+@pytest.mark.slow
+def test_losses_part_slowly_while_odds_are_even_everywhere():
+    assert min(even_odds(distance, 0.02) for distance in np.arange(1.01, FAR, 0.02)) > SLACK
+
+
+def test_what_step_e_adds_up_to():
+    x = np.linspace(0, 60, 60_001)
+    alone = (0.5 + x / 4) * np.exp(-x)
+    assert np.all((x - np.log(1 / alone - 1))[x <= 1] <= 0.0355)
+    late = ((0.5 + x) * np.exp(-x) / 4 / (1 - (0.625 + x / 4) * np.exp(-x)))[x >= FAR]
+    assert late.max() < EVEN - 1
+    assert 0.001 * late.sum() < 0.065
+    for eps in np.geomspace(1e-3, 100, 500):
+        sides = 0.2815 + max(0.0355, min((EVEN - 1) * (eps - 1.4075), 2 * (EVEN - 1) + 0.065))
+        assert min(sides, (LARGEST - 1) * eps) <= excess(eps) <= (LARGEST - 1) * eps * (1 + 1e-12)
+
+
 def test_the_computations_refuse_what_is_wrong():
     """What the steepest functions reach is 1.1939 for d = 0, 1.1818 for ½, 1.1916 for 1½, and 1.1838 as d → ∞.
 
@@ -193,6 +266,9 @@ def test_the_computations_refuse_what_is_wrong():
     assert two_functions(0.5, limit=1.181) < 0
     assert one_function(1.5, limit=1.1915) < 0
     assert one_function(FAR, limit=1.1835, iotas=[0.0]) < 0
+    # found by the steepest functions, by sums
+    assert even_odds(2.8, 0.0, limit=1.034) < 0
+    assert largest_odds(np.array([1.0]))[0] > 0.1614
 
 
 @settings(max_examples=100, deadline=None)
@@ -238,11 +314,11 @@ def test_the_signs_are_those_of_the_proof():
     for _ in range(500):
         distance = rng.uniform(0, NEAR)
         ratio = rng.uniform(np.exp(distance), max(np.exp(distance), min(2 * np.exp(distance) - 1, 5.0)))
-        theta = min(rng.uniform(), 0.9 * (LARGEST_RANGE - 1) / (ratio / np.exp(distance) - 1 + 1e-9))
+        theta = min(rng.uniform(), 0.9 * (LARGEST - 1) / (ratio / np.exp(distance) - 1 + 1e-9))
         others = rng.choice([0.3, 1, 5, 30], size=3) @ hazard(x - rng.uniform(-5, 4, size=(3, 1)))
         apart = 1 - ratio * hazard(x) / hazard(x - distance)
         gap = theta - np.where((x > distance) & (apart < 0), 0.0, others)
-        weight = LARGEST_RANGE - 1 - hazard(x) + apart * gap + 2 * ratio * (x < 0)
+        weight = LARGEST - 1 - hazard(x) + apart * gap + 2 * ratio * (x < 0)
         signs = np.sign(weight[np.abs(weight) > 1e-9])
         found.add(tuple(signs[np.append(True, np.diff(signs) != 0)].tolist()))
     assert found == {(1.0, -1.0, 1.0)}
