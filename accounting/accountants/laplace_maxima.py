@@ -19,7 +19,8 @@ mean over λ_l G/P_l. With the rates v, (ln P_j)′ = Σ(v_j − v_l)E_jλ_l: ho
 linear in v, and it is enough that all are 0 or ε. If j and k move alike, both derivatives lie between 0 and ε or
 between −ε and 0, as −f′ ≤ f. Else, call the lower one 0 and the other d, as they are d ≥ 0 apart. Let H_0 and H_d be
 the products of the F of the others that move with the first and with the second, Λ_0 and Λ_d the sums of their λ, and
-H = H_0 H_d. It remains to show T = E_0[λ_d + Λ_d] + E_d[λ_0 + Λ_0] ≤ c = 1.2. As λ′ = −λ(1 + λ) from the score on, and λ = 1 before,
+H = H_0 H_d. It remains to show T = E_0[λ_d + Λ_d] + E_d[λ_0 + Λ_0] ≤ c = 1.2. As λ′ = −λ(1 + λ) from the score on, and
+λ = 1 before,
 
     E_0[λ_0 + λ_d + Λ_0 + Λ_d] = E_0[(1 + λ_0)1_{x > 0}],    T = 1 − 2π + E_dλ_0 + E_dΛ_0 − E_0Λ_0,            (1)
 
