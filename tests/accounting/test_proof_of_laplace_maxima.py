@@ -201,25 +201,25 @@ def test_scores_far_from_one_another():
     assert one_function(FAR, iotas=[0.0, np.exp(-FAR)]) > SLACK
 
 
-@pytest.mark.parametrize("distance", [1.005, 2.505, 2.995])
+@pytest.mark.parametrize("distance", [0.805, 2.505, 2.995])
 def test_losses_part_slowly_while_odds_are_even(distance):
     assert even_odds(distance, 0.01) > SLACK
 
 
 @pytest.mark.slow
 def test_losses_part_slowly_while_odds_are_even_everywhere():
-    assert min(even_odds(distance, 0.01) for distance in np.arange(1.005, FAR, 0.01)) > SLACK
+    assert min(even_odds(distance, 0.01) for distance in np.arange(0.805, FAR, 0.01)) > SLACK
 
 
 def test_what_step_e_adds_up_to():
     x = np.linspace(0, 60, 60_001)
     alone = (0.5 + x / 4) * np.exp(-x)
-    assert np.all((x - np.log(1 / alone - 1))[x <= 1] <= 0.0355)
+    assert np.all((x - np.log(1 / alone - 1))[x <= 0.8] <= 0.021)
     late = ((0.5 + x) * np.exp(-x) / 4 / (1 - (0.625 + x / 4) * np.exp(-x)))[x >= FAR]
     assert late.max() < EVEN - 1
     assert 0.001 * late.sum() < 0.065
     for eps in np.geomspace(1e-3, 100, 500):
-        sides = 0.2688 + max(0.0355, min((EVEN - 1) * (eps - 1.344), 2 * (EVEN - 1) + 0.065))
+        sides = 0.2693 + max(0.021, min((EVEN - 1) * (eps - 1.3465), 2.2 * (EVEN - 1) + 0.065))
         assert min(sides, (LARGEST - 1) * eps) <= excess(eps) <= (LARGEST - 1) * eps * (1 + 1e-12)
 
 

@@ -94,6 +94,14 @@ def test_scores_that_tie_come_within_a_fortieth():
     assert np.ptp(losses) > (eps + excess(eps)) / 1.025
 
 
+@pytest.mark.parametrize(("eps", "behind"), [(2.0, 0.398), (4.0, 0.474)])
+def test_six_scores_that_change_sides_come_within_a_hundredth(eps, behind):
+    """One of three is ahead of the other two, before and after."""
+    before = -np.array([0, behind, behind, behind + eps / 2, behind + eps / 2, eps / 2])
+    losses = np.log(laplace_max(before) / laplace_max(before + eps * np.array([0, 0, 0, 1, 1, 1])))
+    assert (eps + excess(eps)) / 1.01 < np.ptp(losses) < eps + excess(eps)
+
+
 @pytest.mark.parametrize("eps", [0.01, 0.3, 2.0])
 def test_no_coin_of_the_lower_value_is_longer(eps):
     for low, high in two_losses("laplace", eps):
