@@ -19,7 +19,7 @@ _FEW, _MOST_STATES = 12, 1000
 
 def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> Kind | None:
     """The coins that a choice is at worst, on a sample; None for what is no choice."""
-    from accounting.accountants.laplace_maxima import LARGEST_RANGE, MaximumPair
+    from accounting.accountants.laplace_maxima import MaximumPair, excess
     from accounting.accountants.losses import SpanPair
     from accounting.accountants.permute_and_flip import FlipKind, FlipPair
 
@@ -29,7 +29,8 @@ def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> Kind | N
         case FlipPair(theta=theta):
             return FlipKind(theta, rate, present)
         case MaximumPair(theta=theta):
-            return CoinKind(LARGEST_RANGE * theta, (LARGEST_RANGE - 1) * theta, rate, present)
+            more = excess(theta)
+            return CoinKind(theta + more, more, rate, present)
     return None
 
 

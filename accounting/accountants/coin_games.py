@@ -9,8 +9,8 @@ outcomes before it, is a game with one player:
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
 t, so that this is exact. With exponential noise the coins of two scores are another curve, and as exact
-(:mod:`accounting.accountants.permute_and_flip`). With Laplace noise s = 1.2ε₀
-(:mod:`accounting.accountants.laplace_maxima`), and as that is pure DP, s − ε₀ ≤ t ≤ ε₀.
+(:mod:`accounting.accountants.permute_and_flip`). With Laplace noise s is 1.2ε₀ or
+less (:mod:`accounting.accountants.laplace_maxima`), and as that is pure DP, s − ε₀ ≤ t ≤ ε₀.
 One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 

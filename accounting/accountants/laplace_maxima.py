@@ -8,17 +8,19 @@ all, are one whose log-odds move N/(N − 1)·(1 − 2^(1 − N)) times as fast:
 f and F the density and the distribution function of the noise: 1, 9/8, 7/6, 75/64 for N = 2, …, 5, and less for more.
 So the privacy loss is not of range ε. But it is of range
 
-    s = 1.2ε,
+    s = ε + max(2c(ε/2), min(0.2ε, max(0.2905, 0.202 + 0.05ε))),
 
-less than the 2ε of pure DP; by computation no scores were found for which it is more than 1.174ε as ε → 0.
+at most 1.2ε, and less where ε is large: c is concave, a table (``_MORE``), and never more than 0.2693. By computation
+no scores were found for which it is more than 1.174ε as ε → 0, 1.143ε for ε = 2 and 1.105ε for ε = 4.
 
-*Proof.* Scores in units of the noise's scale, moved along a straight line to a neighbour's, each at a rate of 0 to ε
-once the same is taken off all. Let λ_l = f/F at x − s_l, Λ = Σλ_l, G = ΠF(x − s_l), so G′ = ΛG, and E_l the mean over
-λ_l G/P_l. With the rates v, (ln P_j)′ = Σ(v_j − v_l)E_jλ_l: how fast the losses of j and k come apart is linear in v,
-and it is enough that all are 0 or ε. If j and k move alike, both derivatives lie between 0 and ε or between −ε and 0,
-as −f′ ≤ f. Else, call the lower one 0 and the other d, as they are d ≥ 0 apart. Let H_0 and H_d be the products of the
-F of the others that move with the first and with the second, Λ_0 and Λ_d the sums of their λ, and H = H_0 H_d. It
-remains to show T = E_0[λ_d + Λ_d] + E_d[λ_0 + Λ_0] ≤ c = 1.2. As λ′ = −λ(1 + λ) from the score on, and λ = 1 before,
+*Proof of 1.2ε.* Scores in units of the noise's scale, moved along a straight line to a neighbour's, each at a rate of
+0 to ε once the same is taken off all. Let λ_l = f/F at x − s_l, Λ = Σλ_l, G = ΠF(x − s_l), so G′ = ΛG, and E_l the
+mean over λ_l G/P_l. With the rates v, (ln P_j)′ = Σ(v_j − v_l)E_jλ_l: how fast the losses of j and k come apart is
+linear in v, and it is enough that all are 0 or ε. If j and k move alike, both derivatives lie between 0 and ε or
+between −ε and 0, as −f′ ≤ f. Else, call the lower one 0 and the other d, as they are d ≥ 0 apart. Let H_0 and H_d be
+the products of the F of the others that move with the first and with the second, Λ_0 and Λ_d the sums of their λ, and
+H = H_0 H_d. It remains to show T = E_0[λ_d + Λ_d] + E_d[λ_0 + Λ_0] ≤ c = 1.2. As λ′ = −λ(1 + λ) from the score on, and
+λ = 1 before,
 
     E_0[λ_0 + λ_d + Λ_0 + Λ_d] = E_0[(1 + λ_0)1_{x > 0}],    T = 1 − 2π + E_dλ_0 + E_dΛ_0 − E_0Λ_0,            (1)
 
@@ -74,8 +76,46 @@ most a mixture of the two and h²/8 times its largest second derivative, which i
 of φ_(−5) and 1, from x = −5 on. Where t is far beyond d, all of φ_t that counts lies where weights are positive. The
 computations are tests. For d = 0 the steepest functions reach 1.1939; for (c), c = 1.195 would do. ∎
 
+*Proof of the rest.* Let i have the largest loss and j the least. If i rises by less, Q_i falls and Q_j grows, and so it
+is if j rises by more: let i rise by 0 and j by ε, and let j lead by d before. With κ the odds of j against i, the
+losses are as far apart as ln κ before and after. From now on G is the product for all others.
+
+(d) *Leads that change sides.* The odds of one at 0 who leads another one, at −a, are at most e^(a + c(a)), whatever the
+others are. That is ∫WG ≥ 0 for W = e^(a + c)f_a F − fF_a, with f_a and F_a at x + a, which is positive where λ(x)/λ(x +
+a) < e^(a + c). That ratio is 1 up to −a, rises up to 0, and then falls to e^a: W has the signs of (a), with changes at
+p and q. As there, it is enough to see all ψ whose logarithmic derivative is at least Λ, that of G, up to x₀, and at
+most Λ afterwards, for all x₀ in [p, q]: for one of them Cψ = G at both p and q. Let m = Λ(x₀) and ζ = Σλ_l²/m, of λ_l =
+λ(x₀ − s_l). At x₀ + y, as λ′ = −λ(1 + λ) or 0,
+
+    λ ≥ e^(−y)λ_l/(1 + (1 − e^(−y))λ_l),   so   Λ ≥ e^(−y)m/(1 + (1 − e^(−y))ζ)
+
+(Cauchy). At x₀ − y, λ is at most 1 and e^y λ_l/(1 − (e^y − 1)λ_l). Over λ_l this is convex, from e^y for λ_l = 0 to
+2e^y − 1 for λ_l = λ(y), and then falls, convex, to 1 for λ_l = 1. So Λ/m is at most e^y + ζ(2e^y − 1)(e^y − 1) if ζ ≤
+λ(y), and else 1 + (1 − ζ)(2e^y − 1). With equality that is one ψ = exp(−mk(x − x₀)) for every x₀, m and ζ; as x₀ goes
+from p to q, it changes continuously. Between points of a grid ψ is a mixture but for its second derivatives, and where
+m > 100 it is 300 times as large from q + 1 on as before q. As a grows the odds rise, since the leader wins more often;
+their logarithm by at most 1.2 per unit, which is T where all others go with the one behind. So finitely many a suffice.
+For all a ≥ 8 see z = x + a, with the leader at a, from −5 on: the other's F is at most 1 there, and e^a times its
+density is ½e^(−z). If d ≤ 0 ≤ d + ε then s ≤ ε + c(−d) + c(d + ε) ≤ ε + 2c(ε/2).
+
+(e) *Leads that do not.* Let d ≥ 0; else let both P and Q and i and j change places. Let y = ln κ − x where j leads by
+x, as d ≤ x ≤ d + ε. By (d) y ≤ 0.2693, and y′ = T − 1 ≤ 0.2. Where y ≤ 0, that is κ ≤ e^x, the last term of (1) is at
+most 0 as in (b), and T ≤ U = 1 − 2π + E_dλ_0. As there, U ≤ 1.05 follows for 0.8 ≤ x ≤ 3, with 0 ≤ ϑ ≤ 2 and κ from 1
+to e^x: the weight is positive below 0, rises from there to x, and beyond it is or becomes positive. A change of x by η
+changes U by a factor of at most e^(2η), and y by at most η as 0 ≤ T ≤ 2. For x ≥ 3 what E_d has below 0 may be left
+out, as 2κ ≥ 1, and then G, as λ_0 falls:
+
+    U − 1 ≤ (½ + x)e^(−x)/4 / (1 − (5/8 + x/4)e^(−x)) < 0.05,    in all less than 0.065 from 3 on.
+
+And where y ≤ 0, it is at least what it is for G = 1, since λ_d/λ_0 − κ is negative and then positive and G rises: at
+least −0.021 for x ≤ 0.8. So let y ≤ 0 somewhere. Up to the last such x it rises by 0.021 at most if d ≤ 0.8, and else
+by 0.05 times the way to the first 0, or 0.175. After it, it rises by at most 0.2693, in 1.3465 or more. In all that is
+at most 0.2905 or 0.2693 + 0.05(ε − 1.3465), which is less than 2c(ε/2) from ε = 2 on up to 4, and from there on at most
+0.4443, which is less, too. ∎
+
 *What is lost.* No product is as steep as φ_t for long: Λ(x − y) ≤ (2e^y − 1)Λ(x) for y > 0. With functions of two
-numbers, as steep as that allows, the largest T at d = 0 is 1.186.
+numbers, as steep as that allows, the largest T at d = 0 is 1.186; with those of (d) it is 1.178. As far as is known,
+the largest odds in (d) are those against F(x − s)ⁿ, with c(1) = 0.146 and c(2) = 0.217.
 """
 
 from __future__ import annotations
@@ -88,12 +128,16 @@ from numpy.typing import NDArray
 
 from accounting.accountants.losses import LaplacePair
 
-__all__ = ["LARGEST_RANGE", "SIZES", "MaximumPair", "groups_of_scores", "wins"]
+__all__ = ["SIZES", "MaximumPair", "excess", "groups_of_scores", "more_than_lead", "wins"]
 
 Array = NDArray[np.float64]
 
-#: In units of ε.
-LARGEST_RANGE = 1.2
+# By how much the logarithm of a leader's odds is above the lead, c; the first slope is 0.2.
+_LEADS = (0.0, 0.52, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 8.0)
+_MORE = (
+    0.0, 0.104, 0.1523, 0.1769, 0.1968, 0.2125, 0.2249, 0.2346, 0.2423, 0.2482, 0.2533, 0.2597, 0.2634, 0.2659, 0.2672,
+    0.2691, 0.2693,
+)  # fmt: skip
 
 #: Two groups of up to four, and one or two scores against more: as these grow, their loss comes near ε.
 SIZES = [(one, other) for one in range(1, 5) for other in range(1, 5)]
@@ -106,6 +150,17 @@ _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24)[0] + 1) / 2, np.polynomi
 @dataclass(frozen=True)
 class MaximumPair(LaplacePair):
     """Report-noisy-max with Laplace noise, once."""
+
+
+def more_than_lead(lead: Array) -> Array:
+    """c: how much the logarithm of a leader's odds may be above the lead."""
+    return np.interp(lead, _LEADS, _MORE)
+
+
+def excess(epsilon: float) -> float:
+    """How much more than ε the losses of two outcomes may be apart."""
+    twice = 2 * float(more_than_lead(np.array(epsilon / 2)))
+    return max(twice, min(0.2 * epsilon, max(0.2905, 0.202 + 0.05 * epsilon)))
 
 
 def _below(x: Array, count: int) -> Array:

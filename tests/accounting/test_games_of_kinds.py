@@ -181,6 +181,8 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (NoisyMax(0.1) + 2 * NoisyMax(0.2) + NoisyMax(0.35), 0.005),
         (30 * NoisyMax(1.0) + 368 * NoisyMax(1e-8), 0.005),
         (100 * NoisyMax(0.1, "laplace"), 0.035),
+        (30 * NoisyMax(2.0, "laplace"), 0.035),
+        (24 * NoisyMax(3.0, "laplace"), 0.038),
         (10 * NoisyMax(0.3, "laplace") + 20 * Gaussian(20.0), 0.035),
         # where δ is next to nothing one score against many is nearly as bad as can be
         (2 * NoisyMax(0.3, "laplace"), 0.005),

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants.laplace_maxima import LARGEST_RANGE
+from accounting.accountants.laplace_maxima import excess
 
+# How fast losses part at most, by (b) and (c), and by (e) where κ ≤ e^d.
+LARGEST, EVEN = 1.2, 1.05
 # Steps of x, and of the places t of steepest functions; what a rule may be wrong by, of ∫bH.
 FINE, STEP, SLACK = 0.025, 0.05, 5e-4
 # Up to which distance there are two functions, and from where all distances are seen at once.
@@ -85,7 +87,7 @@ def worst(found):
     return float(np.minimum(found[1:], found[:-1]).max(axis=1).min())
 
 
-def two_functions(distance, limit=LARGEST_RANGE, parts=8, thetas=(0.0, 0.2, 0.5, 0.75, 1.0)):
+def two_functions(distance, limit=LARGEST, parts=8, thetas=(0.0, 0.2, 0.5, 0.75, 1.0)):
     """Step (b) of the proof: how much of ∫bH is left over, for κ ≤ e^d and for κ from there to 5.
 
     What is below −5 is at most (κ − 1)∫b(ϑ + Λ_d)H_d < 2e-5·κ, and as much is taken off. For x > d + 3.3 all weights
@@ -121,7 +123,7 @@ def two_functions(distance, limit=LARGEST_RANGE, parts=8, thetas=(0.0, 0.2, 0.5,
     return min(float(left.min()), worst(found))
 
 
-def one_function(distance, limit=LARGEST_RANGE, lowest=0.5, parts=16, iotas=None):
+def one_function(distance, limit=LARGEST, lowest=0.5, parts=16, iotas=None):
     """Step (c) of the proof, for κ from ``lowest`` on: how much of ∫bH is left over.
 
     What is below x = −4 has positive weights. ``iotas`` are given for all d from ``distance`` on: then all is seen from
@@ -151,13 +153,28 @@ def one_function(distance, limit=LARGEST_RANGE, lowest=0.5, parts=16, iotas=None
     return worst([np.min([left(ratio, iota) for iota in iotas], axis=0) for ratio in np.linspace(lowest, 1, parts + 1)])
 
 
+def even_odds(distance, width, limit=EVEN, parts=12, thetas=9):
+    """Step (e) of the proof, for κ ≤ e^d: how much of ∫bH is left over, in a cell of d."""
+    _, x, w = cells(-5.0, 0.0, distance, distance + 4)
+    t = np.append(-60.0, np.arange(-5, distance + 6, STEP))
+    values, bend, _ = steepest(x, t)
+    a, b = w * density(x) * distribution(x - distance), w * density(x - distance) * distribution(x)
+    alone = (limit * np.exp(-width) - 1) * b - w * density(x) * density(x - distance)
+    found = []
+    for ratio in np.linspace(1, np.exp(distance + width / 2), parts + 1):
+        weights = alone + 2 * ratio * a * (x < 0) + np.linspace(0, 2, thetas)[:, None] * (b - ratio * a)
+        left = weights @ values.T - STEP**2 / 8 * np.abs(weights) @ bend.T
+        found.append((left / (b @ values.T)).min(axis=1))
+    return worst(found)
+
+
 def widths(distance):
     """How wide a cell of d may be: nearly all is needed near 0, and where one function begins to do."""
     return 0.0025 if distance < 0.25 else 0.005 if distance < 0.6 else 0.01 if distance < NEAR else 0.004
 
 
 def left_over(distance, width):
-    limit = LARGEST_RANGE * np.exp(-width)
+    limit = LARGEST * np.exp(-width)
     if distance > NEAR:
         return one_function(distance, limit)
     found = two_functions(distance, limit)
@@ -184,6 +201,28 @@ def test_scores_far_from_one_another():
     assert one_function(FAR, iotas=[0.0, np.exp(-FAR)]) > SLACK
 
 
+@pytest.mark.parametrize("distance", [0.805, 2.505, 2.995])
+def test_losses_part_slowly_while_odds_are_even(distance):
+    assert even_odds(distance, 0.01) > SLACK
+
+
+@pytest.mark.slow
+def test_losses_part_slowly_while_odds_are_even_everywhere():
+    assert min(even_odds(distance, 0.01) for distance in np.arange(0.805, FAR, 0.01)) > SLACK
+
+
+def test_what_step_e_adds_up_to():
+    x = np.linspace(0, 60, 60_001)
+    alone = (0.5 + x / 4) * np.exp(-x)
+    assert np.all((x - np.log(1 / alone - 1))[x <= 0.8] <= 0.021)
+    late = ((0.5 + x) * np.exp(-x) / 4 / (1 - (0.625 + x / 4) * np.exp(-x)))[x >= FAR]
+    assert late.max() < EVEN - 1
+    assert 0.001 * late.sum() < 0.065
+    for eps in np.geomspace(1e-3, 100, 500):
+        sides = 0.2693 + max(0.021, min((EVEN - 1) * (eps - 1.3465), 2.2 * (EVEN - 1) + 0.065))
+        assert min(sides, (LARGEST - 1) * eps) <= excess(eps) <= (LARGEST - 1) * eps * (1 + 1e-12)
+
+
 def test_the_computations_refuse_what_is_wrong():
     """What the steepest functions reach is 1.1939 for d = 0, 1.1818 for ½, 1.1916 for 1½, and 1.1838 as d → ∞.
 
@@ -193,6 +232,8 @@ def test_the_computations_refuse_what_is_wrong():
     assert two_functions(0.5, limit=1.181) < 0
     assert one_function(1.5, limit=1.1915) < 0
     assert one_function(FAR, limit=1.1835, iotas=[0.0]) < 0
+    # found by the steepest functions, by sums
+    assert even_odds(2.8, 0.0, limit=1.034) < 0
 
 
 @settings(max_examples=100, deadline=None)
@@ -238,11 +279,11 @@ def test_the_signs_are_those_of_the_proof():
     for _ in range(500):
         distance = rng.uniform(0, NEAR)
         ratio = rng.uniform(np.exp(distance), max(np.exp(distance), min(2 * np.exp(distance) - 1, 5.0)))
-        theta = min(rng.uniform(), 0.9 * (LARGEST_RANGE - 1) / (ratio / np.exp(distance) - 1 + 1e-9))
+        theta = min(rng.uniform(), 0.9 * (LARGEST - 1) / (ratio / np.exp(distance) - 1 + 1e-9))
         others = rng.choice([0.3, 1, 5, 30], size=3) @ hazard(x - rng.uniform(-5, 4, size=(3, 1)))
         apart = 1 - ratio * hazard(x) / hazard(x - distance)
         gap = theta - np.where((x > distance) & (apart < 0), 0.0, others)
-        weight = LARGEST_RANGE - 1 - hazard(x) + apart * gap + 2 * ratio * (x < 0)
+        weight = LARGEST - 1 - hazard(x) + apart * gap + 2 * ratio * (x < 0)
         signs = np.sign(weight[np.abs(weight) > 1e-9])
         found.add(tuple(signs[np.append(True, np.diff(signs) != 0)].tolist()))
     assert found == {(1.0, -1.0, 1.0)}

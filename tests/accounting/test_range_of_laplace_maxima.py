@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants.laplace_maxima import LARGEST_RANGE
+from accounting.accountants.laplace_maxima import excess
 from accounting.accountants.lattice_games import two_losses
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -62,7 +62,7 @@ def test_no_two_outcomes_differ_by_more(scores, data, eps):
     p, q = laplace_max(scale * before), laplace_max(scale * before + eps * np.array(moved))
     assert p.sum() == pytest.approx(1, abs=1e-11)
     losses = np.log(p / q)
-    assert np.ptp(losses) <= LARGEST_RANGE * eps + 1e-9
+    assert np.ptp(losses) <= eps + excess(eps) + 1e-9
     assert np.abs(losses).max() <= eps + 1e-9
 
 
@@ -82,7 +82,7 @@ def test_no_climb_finds_scores_that_differ_by_more():
             if (value := reached(near)) > found:
                 scores, found = near, value
         best = max(best, found)
-    assert 1.165 < best < 1.175 < LARGEST_RANGE
+    assert 1.165 < best < 1.175 < 1 + excess(eps) / eps
 
 
 def test_scores_that_tie_come_within_a_fortieth():
@@ -91,13 +91,21 @@ def test_scores_that_tie_come_within_a_fortieth():
     middle = (before + after) / 2 - before
     losses = np.log(laplace_max(-middle) / laplace_max(middle))
     assert np.ptp(losses) == pytest.approx(75 / 64 * eps, rel=1e-4)
-    assert np.ptp(losses) > LARGEST_RANGE * eps / 1.025
+    assert np.ptp(losses) > (eps + excess(eps)) / 1.025
+
+
+@pytest.mark.parametrize(("eps", "behind"), [(2.0, 0.398), (4.0, 0.474)])
+def test_six_scores_that_change_sides_come_within_a_hundredth(eps, behind):
+    """One of three is ahead of the other two, before and after."""
+    before = -np.array([0, behind, behind, behind + eps / 2, behind + eps / 2, eps / 2])
+    losses = np.log(laplace_max(before) / laplace_max(before + eps * np.array([0, 0, 0, 1, 1, 1])))
+    assert (eps + excess(eps)) / 1.01 < np.ptp(losses) < eps + excess(eps)
 
 
 @pytest.mark.parametrize("eps", [0.01, 0.3, 2.0])
 def test_no_coin_of_the_lower_value_is_longer(eps):
     for low, high in two_losses("laplace", eps):
-        assert np.all(low + high <= LARGEST_RANGE * eps)
+        assert np.all(low + high <= eps + excess(eps))
         assert np.all(np.maximum(low, high) <= eps * (1 + 1e-9))
 
 
