@@ -36,6 +36,7 @@ __all__ = [
     "pair_of_curve",
     "pair_of_points_below",
     "pair_of_whole_curve",
+    "value_between",
 ]
 
 Array = NDArray[np.float64]

@@ -236,7 +236,8 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
 
     total: Counter[LossPair] = Counter()
     lattices: Counter[LatticePair | LatticeGaussianPair] = Counter()
-    square = rho = 0.0
+    concentrated: Counter[float] = Counter()
+    square = 0.0
     for pairs, times in parts:
         for pair, count in pairs.items():
             if isinstance(pair, (LatticePair, LatticeGaussianPair)):
@@ -244,7 +245,7 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
             elif isinstance(pair, GaussianPair):
                 square += times * count * pair.mu**2
             elif isinstance(pair, ConcentratedPair):
-                rho += times * count * pair.rho
+                concentrated[pair.rho] += times * count * pair.count
             else:
                 total[pair] += times * count
     if lattices:
@@ -252,8 +253,12 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
         total += last
     if square > 0:
         total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
-    if rho > 0:
-        total[ConcentratedPair(rho * (1 + 2 * (1 + len(parts)) * _UNIT_ROUNDOFF))] = 1
+    if len(concentrated) == 1:
+        ((rho, count),) = concentrated.items()
+        total[ConcentratedPair(rho, count)] = 1
+    elif concentrated:
+        rho = math.fsum(rho * count for rho, count in concentrated.items())
+        total[ConcentratedPair(rho * (1 + 4 * _UNIT_ROUNDOFF))] = 1
     return total
 
 

@@ -27,7 +27,7 @@ __all__ = ["concentrated_epsilon_at_least"]
 Array = NDArray[np.float64]
 
 # As many are played by coins; of more, the largest.
-_MOST_COINS = 10
+_MOST_COINS = 32
 # The coins that are tried at every point, the points up to ε, and what the grid has below 0 and above ε.
 _COINS, _POINTS, _MORE = 64, 16_384, 0.6
 # Far more than what rounding adds.

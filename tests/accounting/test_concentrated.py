@@ -178,8 +178,9 @@ def test_what_a_moment_exceeds_its_tangent_by_is_rounded_up(rho):
         (2 * ZCDP(0.05), 3e-3),
         (3 * ZCDP(0.05), 3e-3),
         (ZCDP(0.03) + ZCDP(0.05) + Gaussian(6.0), 7e-3),
-        (10 * ZCDP(0.05), 0.03),
-        (20 * ZCDP(0.025), 0.045),
+        (10 * ZCDP(0.05), 2e-3),
+        (10 * ZCDP(0.05) + Gaussian(2.0), 2e-3),
+        (1000 * ZCDP(1e-5), 0.016),
     ],
     ids=repr,
 )
@@ -225,10 +226,9 @@ def test_coins_that_are_worse_than_claimed_are_not_played(monkeypatch):
 
 
 def test_concentrated_releases_add_up():
-    for total in (3 * ZCDP(0.02), ZCDP(0.01) + parallel(ZCDP(0.05), ZCDP(0.02))):
-        assert epsilon(total, 1e-6, accountant="pld") == pytest.approx(zcdp_epsilon(0.06, 1e-6), rel=1e-12)
-    # a sample of one is one sample of all
-    assert epsilon(PoissonSubsampled(3 * ZCDP(0.02), 0.1), 1e-6) == pytest.approx(
-        epsilon(PoissonSubsampled(ZCDP(0.06), 0.1), 1e-6), rel=1e-9
-    )
+    total = ZCDP(0.01) + parallel(ZCDP(0.05), ZCDP(0.02))
+    assert epsilon(total, 1e-6, accountant="pld") == pytest.approx(zcdp_epsilon(0.06, 1e-6), rel=1e-12)
+    # a sample of several is one sample of all
+    several, one = (epsilon(PoissonSubsampled(some, 0.1), 1e-6) for some in (3 * ZCDP(0.02), ZCDP(0.06)))
+    assert 0.98 * one < several < one
     assert epsilon(PoissonSubsampled(ZCDP(0.06), 0.1), 1e-6) > epsilon(PoissonSubsampled(Gaussian(2.8868), 0.1), 1e-6)
