@@ -27,6 +27,7 @@ from accounting.mechanisms import RandomizedResponse
 
 __all__ = [
     "AllFinite",
+    "Bits",
     "Coins",
     "GaussianPair",
     "LaplacePair",
@@ -181,6 +182,13 @@ class Coins(Symmetric):
 
     def highest(self, log_tail: float) -> float:
         return self.epsilon
+
+
+@dataclass(frozen=True)
+class Bits(Coins):
+    """A unary encoding: losses as of a response of as many ``categories``, but of three values other laws."""
+
+    optimized: bool = True
 
 
 def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, Array]:

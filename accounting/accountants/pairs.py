@@ -67,6 +67,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
     from accounting.accountants.integer_losses import IntegerPair
     from accounting.accountants.losses import (
+        Bits,
         Coins,
         GaussianPair,
         LaplacePair,
@@ -133,8 +134,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({triangle(1.0 / inner.noise_multiplier, rate): 1})]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case UnaryEncoding(epsilon=eps):
-            return [Counter({Coins(eps, release.as_many_as): 1})]
+        case UnaryEncoding(epsilon=eps, optimized=optimized):
+            return [Counter({Bits(eps, release.as_many_as, optimized): 1})]
         case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
             from accounting.accountants.row_pairs import OneRowPair
 
@@ -261,7 +262,7 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
     if not pairs:
         return pairs
-    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse))
+    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse, UnaryEncoding))
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")

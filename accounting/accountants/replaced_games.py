@@ -10,15 +10,23 @@ from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
 from accounting.accountants.laplace_maxima import MaximumPair
-from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair, SpanPair
+from accounting.accountants.losses import Bits, Coins, GaussianPair, LaplacePair, LossPair, SpanPair
 from accounting.accountants.permute_and_flip import FlipPair
-from accounting.accountants.replaced_coins import ReplacedCoins
+from accounting.accountants.replaced_coins import ReplacedCoins, unary
 from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_maxima import ReplacedMaxima
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.accountants.staged_maxima import EarlierMaxima, LastMaxima
-from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
+from accounting.releases import (
+    FixedSizeSubsampled,
+    Gaussian,
+    Laplace,
+    PureDP,
+    RandomizedResponse,
+    Release,
+    UnaryEncoding,
+)
 
 __all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 
@@ -102,6 +110,8 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
     if (kind := _kind(pair)) is not None:
         return ReplacedMaxima(kind, pair.rate, count, tail)
     match pair.inner:
+        case Bits(epsilon=eps, optimized=optimized) if pair.own:
+            return ReplacedCoins(eps, unary(optimized=optimized), pair.rate, count, tail)
         case Coins(epsilon=eps, categories=k):
             # what is as private as responses is as private as the ε-DP ones
             return ReplacedCoins(eps, int(k) if pair.own else None, pair.rate, count, tail)
@@ -123,7 +133,7 @@ def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatche
             known = replaced_steps.most_steps(1 / z, release.rate, tail) > 0
         case Laplace(noise_multiplier=z):
             known = replaced_laplace.most_steps(1 / z, release.rate) > 0
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             count = min(count, replaced_coins.MOST_STEPS)
             known = (
                 replaced_coins.is_playable(eps, release.rate)
@@ -145,6 +155,8 @@ def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPa
             return ReplacedCoins(float(eps), None, batch.rate, count, tail, from_below=True)
         case RandomizedResponse(epsilon=eps, categories=k):
             return ReplacedCoins(float(eps), int(k), batch.rate, count, tail, from_below=True)
+        case UnaryEncoding(epsilon=eps, optimized=optimized):
+            return ReplacedCoins(float(eps), unary(optimized=optimized), batch.rate, count, tail, from_below=True)
     raise TypeError(f"there is no game of {batch!r}")
 
 
@@ -155,6 +167,6 @@ def weight(batch: FixedSizeSubsampled) -> float:
             return float(batch.rate**2 * math.expm1(min(z**-2.0, 700.0)))
         case Laplace(noise_multiplier=z):
             return replaced_laplace.deviation(min(1 / z, 300.0), batch.rate) ** 2
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             return float((batch.rate * math.expm1(min(eps, 300.0))) ** 2)
     return 0.0
