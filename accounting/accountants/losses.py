@@ -30,6 +30,7 @@ __all__ = [
     "Bits",
     "Coins",
     "GaussianPair",
+    "LatticePair",
     "LaplacePair",
     "LossPair",
     "RangePair",
@@ -102,6 +103,13 @@ class GaussianPair(Symmetric):
 
     def highest(self, log_tail: float) -> float:
         return self.mu**2 / 2 + self.mu * math.sqrt(-2 * log_tail)
+
+
+@dataclass(frozen=True)
+class LatticePair(GaussianPair):
+    """Discrete Gaussian noise on vectors, which is μ-GDP; see :mod:`accounting.accountants.lattice`."""
+
+    noise_multiplier: float
 
 
 def normal_masses(z: Array) -> Array:
