@@ -19,6 +19,7 @@ from accounting import (
     bound,
     epsilon,
 )
+from accounting.accountants import replaced_integers
 from accounting.accountants.integer_losses import IntegerPair, log_laws
 from accounting.accountants.lattice import discrete_gaussian_mu, three_laws
 from accounting.accountants.pairs import alternatives
@@ -65,6 +66,19 @@ def test_no_triple_of_integers_is_worse_than_the_ones_that_are_played(kind, scal
     known += [curve((0, *two)) for i in range(1, shift) for two in ((shift, i), (i, shift))]
     for places in triples(shift):
         assert any(np.all(curve(places) <= one + 1e-12) for one in known)
+
+
+@pytest.mark.parametrize(("shift", "groups"), [(4, 24), (6, 3)])
+@pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.5), ("laplace", 0.4)])
+def test_every_triple_of_integers_has_a_law_that_is_worse(kind, z, shift, groups, monkeypatch):
+    monkeypatch.setattr(replaced_integers, "_BETWEEN", groups)
+    laws = replaced_integers._laws.__wrapped__(IntegerPair(kind, z, shift), 0.3, TAIL)
+    nodes = laws.step * np.arange(-laws.reach, laws.reach + 1)
+    at = nodes[laws.reach - 40 : laws.reach + 41]
+    known = np.array([mass @ np.maximum(-np.expm1(at - nodes[:, None]), 0.0) for mass in laws.masses]) + laws.beyond
+    for places in triples(shift):
+        curve = [divergence(*step(kind, z * shift, 0.3, places), e) for e in at]
+        assert np.any(np.all(known >= np.array(curve) - 1e-12, axis=1))
 
 
 @pytest.mark.parametrize(("kind", "z", "shift"), [("gaussian", 0.8, 1), ("gaussian", 0.7, 3), ("laplace", 0.6, 3)])
@@ -195,6 +209,12 @@ def test_triples_of_integer_vectors_are_no_worse_than_normal_ones(seed, rate, at
     p, q = ((1 - rate) * laws[0] + rate * other for other in laws[1:])
     mu, apart = three_laws(z, 1e-4)
     assert divergence(p, q, at) <= ReplacedSteps(mu, rate, 1, TAIL, apart=apart).delta(at) + 1e-12
+
+
+def test_what_laws_are_apart_is_added_for_every_step():
+    exact, apart = (ReplacedSteps(0.5, 0.1, 10, TAIL, apart=of) for of in (0.0, 0.01))
+    for at in (0.0, 0.3, 1.0):
+        assert apart.delta(at) >= min(1.0, math.exp(0.1) * exact.delta(at - 0.1)) * (1 - 1e-9)
 
 
 def test_totals_of_vectors_and_of_integers_agree_where_the_noise_is_large():
