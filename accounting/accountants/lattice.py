@@ -65,6 +65,8 @@ normal law multiplies these by at most ω = e^(−2π²v). So the mean of 1/θ i
 most (1 + e)/(1 − e) for each coordinate. In all that is (n/2) ln((1 + e)/(1 − e)), n = 4 being the worst: from there
 on e falls by e^(−2π²ρ(2 − ρ/z²)) ≤ e^(−3/8) at least whenever n grows by 1, and n grows by e^(1/4) at most. Lastly
 1/s ≤ μ/Δ, and laws that are closer to each other come from those that are farther apart. ∎
+
+Of one integer that moves by k at most there is one coordinate, and n = k²: then μ may be κ(kz)/z and λ is less.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def discrete_gaussian_mu(noise_multiplier: float, shift: int = 1) -> float:
     return math.sqrt(2 / (1 + math.sqrt(inner))) / noise_multiplier * _SAFETY
 
 
-def three_laws(noise_multiplier: float, most: float) -> tuple[float, float]:
+def three_laws(noise_multiplier: float, most: float, shift: int | None = None) -> tuple[float, float]:
     """μ and λ of three laws at once, for λ up to about ``most``; (∞, ∞) where there are none.
 
     Examples
@@ -112,22 +114,26 @@ def three_laws(noise_multiplier: float, most: float) -> tuple[float, float]:
     >>> [round(x, 9) for x in three_laws(2.0, 1e-7)]
     [0.507473539, 1e-07]
     """
-    square, mu = noise_multiplier**2, discrete_gaussian_mu(noise_multiplier)
-    # less than this does not lower μ
-    low, high = max(1 / (8 * math.pi**2) * _SAFETY, square - 1 / mu**2), square / 2
-    if low > high or _apart(high, square) > most:
+    try:
+        square, mu = noise_multiplier**2, discrete_gaussian_mu(noise_multiplier, shift or 1)
+    except UnsupportedRelease:
         return math.inf, math.inf
-    if _apart(low, square) > most:
+    # less than this does not lower μ
+    low, high = max(1 / (8 * math.pi**2) * _SAFETY if shift is None else 0.0, square - 1 / mu**2), square / 2
+    if low > high or _apart(high, square, shift) > most:
+        return math.inf, math.inf
+    if _apart(low, square, shift) > most:
         for _ in range(50):
             middle = (low + high) / 2
-            low, high = (middle, high) if _apart(middle, square) > most else (low, middle)
+            low, high = (middle, high) if _apart(middle, square, shift) > most else (low, middle)
         low = high
-    return max(mu, 1 / math.sqrt(square - low)) * _SAFETY, _apart(low, square)
+    return max(mu, 1 / math.sqrt(square - low)) * _SAFETY, _apart(low, square, shift)
 
 
-def _apart(rho: float, square: float) -> float:
+def _apart(rho: float, square: float, shift: int | None) -> float:
     """λ, rounded up."""
-    at = 8 * math.pi**2 * rho
+    n, coordinates = (4, 2) if shift is None else (shift * shift, 1)
+    at = 2 * math.pi**2 * rho * n
     beta, omega = math.exp(-at), math.exp(-at * (1 - rho / square))
-    b = 2 * beta / (1 - beta**3)
-    return 4 * math.atanh(omega * b / (1 - b)) * (1 + 1e-12) + 1e-15 if b < 0.5 else math.inf
+    b = 2 * beta / (1 - beta**3) if beta < 0.2 else 1.0
+    return 2 * coordinates * math.atanh(omega * b / (1 - b)) * (1 + 1e-12) + 1e-15 if b < 0.5 else math.inf

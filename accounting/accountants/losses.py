@@ -107,9 +107,10 @@ class GaussianPair(Symmetric):
 
 @dataclass(frozen=True)
 class LatticePair(GaussianPair):
-    """Discrete Gaussian noise on vectors, which is μ-GDP; see :mod:`accounting.accountants.lattice`."""
+    """Discrete Gaussian noise on vectors or one integer, which is μ-GDP; see :mod:`accounting.accountants.lattice`."""
 
     noise_multiplier: float
+    shift: int | None
 
 
 def normal_masses(z: Array) -> Array:

@@ -84,8 +84,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({LaplacePair(1.0 / z): 1})]
         case DiscreteGaussian(noise_multiplier=z, shift=shift) if shift is not None and is_listed(z, shift):
             return [Counter({IntegerPair("gaussian", z, int(shift)): 1})]
-        case DiscreteGaussian(noise_multiplier=z):
-            return [Counter({LatticePair(gdp(release), z): 1})]
+        case DiscreteGaussian(noise_multiplier=z, shift=shift):
+            return [Counter({LatticePair(gdp(release), z, shift and int(shift)): 1})]
         case DiscreteLaplace(noise_multiplier=z, shift=shift) if shift is not None:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):

@@ -114,15 +114,15 @@ def _most_steps(pair: ReplacedPair, tail: float) -> int:
         # e^x of larger losses is beyond floats
         return min(replaced_maxima.MOST_STEPS, int(600 / choice.longest))
     match pair.inner:
-        case LatticePair(noise_multiplier=z):
-            mu, _ = _three_laws(z, pair.rate, 1)
-            return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
+        case LatticePair(noise_multiplier=z, shift=shift):
+            return _most_steps_of_normal_laws(z, shift, pair.rate, tail)
         case GaussianPair(mu=mu) if pair.own:
             return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
         case IntegerPair("laplace", z, 1) if replaced_coins.is_playable(1 / z, pair.rate):
             return replaced_coins.MOST_STEPS
-        case IntegerPair():
-            return replaced_integers.most_steps(pair.inner, pair.rate, replaced_steps.cut(tail))
+        case IntegerPair(noise, z, shift) as inner:
+            known = replaced_integers.most_steps(inner, pair.rate, replaced_steps.cut(tail))
+            return _most_steps_of_normal_laws(z, shift, pair.rate, tail) if not known and noise == "gaussian" else known
         case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
         case LaplacePair(theta=theta) if pair.own:
@@ -144,21 +144,26 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
         case IntegerPair("laplace", z, 1) if replaced_coins.is_playable(1 / z, pair.rate):
             # of one integer that moves by 1 there are two laws
             return ReplacedCoins(math.nextafter(1 / z, math.inf), 2, pair.rate, count, tail)
-        case IntegerPair():
+        case IntegerPair() if replaced_integers.most_steps(pair.inner, pair.rate, replaced_steps.cut(tail)):
             return ReplacedIntegers(pair.inner, pair.rate, count, replaced_steps.cut(tail))
-        case LatticePair(noise_multiplier=z):
-            mu, apart = _three_laws(z, pair.rate, count)
+        case LatticePair(noise_multiplier=z, shift=shift) | IntegerPair(noise_multiplier=z, shift=shift):
+            mu, apart = _three_laws(z, shift, pair.rate, count)
             return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail), apart=apart)
         case GaussianPair(mu=mu):
             return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail))
     raise TypeError(f"there is no game of {pair!r}")
 
 
-def _three_laws(noise_multiplier: float, rate: float, count: int) -> tuple[float, float]:
-    """μ and λ of discrete Gaussian vectors, such that what λ adds matters about as much as what is added to μ."""
+def _most_steps_of_normal_laws(noise_multiplier: float, shift: int | None, rate: float, tail: float) -> int:
+    mu, _ = _three_laws(noise_multiplier, shift, rate, 1)
+    return replaced_steps.most_steps(mu, rate, replaced_steps.cut(tail))
+
+
+def _three_laws(noise_multiplier: float, shift: int | None, rate: float, count: int) -> tuple[float, float]:
+    """μ and λ of discrete Gaussian noise, such that what λ adds matters about as much as what is added to μ."""
     most = _APART * deviation(1 / noise_multiplier, rate) / (math.sqrt(count) * max(noise_multiplier, 1.0) ** 2)
     # of few different values, so that one game serves many counts
-    return three_laws(noise_multiplier, 2.0 ** math.floor(math.log2(most)))
+    return three_laws(noise_multiplier, 2.0 ** math.floor(math.log2(most)), shift)
 
 
 def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatches | None:

@@ -26,6 +26,7 @@ from accounting.accountants.replaced_coins import ReplacedCoins
 from accounting.accountants.replaced_games import batches_at_least, played
 from accounting.accountants.replaced_integers import ReplacedIntegers, _groups, most_steps
 from accounting.accountants.replaced_steps import ReplacedSteps
+from accounting.accountants.sampled_losses import ReplacedPair
 
 TAIL = 1e-15
 
@@ -128,6 +129,7 @@ def test_groups_are_all_integers():
         (100 * FixedSizeSubsampled(DiscreteLaplace(1.0, shift=1), 100, 10_000), 1e-4),
         (100 * FixedSizeSubsampled(DiscreteGaussian(4.0), 100, 10_000), 0.01),
         (20 * FixedSizeSubsampled(DiscreteGaussian(2.0, shift=7), 10, 100) + 2 * Laplace(10.0), 0.005),
+        (30 * FixedSizeSubsampled(DiscreteGaussian(4.0, shift=300), 10, 100), 0.006),
     ],
     ids=repr,
 )
@@ -150,7 +152,8 @@ def test_what_is_played():
     assert vectors.apart > 0
     assert vectors.mu >= discrete_gaussian_mu(2.0)
     # a game would take long
-    assert not isinstance(of(DiscreteGaussian(30.0, shift=200)), ReplacedIntegers)
+    assert isinstance(of(DiscreteGaussian(30.0, shift=200)), ReplacedSteps)
+    assert isinstance(of(DiscreteGaussian(0.05, shift=2)), ReplacedPair)
     assert most_steps(IntegerPair("gaussian", 2.0, 1), 1e-9, TAIL) == 0
 
 
@@ -179,15 +182,20 @@ def test_rounded_normal_noise_is_discrete_noise_up_to_what_is_said(z, most):
     rounded = (chances / chances.sum(axis=0))[x + 80] @ normal
     ratio = rounded / np.exp(-(x**2) / (2 * square))
     widest = math.log(ratio.max() / ratio.min())
-    # two such coordinates at most
+    # two such coordinates at most, or one
     assert 0.3 * apart <= 2 * widest <= apart * (1 + 1e-6) + 1e-11
+    mu, apart = three_laws(z, most, 2)
+    assert mu <= three_laws(z, most)[0]
+    assert apart <= most * (1 + 1e-9)
 
 
 def test_three_laws_are_worse_where_less_may_be_added():
     found = [three_laws(2.0, most)[0] for most in (1e-2, 1e-4, 1e-6, 1e-8)]
     assert np.all(np.diff(found) >= 0)
     assert found[0] == pytest.approx(discrete_gaussian_mu(2.0), rel=1e-12)
-    assert three_laws(0.6, 1e-9) == (math.inf, math.inf)
+    assert three_laws(0.6, 1e-9) == three_laws(0.5, 1e-3) == three_laws(0.1, 1e-3, 5) == (math.inf, math.inf)
+    # of one integer that moves far there are nearly normal laws
+    assert three_laws(1.0, 1e-9, 100)[0] == pytest.approx(1.0, rel=1e-4)
 
 
 @settings(max_examples=10, deadline=None)
