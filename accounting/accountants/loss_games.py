@@ -198,6 +198,8 @@ class _Circle:
         self._reach, self._size = tilted.shape[1] // 2, size
         self._n = fast_length(size + 2 * self._reach + 1)
         self._images = np.fft.rfft(tilted, self._n)
+        # new memory for every step takes as long as the transforms
+        self._products = np.empty_like(self._images)
         norm = math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
         self._rounding = 8 * _UNIT_ROUNDOFF * math.log2(self._n) * norm
         x = step * np.arange(-self._reach, 0)
@@ -210,7 +212,8 @@ class _Circle:
         mirrored[self._reach - near :] = half[near:0:-1]
         lower = self._least + self._falling * mirrored
         whole = np.concatenate([np.maximum(lower - last, 0.0) * self._below, np.maximum(half - last, 0.0) * up])
-        sums = np.fft.irfft(np.fft.rfft(whole, self._n) * self._images, self._n)
+        np.multiply(np.fft.rfft(whole, self._n), self._images, out=self._products)
+        sums = np.fft.irfft(self._products, self._n)
         start = 2 * self._reach
         best = sums[:, start : start + self._size + 1].max(axis=0)
         return best, self._rounding * math.sqrt(float(whole @ whole))
