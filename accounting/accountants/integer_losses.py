@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from accounting.accountants.losses import Symmetric, histogram
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["IntegerPair", "atoms_of"]
+__all__ = ["IntegerPair", "atoms_of", "log_laws"]
 
 Array = NDArray[np.float64]
 
@@ -93,6 +93,25 @@ class IntegerPair(Symmetric):
             total = math.log(float(np.exp(log_noise).sum()))
         # where there is little noise, their difference would have no digits
         return log_noise - total, -0.5 * np.square((x - k) / scale) - total, k * (2.0 * x - k) / (2.0 * scale**2)
+
+
+def log_laws(pair: IntegerPair) -> Array:
+    """ln of the masses of noise around 0, …, ``shift``, a row each.
+
+    Values beyond which all ratios of these are constant are merged.
+    """
+    k = pair.shift
+    scale, around = pair.noise_multiplier * k, np.arange(k + 1.0)[:, None]
+    if pair.noise == "laplace":
+        b = math.exp(-1.0 / scale)
+        log_laws = -np.abs(np.arange(k + 1.0) - around) / scale - math.log1p(b)
+        log_laws[:, 1:-1] += math.log(-math.expm1(-1.0 / scale))
+        return log_laws
+    reach = math.ceil(_REACH * scale)
+    x = np.arange(-reach, reach + k + 1.0)
+    with np.errstate(under="ignore"):
+        total = float(np.exp(-0.5 * np.square(np.arange(-reach, reach + 1.0) / scale)).sum())
+    return np.asarray(-0.5 * np.square((x - around) / scale) - math.log(total))
 
 
 @lru_cache(maxsize=16)

@@ -69,6 +69,33 @@ supremum of convolutions C. So for a convolution A, TAf ≤ ATf: what is Gaussia
 for those who come after it, and counts as if it came first. Of T…Tf the last costs κ/z, or the last k; and as CG_μ₀ ≤
 G_μ, hence TG_μ₀ ≤ G_μ, every other one 1/z and the little above. Which z is last is not known: the largest excess
 κ²/z² − 1/z² is taken, and what is added at every step for the smallest z, beside as little μ₀ as that step can meet.
+
+*Three laws at once*, as of batches of a fixed size. Let R, S and S′ be the law around three points of ℤᵈ no two of
+which are farther apart than Δ, and σ = zΔ. For 1/(8π²) ≤ ρ ≤ z²/2 let μ be the larger one of κ(z)/z and 1/√(z² − ρ).
+
+*Theorem.* Three normal laws of unit variance, around points that are μ/Δ times as far from each other, can be processed
+to R̃, S̃ and S̃′ such that each of R, S and S′ is between K′ and K times its own, everywhere, with the same K′ ≤ 1 ≤ K
+for all three, and with e, β and ω as below
+
+    ln K/K′ ≤ λ = 2 ln((1 + e)/(1 − e)),  e = ωb/(1 − b),  b = 2β/(1 − β³),  β = e^(−8π²ρ),  ω = e^(−8π²ρ(1 − ρ/z²)).
+
+So the divergence of (1 − q)R + qS and (1 − q)R + qS′ at ε is at most e^λ times that of the same mixtures of normal laws
+at ε − λ; and N steps, whatever they follow, lose λN and e^(λN) at most.
+
+*Proof.* Coordinate by coordinate. (i) Where only two values occur, j apart, the two laws are jμ/Δ-GDP, as κ falls, and
+come from normal laws at that distance (Blackwell). (ii) Where there are three, two are at least 2 apart. So n = Δ² ≥ 4,
+and there are at most n/2 such coordinates: in each of them the squares of the three distances add up to 6 or more, in
+all of them to 3n at most. There let y ~ N(c, s²), s² = (z² − ρ)n, and let x be an integer with a chance proportional to
+e^(−(x − y)²/(2r²)), r² = ρn. As s² + r² = σ², the law of x is p(x − c) times a constant and the mean of 1/θ over a
+normal law around c + (x − c)s²/σ² of variance v = r²s²/σ². Here θ(y) = 1 + 2 Σ_m β^(m²) cos 2πmy, with e^(−2π²r²) for β
+(Poisson's sum). The constant is the same for all integers c; 1/θ has a mean of at least 1 over a period, and beside it
+Fourier coefficients of b + b² + … = b/(1 − b) together at most, if they are summed as a geometric series; and the
+normal law multiplies these by at most ω = e^(−2π²v). So the mean of 1/θ is within 1 ± e of its own mean, and K/K′ at
+most (1 + e)/(1 − e) for each coordinate. In all that is (n/2) ln((1 + e)/(1 − e)), n = 4 being the worst: from there
+on e falls by e^(−2π²ρ(2 − ρ/z²)) ≤ e^(−3/8) at least whenever n grows by 1, and n grows by e^(1/4) at most. Lastly
+1/s ≤ μ/Δ, and laws that are closer to each other come from those that are farther apart. ∎
+
+Of one integer that moves by k at most there is one coordinate, and n = k²: then μ may be κ(kz)/z and λ is less.
 """
 
 from __future__ import annotations
@@ -81,7 +108,7 @@ from numpy.typing import NDArray
 
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["composed_mu", "discrete_gaussian_mu", "lattice_cost"]
+__all__ = ["composed_mu", "discrete_gaussian_mu", "lattice_cost", "three_laws"]
 
 Array = NDArray[np.float64]
 
@@ -167,3 +194,37 @@ def _added(square: Array, z: float) -> Array:
     stray = np.expm1(2 * theirs / (1 - theirs**3)) + math.expm1(2 * own / (1 - own**3))
     proved = (exponent >= 1) & (stray <= 0.5)
     return np.where(proved, -math.sqrt(2 * math.pi) * np.log1p(-np.minimum(stray, 0.5)), np.inf)
+
+
+def three_laws(noise_multiplier: float, most: float, shift: int | None = None) -> tuple[float, float]:
+    """μ and λ of three laws at once, for λ up to about ``most``; (∞, ∞) where there are none.
+
+    Examples
+    --------
+    >>> from accounting.accountants.lattice import three_laws
+    >>> [round(x, 9) for x in three_laws(2.0, 1e-7)]
+    [0.507473539, 1e-07]
+    """
+    try:
+        square, mu = noise_multiplier**2, discrete_gaussian_mu(noise_multiplier, shift or 1)
+    except UnsupportedRelease:
+        return math.inf, math.inf
+    # less than this does not lower μ
+    low, high = max(1 / (8 * math.pi**2) * _SAFETY if shift is None else 0.0, square - 1 / mu**2), square / 2
+    if low > high or _apart(high, square, shift) > most:
+        return math.inf, math.inf
+    if _apart(low, square, shift) > most:
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (middle, high) if _apart(middle, square, shift) > most else (low, middle)
+        low = high
+    return max(mu, 1 / math.sqrt(square - low)) * _SAFETY, _apart(low, square, shift)
+
+
+def _apart(rho: float, square: float, shift: int | None) -> float:
+    """λ, rounded up."""
+    n, coordinates = (4, 2) if shift is None else (shift * shift, 1)
+    at = 2 * math.pi**2 * rho * n
+    beta, omega = math.exp(-at), math.exp(-at * (1 - rho / square))
+    b = 2 * beta / (1 - beta**3) if beta < 0.2 else 1.0
+    return 2 * coordinates * math.atanh(omega * b / (1 - b)) * (1 + 1e-12) + 1e-15 if b < 0.5 else math.inf

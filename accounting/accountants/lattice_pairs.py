@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 
 from accounting.accountants.curves import Atoms, delta_of_atoms, lower_hull, pair_of_curve, value_between
 from accounting.accountants.lattice import composed_mu, discrete_gaussian_mu
-from accounting.accountants.losses import GaussianPair, Symmetric
+from accounting.accountants.losses import LatticeGaussianPair, Symmetric
 from accounting.conversions import gdp_delta
 
-__all__ = ["LatticeCorners", "LatticeGaussianPair", "LatticePair", "joined", "lattice_pair"]
+__all__ = ["LatticeCorners", "LatticePair", "joined", "lattice_pair"]
 
 Array = NDArray[np.float64]
 
@@ -55,44 +55,37 @@ _SHIFTS, _APART = 12, 1e-3
 
 
 @dataclass(frozen=True)
-class LatticeGaussianPair(GaussianPair):
-    """One release that is priced as Gaussian noise, where κ is next to 1; among others it is cheaper yet."""
-
-    noise: float
-
-
-@dataclass(frozen=True)
 class LatticePair(Atoms, Symmetric):
     """One release, from above."""
 
-    noise: float
+    noise_multiplier: float
 
     def delta(self, epsilon: float) -> float:
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
-        return value_between(*_curve(self.noise), epsilon)
+        return value_between(*_curve(self.noise_multiplier), epsilon)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_above(self.noise)
+        return _from_above(self.noise_multiplier)
 
 
 @dataclass(frozen=True)
 class LatticeCorners(Atoms, Symmetric):
     """The last release, from below."""
 
-    noise: float
+    noise_multiplier: float
 
     def delta(self, epsilon: float) -> float:
         return delta_of_atoms(epsilon, *self._atoms()[:2])
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_below(self.noise)
+        return _from_below(self.noise_multiplier)
 
 
 def lattice_pair(noise: float) -> LatticePair | LatticeGaussianPair:
     """The pair of one release whose noise multiplier is ``noise``."""
     mu = discrete_gaussian_mu(noise)
-    return LatticePair(noise) if noise < _SMOOTH else LatticeGaussianPair(mu, noise)
+    return LatticePair(noise) if noise < _SMOOTH else LatticeGaussianPair(mu, noise, None)
 
 
 def joined(
@@ -102,13 +95,13 @@ def joined(
 
     All but one, the strongest, are hardly more than Gaussian noise (:mod:`accounting.accountants.lattice`).
     """
-    count, strongest = sum(releases.values()), min(releases, key=lambda pair: pair.noise)
+    count, strongest = sum(releases.values()), min(releases, key=lambda pair: pair.noise_multiplier)
     strong = isinstance(strongest, LatticePair)
     # a single one is not in a sum, and a few strong ones are better off with their own pairs
     if (count == 1 and square == 0) or (strong and count <= _FEW):
         return square, releases
     last = Counter({strongest: int(strong)})
-    return square + composed_mu([(pair.noise, n) for pair, n in (releases - last).items()]) ** 2, +last
+    return square + composed_mu([(pair.noise_multiplier, n) for pair, n in (releases - last).items()]) ** 2, +last
 
 
 def _squares(total: int, largest: int) -> Iterator[tuple[int, ...]]:

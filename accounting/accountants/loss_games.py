@@ -26,13 +26,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.numerics import fast_length, mass_errors
 
-__all__ = ["Laws", "gathered", "laws_below", "play_above", "play_below", "quarters", "steps_to_play"]
+__all__ = [
+    "Fineness",
+    "Laws",
+    "gathered",
+    "grid",
+    "laws_below",
+    "places_up_to",
+    "play_above",
+    "play_below",
+    "quarters",
+    "steps_to_play",
+]
 
 Array = NDArray[np.float64]
 
@@ -73,6 +85,29 @@ class Laws:
     def tilted(self, tilt: float) -> Array:
         """The masses times e^(tilt·L)."""
         return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
+
+
+class Fineness(NamedTuple):
+    """The grid's step as a share of one loss's deviation, with few nodes and with many; how many that is; the most."""
+
+    few: float
+    coarse: float
+    many: int
+    most: int
+
+
+def grid(highest: float, spread: float, fine: Fineness) -> tuple[float, int]:
+    """Δ, and the number of nodes up to the largest loss, where the deviation of one is ``spread``."""
+    step = min(max(fine.few * spread, highest / fine.many), fine.coarse * spread, highest / 50)
+    step = max(step, highest / fine.most)
+    return step, math.ceil(highest / step)
+
+
+def places_up_to(reach: int) -> NDArray[np.int64]:
+    """All points up to 64 from 0, and then some, at distances of 1.5 % of the loss."""
+    some = np.round(np.geomspace(64, max(reach, 64), 2 + max(0, round(67 * math.log(reach / 64))))).astype(int)
+    some = np.union1d(np.arange(min(64, reach) + 1), some[some <= reach])
+    return np.concatenate([-some[:0:-1], some])
 
 
 def gathered(p: Array, q: Array, nodes: Array, *, mirrored: bool = False) -> Array:
@@ -163,6 +198,8 @@ class _Circle:
         self._reach, self._size = tilted.shape[1] // 2, size
         self._n = fast_length(size + 2 * self._reach + 1)
         self._images = np.fft.rfft(tilted, self._n)
+        # new memory for every step takes as long as the transforms
+        self._products = np.empty_like(self._images)
         norm = math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
         self._rounding = 8 * _UNIT_ROUNDOFF * math.log2(self._n) * norm
         x = step * np.arange(-self._reach, 0)
@@ -175,7 +212,8 @@ class _Circle:
         mirrored[self._reach - near :] = half[near:0:-1]
         lower = self._least + self._falling * mirrored
         whole = np.concatenate([np.maximum(lower - last, 0.0) * self._below, np.maximum(half - last, 0.0) * up])
-        sums = np.fft.irfft(np.fft.rfft(whole, self._n) * self._images, self._n)
+        np.multiply(np.fft.rfft(whole, self._n), self._images, out=self._products)
+        sums = np.fft.irfft(self._products, self._n)
         start = 2 * self._reach
         best = sums[:, start : start + self._size + 1].max(axis=0)
         return best, self._rounding * math.sqrt(float(whole @ whole))
@@ -193,13 +231,13 @@ def steps_to_play(count: int) -> int:
 
 def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
-    whole, _, _ = laws.window(most, tail)
+    whole, _, _ = laws.window(most, most * tail)
     x = laws.step * np.arange(whole + 1, dtype=np.float64)
     values = np.zeros((most + 1, whole + 1))
     played = 0
-    for end in sorted({-(-most // 16), -(-most // 4), most}):
+    for end in sorted({-(-most // 2**i) for i in range(6)}):
         # fewer steps do not come as far
-        size, tilt, _ = laws.window(end, tail)
+        size, tilt, _ = laws.window(end, most * tail)
         size = min(size, whole)
         circle = _Circle(laws.tilted(tilt), laws.step, tilt, size)
         up, down = np.exp(tilt * x[: size + 1]), np.exp(-tilt * x[: size + 1])

@@ -26,9 +26,11 @@ from accounting.conversions import gdp_delta
 
 __all__ = [
     "AllFinite",
+    "Bits",
     "Coins",
     "GaussianPair",
     "LaplacePair",
+    "LatticeGaussianPair",
     "LossPair",
     "RangePair",
     "ShuffledPair",
@@ -103,6 +105,14 @@ class GaussianPair(Symmetric):
 
     def highest(self, log_tail: float) -> float:
         return self.mu**2 / 2 + self.mu * math.sqrt(-2 * log_tail)
+
+
+@dataclass(frozen=True)
+class LatticeGaussianPair(GaussianPair):
+    """Discrete Gaussian noise on vectors or one integer, which is μ-GDP; see :mod:`accounting.accountants.lattice`."""
+
+    noise_multiplier: float
+    shift: int | None
 
 
 def normal_masses(z: Array) -> Array:
@@ -183,6 +193,13 @@ class Coins(Symmetric):
 
     def highest(self, log_tail: float) -> float:
         return self.epsilon
+
+
+@dataclass(frozen=True)
+class Bits(Coins):
+    """A unary encoding: losses as of a response of as many ``categories``, but of three values other laws."""
+
+    optimized: bool = True
 
 
 def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, Array]:

@@ -69,9 +69,11 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
     """The pairs that ``release`` is composed of, one list entry for every branch that a unit may meet."""
     from accounting.accountants.integer_losses import IntegerPair
     from accounting.accountants.losses import (
+        Bits,
         Coins,
         GaussianPair,
         LaplacePair,
+        LatticeGaussianPair,
         RangePair,
         ShuffledPair,
         SpanPair,
@@ -88,8 +90,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.accountants.lattice_pairs import lattice_pair
 
             return [Counter({lattice_pair(z): 1})]
-        case DiscreteGaussian():
-            return [Counter({GaussianPair(gdp(release)): 1})]
+        case DiscreteGaussian(noise_multiplier=z, shift=shift):
+            return [Counter({LatticeGaussianPair(gdp(release), z, shift and int(shift)): 1})]
         case WorstLattice(noise_multiplier=z):
             from accounting.accountants.lattice_pairs import LatticeCorners
 
@@ -147,8 +149,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [pairs_of_counts(trials, norm, coordinates, rounded=rounded)]
         case CentralShuffledBinomial() if math.isfinite(mu := gdp(release)):
             return [Counter({GaussianPair(mu): 1} if mu > 0 else {})]
-        case UnaryEncoding(epsilon=eps):
-            return [Counter({Coins(eps, release.as_many_as): 1})]
+        case UnaryEncoding(epsilon=eps, optimized=optimized):
+            return [Counter({Bits(eps, release.as_many_as, optimized): 1})]
         case ObjectivePerturbation(noise_multiplier=z, curvature=curvature, one_row=True):
             from accounting.accountants.row_pairs import OneRowPair
 
@@ -178,7 +180,7 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
         case FixedSizeSubsampled(release=inner, rate=rate):
-            return [_replace(branch, rate, release) for branch in _pairs(inner, present)]
+            return [_replace(branch, rate, release) for branch in _steps(inner, present)]
         case PoissonSubsampled(release=inner, rate=rate):
             return [_sample(branch, rate, present, release) for branch in _pairs(inner, present)]
         case Composed(parts=parts):
@@ -231,8 +233,8 @@ def _spread(branches: list[Counter[LossPair]], count: int) -> list[list[tuple[Co
 def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
     """Add up, with all Gaussians as one, and all zero-concentrated releases; and lattice noise, but for the last."""
     from accounting.accountants.concentrated_losses import ConcentratedPair
-    from accounting.accountants.lattice_pairs import LatticeGaussianPair, LatticePair, joined
-    from accounting.accountants.losses import GaussianPair
+    from accounting.accountants.lattice_pairs import LatticePair, joined
+    from accounting.accountants.losses import GaussianPair, LatticeGaussianPair
 
     total: Counter[LossPair] = Counter()
     lattices: Counter[LatticePair | LatticeGaussianPair] = Counter()
@@ -240,7 +242,7 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
     square = 0.0
     for pairs, times in parts:
         for pair, count in pairs.items():
-            if isinstance(pair, (LatticePair, LatticeGaussianPair)):
+            if isinstance(pair, LatticePair) or (isinstance(pair, LatticeGaussianPair) and pair.shift is None):
                 lattices[pair] += times * count
             elif isinstance(pair, GaussianPair):
                 square += times * count * pair.mu**2
@@ -287,7 +289,7 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
     if not pairs:
         return pairs
-    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse))
+    own = isinstance(release.release, (Gaussian, Laplace, RandomizedResponse, UnaryEncoding))
     (pair, count), *more = pairs.items()
     if more or count > 1 or not isinstance(pair, Symmetric):
         raise UnsupportedRelease(f"the PLD accountant has no bound for {release!r}")
@@ -295,11 +297,11 @@ def _replace(pairs: Counter[LossPair], rate: float, release: FixedSizeSubsampled
 
 
 def _steps(release: Release, present: bool) -> list[Counter[LossPair]]:
-    """The pairs of a release of which there is a step to one side and one to the other: with lattice noise Gaussian."""
-    if lattice_noise(release) is not None:
-        from accounting.accountants.losses import GaussianPair
+    """The pairs of a release that is one of three laws: those of lattice noise are as far apart as Gaussian ones."""
+    if (z := lattice_noise(release)) is not None:
+        from accounting.accountants.losses import LatticeGaussianPair
 
-        return [Counter({GaussianPair(gdp(release)): 1})]
+        return [Counter({LatticeGaussianPair(gdp(release), z, None): 1})]
     return _pairs(release, present)
 
 

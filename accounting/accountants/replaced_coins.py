@@ -20,7 +20,10 @@ these are three segments and the triangles (a, a), (1/a, 1), (1, 1/a) and (1/a, 
 from the mean. On the segment from (a, a) to (1/a, 1/a) P is Q, which is worth least (Jensen). ∎
 
 All of these are pure mechanisms, and each may follow what was seen: the game is what the worst ones do, exactly. Of
-randomized response with k categories R, S and S′ are the responses to three categories, or S′ = R, or S = R.
+randomized response with k categories R, S and S′ are the responses to three categories, or S′ = R, or S = R. So it is
+with unary encodings. There the bits of the three values matter, whose odds are α for a value's own bit and β for the
+others, α = aβ; the densities of R, S and S′ are a^i, a^j and a^l, up to a common factor, at bits i, j and l of the
+values of R, S and S′. These again are the corners and (1, 1), and R has them with weights α^i·β^(j + l).
 
 *Numbers.* Losses are 0, ±ln(1 − q + qa) and ±ln(1 − q + q/a), on a grid of which the first is a multiple. From above,
 the second is split over its two neighbours, as V is convex in e^x. From below, ε₀ is lowered a little, which any such
@@ -34,16 +37,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import Batches, pair_of_points_below
 
-__all__ = ["MOST_STEPS", "ReplacedCoins", "is_playable"]
+__all__ = ["MOST_STEPS", "ReplacedCoins", "Response", "is_playable", "unary"]
 
 Array = NDArray[np.float64]
 Options = tuple[tuple[tuple[int, float], ...], ...]
+#: How many categories a randomized response has, or which bits a unary encoding; None for any laws.
+Response = int | Literal["optimized", "symmetric"] | None
 
 #: More steps are several games.
 MOST_STEPS = 4096
@@ -61,24 +68,44 @@ def is_playable(epsilon: float, rate: float) -> bool:
     return 1e-6 <= epsilon <= 8.0 and 1e-9 <= rate <= 1 - 1e-9
 
 
-def _options(epsilon: float, categories: int | None, rate: float) -> Options:
+def unary(*, optimized: bool) -> Response:
+    """Of a unary encoding; not optimized, it treats a bit of 1 as it does a bit of 0."""
+    return "optimized" if optimized else "symmetric"
+
+
+def _options(epsilon: float, response: Response, rate: float) -> Options:
     """The laws that a step may have: which loss, and how much P has there.
 
-    Losses are numbered: 0, ±1 for ±ln(1 − q + q·e^ε) and ±2 for ∓ln(1 − q + q·e^(−ε)). No ``categories``: any laws.
+    Losses are numbered: 0, ±1 for ±ln(1 − q + q·e^ε) and ±2 for ∓ln(1 − q + q·e^(−ε)).
     """
     a = math.exp(epsilon)
     more, less = 1 + rate * math.expm1(epsilon), 1 + rate * math.expm1(-epsilon)
     # corners as seen from R: the loss, and dP/dR
     s_more, s_less, other_more, other_less = (1, more), (-2, less), (-1, 1.0), (2, 1.0)
     both_more, both_less, neither = (0, more), (0, less), (0, 1.0)
-    k = categories or 3
-    pair = (1.0, s_more), (a, s_less), (k - 2.0 if categories else 0.0, neither)
+    own, others = (1.0, 1 / a) if response == "optimized" else (math.sqrt(a), 1 / math.sqrt(a))
+    match response:
+        case None:
+            even = 0.0
+        case int(k):
+            even = k - 2.0
+        case _:  # both bits alike, over one each way
+            even = 1 / others + own
+    pair = (1.0, s_more), (a, s_less), (even, neither)
     mirrored = (1.0, other_more), (a, other_less), pair[2]
     found: list[tuple[tuple[float, tuple[int, float]], ...]] = [pair, mirrored]
-    if k > 2:
-        found.append(((1.0, s_more), (1.0, other_more), (a, both_less), (k - 3.0, neither)))
-    if categories is None:
-        found.append(((1.0, both_more), (a, s_less), (a, other_less)))
+    match response:
+        case None:
+            found.append(((1.0, s_more), (1.0, other_more), (a, both_less)))
+            found.append(((1.0, both_more), (a, s_less), (a, other_less)))
+        case int(k) if k > 2:
+            found.append(((1.0, s_more), (1.0, other_more), (a, both_less), (k - 3.0, neither)))
+        case str():
+            corners = neither, other_more, s_more, both_more, both_less, s_less, other_less, neither
+            bits = product((0, 1), repeat=3)
+            found.append(
+                tuple((own**i * others ** (j + l), corner) for (i, j, l), corner in zip(bits, corners, strict=True))
+            )
     options = []
     for option in found:
         masses: dict[int, float] = {}
@@ -94,14 +121,14 @@ def _losses(epsilon: float, rate: float) -> tuple[float, float]:
     return math.log1p(rate * math.expm1(epsilon)), -math.log1p(rate * math.expm1(-epsilon))
 
 
-def _reach(epsilon: float, categories: int | None, rate: float, count: int, tail: float) -> float:
+def _reach(epsilon: float, response: Response, rate: float, count: int, tail: float) -> float:
     """What no sum is larger than, but for ``tail``."""
     large, small = _losses(epsilon, rate)
     values = {0: 0.0, 1: large, -1: -large, 2: small, -2: -small}
     tilts = np.geomspace(1e-3, 600.0, 100) / large
     moments = [
         np.sum([mass * np.exp(tilts * values[loss]) for loss, mass in option], axis=0)
-        for option in _options(epsilon, categories, rate)
+        for option in _options(epsilon, response, rate)
     ]
     # (Chernoff); what is cut off is counted all the same
     return min(count * large, float(np.min((count * np.log(np.max(moments, axis=0)) - math.log(tail)) / tilts)))
@@ -179,14 +206,14 @@ def _play(options: Options, step: float, at: int, size: int, count: int, *, belo
 
 
 @lru_cache(maxsize=8)
-def _values(epsilon: float, categories: int | None, rate: float, count: int, tail: float) -> tuple[Array, Array]:
+def _values(epsilon: float, response: Response, rate: float, count: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
     large, small = _losses(epsilon, rate)
-    reach = _reach(epsilon, categories, rate, count, tail)
+    reach = _reach(epsilon, response, rate, count, tail)
     at = int(_nodes(large, count, reach, _WORK)[-1])
     step = large / at
     size = max(math.ceil(reach / step), 2 * at) + 1
-    options = _on_grid(_options(epsilon, categories, rate), small, step, at)
+    options = _on_grid(_options(epsilon, response, rate), small, step, at)
     values = _play(options, step, at, size, count, below=False)
     # δ falls no faster than ε grows
     missed = _MISSED * count * large
@@ -197,16 +224,16 @@ def _values(epsilon: float, categories: int | None, rate: float, count: int, tai
 
 @lru_cache(maxsize=8)
 def _values_at_least(
-    epsilon: float, categories: int | None, rate: float, count: int, tail: float
+    epsilon: float, response: Response, rate: float, count: int, tail: float
 ) -> tuple[Array, Array, float]:
     """The same rounded down, of a lower ε₀; and how far losses are moved at most by rounding."""
     epsilon, at, node = lowered(epsilon, rate, count, tail)
     large, _ = _losses(epsilon, rate)
     step = large / at
-    size = max(math.ceil(_reach(epsilon, categories, rate, count, tail) / step), 2 * at) + 1
+    size = max(math.ceil(_reach(epsilon, response, rate, count, tail) / step), 2 * at) + 1
     places = {0: 0, 1: at, -1: -at, 2: node, -2: -node}
     options = tuple(
-        tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, categories, rate)
+        tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, response, rate)
     )
     values = _play(options, step, at, size, count, below=True)
     return step * np.arange(size + 1, dtype=np.float64), values, _MISSED * count * large
@@ -214,25 +241,25 @@ def _values_at_least(
 
 @dataclass(frozen=True)
 class ReplacedCoins(Batches):
-    """``count`` steps with laws within e^``epsilon`` of each other, or randomized responses; last of a composition.
+    """``count`` steps with laws within e^``epsilon`` of each other, or a ``response``; last of a composition.
 
     ``tail`` is a probability that may be cut off. With ``from_below`` it is a lower bound on what the worst of these
     cost, where they come last.
     """
 
     epsilon: float
-    categories: int | None
+    response: Response
     rate: float
     count: int
     tail: float
     from_below: bool = False
 
     def _curve(self) -> tuple[Array, Array]:
-        return _values(self.epsilon, self.categories, self.rate, self.count, max(self.tail, _LEAST_TAIL))
+        return _values(self.epsilon, self.response, self.rate, self.count, max(self.tail, _LEAST_TAIL))
 
     def _below(self) -> tuple[Array, Array, Array]:
         tail = max(self.tail, _LEAST_TAIL)
-        losses, values, moved = _values_at_least(self.epsilon, self.categories, self.rate, self.count, tail)
+        losses, values, moved = _values_at_least(self.epsilon, self.response, self.rate, self.count, tail)
         # sums beyond the end count for nothing, and products are right to a few units in the last place
         most = values * (1 + 1e-9) + self.count * tail
         losses, p, q = pair_of_points_below(losses, values, most)

@@ -3,22 +3,53 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from accounting.accountants import replaced_coins, replaced_laplace, replaced_maxima, replaced_steps, staged_maxima
+from accounting.accountants import (
+    replaced_coins,
+    replaced_integers,
+    replaced_laplace,
+    replaced_maxima,
+    replaced_steps,
+    staged_maxima,
+)
 from accounting.accountants.choices import kind_of
 from accounting.accountants.coin_kinds import Kind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
+from accounting.accountants.integer_losses import IntegerPair
 from accounting.accountants.laplace_maxima import MaximumPair
-from accounting.accountants.losses import Coins, GaussianPair, LaplacePair, LossPair, SpanPair
+from accounting.accountants.lattice import three_laws
+from accounting.accountants.losses import (
+    Bits,
+    Coins,
+    GaussianPair,
+    LaplacePair,
+    LatticeGaussianPair,
+    LossPair,
+    SpanPair,
+)
 from accounting.accountants.permute_and_flip import FlipPair
-from accounting.accountants.replaced_coins import ReplacedCoins
+from accounting.accountants.replaced_coins import ReplacedCoins, unary
+from accounting.accountants.replaced_integers import ReplacedIntegers
 from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_maxima import ReplacedMaxima
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.accountants.staged_maxima import EarlierMaxima, LastMaxima
-from accounting.releases import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, Release
+from accounting.accountants.triangles import deviation
+from accounting.releases import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    FixedSizeSubsampled,
+    Gaussian,
+    GeneralizedGaussian,
+    Laplace,
+    PureDP,
+    RandomizedResponse,
+    Release,
+    UnaryEncoding,
+)
 
 __all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 
@@ -26,6 +57,8 @@ __all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
 _FEWEST_IN_STAGES = 10
 # For smaller δ their programs take long.
 _LEAST_IN_STAGES = 1e-30
+# λ of discrete Gaussian vectors as a share of the deviation of a loss, of many steps less.
+_APART = 0.012
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -89,8 +122,15 @@ def _most_steps(pair: ReplacedPair, tail: float) -> int:
         # e^x of larger losses is beyond floats
         return min(replaced_maxima.MOST_STEPS, int(600 / choice.longest))
     match pair.inner:
+        case LatticeGaussianPair(noise_multiplier=z, shift=shift):
+            return _most_steps_of_normal_laws(z, shift, pair.rate, tail)
         case GaussianPair(mu=mu) if pair.own:
             return replaced_steps.most_steps(mu, pair.rate, replaced_steps.cut(tail))
+        case IntegerPair("laplace", z, 1) if replaced_coins.is_playable(1 / z, pair.rate):
+            return replaced_coins.MOST_STEPS
+        case IntegerPair(noise, z, shift) as inner:
+            known = replaced_integers.most_steps(inner, pair.rate, replaced_steps.cut(tail))
+            return _most_steps_of_normal_laws(z, shift, pair.rate, tail) if not known and noise == "gaussian" else known
         case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
         case LaplacePair(theta=theta) if pair.own:
@@ -102,14 +142,36 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
     if (kind := _kind(pair)) is not None:
         return ReplacedMaxima(kind, pair.rate, count, tail)
     match pair.inner:
+        case Bits(epsilon=eps, optimized=optimized) if pair.own:
+            return ReplacedCoins(eps, unary(optimized=optimized), pair.rate, count, tail)
         case Coins(epsilon=eps, categories=k):
             # what is as private as responses is as private as the ε-DP ones
             return ReplacedCoins(eps, int(k) if pair.own else None, pair.rate, count, tail)
         case LaplacePair(theta=theta):
             return ReplacedLaplace(theta, pair.rate, count, tail)
+        case IntegerPair("laplace", z, 1) if replaced_coins.is_playable(1 / z, pair.rate):
+            # of one integer that moves by 1 there are two laws
+            return ReplacedCoins(math.nextafter(1 / z, math.inf), 2, pair.rate, count, tail)
+        case IntegerPair() if replaced_integers.most_steps(pair.inner, pair.rate, replaced_steps.cut(tail)):
+            return ReplacedIntegers(pair.inner, pair.rate, count, replaced_steps.cut(tail))
+        case LatticeGaussianPair(noise_multiplier=z, shift=shift) | IntegerPair(noise_multiplier=z, shift=shift):
+            mu, apart = _three_laws(z, shift, pair.rate, count)
+            return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail), apart=apart)
         case GaussianPair(mu=mu):
             return ReplacedSteps(mu, pair.rate, count, replaced_steps.cut(tail))
     raise TypeError(f"there is no game of {pair!r}")
+
+
+def _most_steps_of_normal_laws(noise_multiplier: float, shift: int | None, rate: float, tail: float) -> int:
+    mu, _ = _three_laws(noise_multiplier, shift, rate, 1)
+    return replaced_steps.most_steps(mu, rate, replaced_steps.cut(tail))
+
+
+def _three_laws(noise_multiplier: float, shift: int | None, rate: float, count: int) -> tuple[float, float]:
+    """μ and λ of discrete Gaussian noise, such that what λ adds matters about as much as what is added to μ."""
+    most = _APART * deviation(1 / noise_multiplier, rate) / (math.sqrt(count) * max(noise_multiplier, 1.0) ** 2)
+    # of few different values, so that one game serves many counts
+    return three_laws(noise_multiplier, 2.0 ** math.floor(math.log2(most)), shift)
 
 
 def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatches | None:
@@ -117,21 +179,35 @@ def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatche
     if not isinstance(release, FixedSizeSubsampled) or release.rate == 1:
         return None
     tail = _tail(delta, count)
-    match release.release:
+    batch = replace(release, release=_included(release.release))
+    match batch.release:
         case Gaussian(noise_multiplier=z):
             tail = replaced_steps.cut(tail)
-            known = replaced_steps.most_steps(1 / z, release.rate, tail) > 0
+            known = replaced_steps.most_steps(1 / z, batch.rate, tail) > 0
         case Laplace(noise_multiplier=z):
-            known = replaced_laplace.most_steps(1 / z, release.rate) > 0
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+            known = replaced_laplace.most_steps(1 / z, batch.rate) > 0
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             count = min(count, replaced_coins.MOST_STEPS)
             known = (
-                replaced_coins.is_playable(eps, release.rate)
-                and replaced_coins.lowered(eps, release.rate, count, tail)[0] > 0
+                replaced_coins.is_playable(eps, batch.rate)
+                and replaced_coins.lowered(eps, batch.rate, count, tail)[0] > 0
             )
         case _:
             return None
-    return PlayedBatches(release, count, tail) if known else None
+    return PlayedBatches(batch, count, tail) if known else None
+
+
+def _included(release: Release) -> Release:
+    """A release that fits the description, or comes as close to that as one likes, and may have a game."""
+    match release:
+        case GeneralizedGaussian(noise_multiplier=z):
+            return Gaussian(z)
+        case DiscreteGaussian(noise_multiplier=z, shift=None):
+            # vectors that are moved far
+            return Gaussian(z)
+        case DiscreteLaplace(noise_multiplier=z, shift=None | 1):
+            return RandomizedResponse(1 / z, 2)
+    return release
 
 
 def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPair:
@@ -145,6 +221,8 @@ def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPa
             return ReplacedCoins(float(eps), None, batch.rate, count, tail, from_below=True)
         case RandomizedResponse(epsilon=eps, categories=k):
             return ReplacedCoins(float(eps), int(k), batch.rate, count, tail, from_below=True)
+        case UnaryEncoding(epsilon=eps, optimized=optimized):
+            return ReplacedCoins(float(eps), unary(optimized=optimized), batch.rate, count, tail, from_below=True)
     raise TypeError(f"there is no game of {batch!r}")
 
 
@@ -155,6 +233,6 @@ def weight(batch: FixedSizeSubsampled) -> float:
             return float(batch.rate**2 * math.expm1(min(z**-2.0, 700.0)))
         case Laplace(noise_multiplier=z):
             return replaced_laplace.deviation(min(1 / z, 300.0), batch.rate) ** 2
-        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps):
+        case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             return float((batch.rate * math.expm1(min(eps, 300.0))) ** 2)
     return 0.0

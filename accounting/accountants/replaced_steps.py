@@ -56,7 +56,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.curves import Batches, pair_of_points_below
-from accounting.accountants.loss_games import Laws, laws_below, play_above, play_below, quarters, steps_to_play
+from accounting.accountants.loss_games import (
+    Fineness,
+    Laws,
+    grid,
+    laws_below,
+    places_up_to,
+    play_above,
+    play_below,
+    quarters,
+    steps_to_play,
+)
 from accounting.accountants.losses import GaussianPair
 from accounting.accountants.numerics import split
 from accounting.accountants.sampled_losses import SubsampledPair
@@ -69,12 +79,10 @@ Array = NDArray[np.float64]
 # |R − S′|² at the ends of the cells, as shares of 1/z²; and of their mirror images.
 _CELLS = (0.0, 0.03, 0.08, 0.15, 0.24, 0.34, 0.45, 0.56, 0.67, 0.77, 0.85, 0.91, 0.955, 0.985, 1.0)
 _MIRRORED = (0.0, 0.15, 0.34, 0.56, 0.77, 0.91, 0.985, 1.0)
-# The grid's step as a share of one loss's deviation with few nodes; with many; what many nodes are, and the most. It
-# adds little beside what a game takes that is played anew.
-_FINE = 0.1
-_GRID = 0.2, 1500, 8000
+# It adds little beside what a game takes that is played anew.
+_GRID = Fineness(0.1, 0.2, 1500, 8000)
 # From below, where steps are many at a time.
-_GRID_BELOW = 0.1, 6000, 12_000
+_GRID_BELOW = Fineness(0.1, 0.1, 6000, 12_000)
 # Where the first node is at most, as a share of the smallest loss; and the most nodes for that.
 _WITHIN, _MOST_BELOW = 0.85, 40_000
 # Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
@@ -93,35 +101,24 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     """
     if not (1e-4 <= mu <= 5.0 and 1e-9 <= rate <= 1 - 1e-6 and mu * rate >= 1e-10):
         return 0
-    step, _ = _grid(mu, rate, tail)
+    step, _ = grid(*_sizes(mu, rate, tail), _GRID)
     if step > 0.5 * deviation(mu, rate):
         return 0
     return 2048
 
 
-def _grid(mu: float, rate: float, tail: float, grid: tuple[float, int, int] = _GRID) -> tuple[float, int]:
-    """Δ, and the number of nodes that one loss may reach."""
-    coarse, many, most = grid
+def _sizes(mu: float, rate: float, tail: float) -> tuple[float, float]:
+    """How large a loss may be, and about the deviation of one."""
     # only the record's own batches reach far; whatever more there is beyond is counted
     rare = math.log(min(tail / rate, 1e-3))
-    highest, spread = SubsampledPair(GaussianPair(mu), rate, True).highest(rare), deviation(mu, rate)
-    step = min(max(_FINE * spread, highest / many), coarse * spread, highest / 50)
-    step = max(step, highest / most)
-    return step, math.ceil(highest / step)
-
-
-def _places(reach: int) -> NDArray[np.int64]:
-    """All points up to 64 from 0, and then some, at distances of 1.5 % of the loss."""
-    some = np.round(np.geomspace(64, max(reach, 64), 2 + max(0, round(67 * math.log(reach / 64))))).astype(int)
-    some = np.union1d(np.arange(min(64, reach)), some[some <= reach])
-    return np.concatenate([-some[:0:-1], some])
+    return SubsampledPair(GaussianPair(mu), rate, True).highest(rare), deviation(mu, rate)
 
 
 @lru_cache(maxsize=8)
 def _cells(mu: float, rate: float, tail: float) -> Laws:
     """The losses of all cells and of their mirror images."""
-    step, reach = _grid(mu, rate, tail)
-    places = _places(reach)
+    step, reach = grid(*_sizes(mu, rate, tail), _GRID)
+    places = places_up_to(reach)
     edges, zero = np.asarray(step * places, dtype=np.float64), places.size // 2
     triangles = {share: triangle_masses(mu, share, rate, edges) for share in _CELLS}
     found, beyond = [], 0.0
@@ -146,11 +143,11 @@ def _cells(mu: float, rate: float, tail: float) -> Laws:
 @lru_cache(maxsize=8)
 def _triangles(mu: float, rate: float, tail: float) -> Laws:
     """The losses of two triangles and their mirror images, from below."""
-    step, reach = _grid(mu, rate, tail, _GRID_BELOW)
+    step, reach = grid(*_sizes(mu, rate, tail), _GRID_BELOW)
     # half of all losses may lie next to the smallest one, ln(1 − q): with no node above it they come to lie at 0
     if (low := -_WITHIN * math.log1p(-rate)) < step and (finer := math.ceil(reach * step / low)) <= _MOST_BELOW:
         step, reach = low, finer
-    places = _places(reach)
+    places = places_up_to(reach)
     edges = quarters(np.asarray(step * places, dtype=np.float64))
     pairs = [triangle_masses(mu, share, rate, edges, below=True) for share in (0.0, 1.0)]
     return laws_below(pairs, places, step)
@@ -167,7 +164,8 @@ class ReplacedSteps(Batches):
     """``count`` releases, each μ-GDP in a replaced record of a batch of a fixed size: the whole game.
 
     Of each loss what is rarer than ``tail`` counts as infinite. With ``from_below`` it is a lower bound on what the
-    worst of these cost, where they come last.
+    worst of these cost, where they come last. ``apart`` says how far the laws may be from such normal ones, which is
+    added (:mod:`accounting.accountants.lattice`).
     """
 
     mu: float
@@ -175,13 +173,15 @@ class ReplacedSteps(Batches):
     count: int
     tail: float
     from_below: bool = False
+    apart: float = 0.0
 
     def _curve(self) -> tuple[Array, Array]:
         losses, values = _values(self.mu, self.rate, steps_to_play(self.count), self.tail)
         # every loss may be larger by what its edge was missed by; δ falls no faster than ε grows
-        missed = self.count * MISSED
+        missed = self.count * (MISSED + self.apart)
         found = values[self.count].copy()
-        found[0] = min(1.0, found[0] + missed)
+        found[0] += missed
+        found = np.minimum(found * math.exp(self.count * self.apart), 1.0)
         return np.concatenate([losses[:1], losses[1:] + missed]), found
 
     def _below(self) -> tuple[Array, Array, Array]:

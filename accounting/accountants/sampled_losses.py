@@ -91,8 +91,9 @@ class ReplacedPair(Symmetric):
     is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
 
     Many of these cost less than their composition if the noise is normal (:mod:`accounting.accountants.replaced_steps`)
-    or the release pure (:mod:`accounting.accountants.replaced_coins`). For that, ``own`` says that R, S and S′ are laws
-    of the inner pair's kind, and not only as private.
+    or on an integer (:mod:`accounting.accountants.replaced_integers`), or the release pure
+    (:mod:`accounting.accountants.replaced_coins`). For that, ``own`` says that R, S and S′ are laws of the inner pair's
+    kind, and not only as private.
     """
 
     inner: LossPair

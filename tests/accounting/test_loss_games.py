@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.accountants.curves import delta_of_atoms, pair_of_points_below
-from accounting.accountants.loss_games import Laws, gathered, play_above, play_below
+from accounting.accountants.loss_games import Laws, gathered, places_up_to, play_above, play_below
 
 STEP = 0.05
 # P's masses at −2, …, 2 steps, and of the mirror image
@@ -138,3 +138,13 @@ def test_losses_beyond_floats_are_left_out_below():
     assert np.all(np.isfinite(np.concatenate([found, p, q])))
     assert max(p.sum(), q.sum()) <= 1 + 1e-9
     assert 0 < delta_of_atoms(5.0, found, p) <= values[2]
+
+
+@pytest.mark.parametrize("reach", [50, 63, 64, 65, 500, 8000])
+def test_the_places_of_a_grid_reach_its_end_from_both_sides(reach):
+    places = places_up_to(reach)
+    assert (places[0], places[-1]) == (-reach, reach)
+    assert np.array_equal(places, -places[::-1])
+    near = np.arange(min(64, reach) + 1)
+    assert np.array_equal(places[places >= 0][: near.size], near)
+    assert np.all(np.diff(places) <= 1 + 0.02 * np.abs(places[1:]))

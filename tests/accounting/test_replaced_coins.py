@@ -1,5 +1,6 @@
 """Many batches of a fixed size of pure releases: against laws of all kinds, exact games, and the totals of others."""
 
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, bound, epsilon
+from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, UnaryEncoding, bound, epsilon
 from accounting.accountants import replaced_coins
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.replaced_coins import ReplacedCoins, lowered
@@ -21,9 +22,22 @@ def game(eps, categories, rate, count, **more):
     return ReplacedCoins(eps, categories, rate, count, TAIL, **more)
 
 
+def encodings(a, kind):
+    """All messages of three bits, of three values."""
+    own, others = (
+        (0.5, 1 / (a + 1)) if kind == "optimized" else (math.sqrt(a) / (1 + math.sqrt(a)), 1 / (1 + math.sqrt(a)))
+    )
+    chances = np.where(np.eye(3, dtype=bool), own, others)
+    bits = np.array(list(itertools.product((0, 1), repeat=3)))
+    return [np.prod(np.where(bits == 1, chance, 1 - chance), axis=1) for chance in chances]
+
+
 def steps(a, categories):
     """R, S and S′, written out."""
-    if categories is None:
+    if isinstance(categories, str):
+        one, other, third = encodings(a, categories)
+        rows = [(one, other, one), (one, other, third)]
+    elif categories is None:
         rows = [(a, 1), (1, a), (a, 1)], [(a, 1, 1), (1, a, 1), (1, 1, a)], [(1, a, a), (a, 1, a), (a, a, 1)]
     else:
         first, second, third = (np.where(np.arange(categories) == i, a, 1.0) for i in range(3))
@@ -46,7 +60,7 @@ def exact(x, eps, categories, rate, count):
     return max(values)
 
 
-@pytest.mark.parametrize("categories", [None, 2, 3, 5])
+@pytest.mark.parametrize("categories", [None, 2, 3, 5, "optimized", "symmetric"])
 @pytest.mark.parametrize(("eps", "rate"), [(1.0, 0.05), (0.3, 0.6), (3.0, 0.01)])
 def test_the_game_is_known_from_both_sides(eps, rate, categories):
     above, below = (game(eps, categories, rate, 3, from_below=side) for side in (False, True))
@@ -102,8 +116,11 @@ def test_responses_cost_less_than_what_is_as_private_and_more_categories_less():
         # 27.9 where both directions of every step are the worst at once, 22.5 where none is
         (1000 * FixedSizeSubsampled(PureDP(1.54), 514, 10_000), 3e-3),
         (50 * FixedSizeSubsampled(RandomizedResponse(1.0, 4), 50, 1000) + Gaussian(5.0), 1e-3),
+        # 0.311 and 0.351 one by one
+        (100 * FixedSizeSubsampled(UnaryEncoding(1.0, 10), 100, 10_000), 1e-3),
+        (100 * FixedSizeSubsampled(UnaryEncoding(3.0, 10, optimized=False), 100, 10_000), 1e-3),
     ],
-    ids=["alone", "among others"],
+    ids=["alone", "among others", "unary", "symmetric"],
 )
 def test_totals_are_known_closely(total, width):
     lower, upper = bound(total, 1e-6)
@@ -127,6 +144,7 @@ def test_what_is_played():
 
     assert of(PureDP(1.0)) == ReplacedCoins(1.0, None, 0.1, 20, 1e-13)
     assert of(RandomizedResponse(1.0, 2)) == ReplacedCoins(1.0, 2, 0.1, 20, 1e-13)
+    assert of(UnaryEncoding(1.0, 9)) == ReplacedCoins(1.0, "optimized", 0.1, 20, 1e-13)
     # too far for a grid
     assert not isinstance(of(PureDP(9.0)), ReplacedCoins)
     assert batches_at_least(FixedSizeSubsampled(PureDP(9.0), 1, 10), 2, 1e-6) is None

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
-    DiscreteGaussian,
     FixedSizeSubsampled,
     Gaussian,
+    GeneralizedGaussian,
     Laplace,
     PoissonSubsampled,
     bound,
@@ -244,7 +244,7 @@ def test_a_triangle_is_bounded_by_the_game():
 
 
 def test_laws_that_are_only_as_private_as_normal_ones_are_not_played():
-    for inner, games in ((DiscreteGaussian(30.0), False), (Gaussian(30.0), True)):
+    for inner, games in ((GeneralizedGaussian(30.0), False), (Gaussian(30.0), True)):
         (parts,) = alternatives(20 * FixedSizeSubsampled(inner, 10, 100))
         assert (played(parts, 1e-6) != parts) == games
 
