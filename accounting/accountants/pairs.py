@@ -47,6 +47,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    TreeAggregation,
     UnaryEncoding,
     weaker,
 )
@@ -179,6 +180,9 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
+        case FixedSizeSubsampled(release=TreeAggregation() as tree):
+            # whatever the tree is of, its nodes are one Gaussian vector
+            return _pairs(replace(release, release=tree.weaker()), present)
         case FixedSizeSubsampled(release=inner, rate=rate):
             return [_replace(branch, rate, release) for branch in _steps(inner, present)]
         case PoissonSubsampled(release=inner, rate=rate):

@@ -48,6 +48,7 @@ from accounting.releases import (
     PureDP,
     RandomizedResponse,
     Release,
+    TreeAggregation,
     UnaryEncoding,
 )
 
@@ -202,6 +203,8 @@ def _included(release: Release) -> Release:
     match release:
         case GeneralizedGaussian(noise_multiplier=z):
             return Gaussian(z)
+        case TreeAggregation():
+            return release.weaker()
         case DiscreteGaussian(noise_multiplier=z, shift=None):
             # vectors that are moved far
             return Gaussian(z)

@@ -218,6 +218,8 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             if found is None or (isinstance(found, OrderedRuns) and isinstance(found.release, PoissonSubsampled)):
                 return None  # of two directions one inside would have to be the other one outside
             return PoissonSubsampled(found, rate)
+        case FixedSizeSubsampled(release=TreeAggregation() as tree):
+            return witness(replace(release, release=tree.weaker()), order, equal=equal)
         case FixedSizeSubsampled(release=(Gaussian() | Laplace()) as inner, rate=rate) if equal and rate < 1:
             return Triangle(inner, rate)
         case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if (

@@ -80,6 +80,14 @@ def test_generalized_gaussian_noise_costs_what_gaussian_noise_does():
     assert 0.99 * upper < lower <= upper
 
 
+def test_a_tree_of_a_batch_is_a_gaussian_vector():
+    tree = TreeAggregation(5.0, 100)
+    total = 50 * FixedSizeSubsampled(tree, 10, 1000)
+    lower, upper = bound(total, 1e-6)
+    assert (lower, upper) == bound(50 * FixedSizeSubsampled(tree.weaker(), 10, 1000), 1e-6)
+    assert 0.995 * upper < lower
+
+
 @pytest.mark.parametrize(("z", "q"), [(0.8, 1e-3), (0.6, 1e-4), (0.7, 0.01)])
 def test_monotone_in_the_number_of_steps(z, q):
     found = [float(epsilon(n * sampled(z, q), 1e-6)) for n in (1, 2, 10, 20, 50, 100)]
