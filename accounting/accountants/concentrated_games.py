@@ -43,7 +43,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import savgol_filter
 
 from accounting.accountants.curves import lower_hull, value_between
 from accounting.concentrated import zcdp_delta, zcdp_epsilon
@@ -192,6 +191,8 @@ class _Game:
 
     def _tangents(self, rho: float) -> Pair:
         """A and B of the tangents to about the curve, from the last point mirrored to the last point."""
+        from scipy.signal import savgol_filter
+
         width = self._width(rho, 0.3)
         above = np.maximum(self.above - self.least, 1e-6 * self.least)
         logs = np.log(np.concatenate([(1 - 1 / self.t + above / self.t)[:0:-1], above]))

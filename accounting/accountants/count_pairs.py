@@ -76,7 +76,7 @@ def _shift_curve(pair: ShiftPair) -> tuple[Array, Array]:
 
 @lru_cache(maxsize=32)
 def _shift_atoms(pair: ShiftPair) -> tuple[Array, Array, Array, float]:
-    return _pair_of(*_shift_curve(pair))
+    return pair_of_curve(*_shift_curve(pair))
 
 
 @lru_cache(maxsize=32)
@@ -85,15 +85,7 @@ def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
     end = rows.end(_LEAST)
     points = math.ceil(end * math.sqrt(pair.trials) / (2 * _APART * pair.shift_norm))
     epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
-    return _pair_of(epsilons, rows.deltas(epsilons))
-
-
-def _pair_of(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
-    """The pair of a curve whose infinite losses are not rare, where few trials hide little."""
-    losses, p, _, beyond = pair_of_curve(epsilons, deltas)
-    even = losses.size // 2
-    p[even] = max(0.0, p[even] - beyond)
-    return losses, p, p[::-1], beyond
+    return pair_of_curve(epsilons, rows.deltas(epsilons))
 
 
 def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:

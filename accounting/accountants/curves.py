@@ -60,16 +60,17 @@ def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, 
     """
     epsilons, deltas = _in_floats(epsilons, deltas)
     y = np.expm1(epsilons)
-    values = deltas - deltas[-1]
+    beyond = float(deltas[-1])
+    values = deltas - beyond
     # H(1) such that the line of slope −(1 − H(1))/2 passes below all points
-    values[0] = min(values[0], float(np.min((values + y / 2) / (1 + y / 2))))
+    values[0] = min(values[0], float(np.min((values + (1 - beyond) * y / 2) / (1 + y / 2))))
     kept = lower_hull(y, values)
     losses = epsilons[kept]
     lines = np.diff(values[kept]) / -np.expm1(-np.diff(losses))
     p, q = _masses(losses[1:], lines)
-    even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()))])
+    even = np.array([max(0.0, 1 - float(p.sum()) - float(q.sum()) - beyond)])
     masses = np.concatenate([q[::-1], even, p])
-    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1], float(deltas[-1])
+    return np.concatenate([-losses[:0:-1], losses]), masses, masses[::-1], beyond
 
 
 def _in_floats(epsilons: Array, deltas: Array) -> tuple[Array, Array]:

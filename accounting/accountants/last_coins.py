@@ -11,8 +11,8 @@ from accounting.releases import ZCDP, DiscreteGaussian, FixedSizeSubsampled, Poi
 
 __all__ = ["last_coins"]
 
-# From this noise multiplier on, lattice noise is Gaussian noise to a part in ten thousand.
-_SMOOTH = 20.0
+# Stronger lattice noise has too few values; weaker one is Gaussian noise to a part in ten thousand.
+_STRONGEST, _SMOOTH = 0.5, 20.0
 
 
 def last_coins(parts: tuple[tuple[Release, int], ...]) -> tuple[Release, Release] | None:
@@ -35,6 +35,6 @@ def _worst(release: Release) -> tuple[float, Release] | None:
     match release:
         case ZCDP(rho=rho) if rho > 0:
             return rho, WorstCoins(rho)
-        case DiscreteGaussian(noise_multiplier=z, shift=None) if z < _SMOOTH:
+        case DiscreteGaussian(noise_multiplier=z, shift=None) if _STRONGEST <= z < _SMOOTH:
             return 0.5 / z**2, WorstLattice(z)
     return None

@@ -60,8 +60,9 @@ do not move cancel; at most S are left, hence |t − 1| ≤ (1 + x)^S − 1 + (1
 h = ‖v‖² + s·μ₀, and hu = v is an integer vector: so t(y − h) = t(y), and the ratio of the two is still that of the two
 normal laws P and Q, at the distance √(μ₀² + ‖v‖²/σ²): thresholds are the best tests. At a threshold c, in units of the
 deviation, the mass of either law on either side is that of the normal law but for a share of r. Φ⁻¹ of it moves by at
-most e = −√(π/2)·ln(1 − r): d/dc ln Φ(c) ≥ √(2/π) for c ≤ 0, so Φ(c + e) ≥ (1 + r)Φ(c) if c + e ≤ 0, and 1 − Φ(c + e) ≤
-(1 − r)(1 − Φ(c)) if c ≥ 0; and for −e < c < 0, Φ(c + e) − Φ(c) ≥ e·φ(e) ≥ r/2 as r ≤ ½. Twice that is added to μ. ∎
+most e = −√(π/2)·ln(1 − r): the normal law has a hazard rate of √(2/π) or more from 0 on, so for c ≥ 0 what is above
+c + e is at most 1 − r of what is above c; and Φ(c + e)/Φ(c) falls in c, so for c ≤ 0 it is at least 2Φ(e) ≥ 1 + r.
+Twice that is added to μ. ∎
 
 **Several releases**, with anything between them that follows what was seen. Write T for the worst next release as a
 map of what can be reached after it (a function of the loss so far, convex in e^loss) and G for Gaussian noise. T is a
@@ -69,6 +70,11 @@ supremum of convolutions C. So for a convolution A, TAf ≤ ATf: what is Gaussia
 for those who come after it, and counts as if it came first. Of T…Tf the last costs κ/z, or the last k; and as CG_μ₀ ≤
 G_μ, hence TG_μ₀ ≤ G_μ, every other one 1/z and the little above. Which z is last is not known: the largest excess
 κ²/z² − 1/z² is taken, and what is added at every step for the smallest z, beside as little μ₀ as that step can meet.
+
+*Filters.* Let F be the μ² of that sum, with those of Gaussian releases added. One more lattice release raises F from
+f to what G_f and it make at least: to f + κ²/z² where it is one of the k, and else √F by a step from √f to √(f + 1/z²)
+and by what is added beside no more than f. So if F of all that is drawn stays below M whatever is seen, what is left to
+be drawn can never reach more than G of the largest F that it may have, by induction from the last release on.
 
 *Three laws at once*, as of batches of a fixed size. Let R, S and S′ be the law around three points of ℤᵈ no two of
 which are farther apart than Δ, and σ = zΔ. For 1/(8π²) ≤ ρ ≤ z²/2 let μ be the larger one of κ(z)/z and 1/√(z² − ρ).
@@ -108,13 +114,15 @@ from numpy.typing import NDArray
 
 from accounting.errors import UnsupportedRelease
 
-__all__ = ["composed_mu", "discrete_gaussian_mu", "lattice_cost", "three_laws"]
+__all__ = ["composed_mu", "discrete_gaussian_mu", "three_laws"]
 
 Array = NDArray[np.float64]
 
 _SAFETY = 1 + 1e-14
 # Releases for which what is added is known one by one; and so many of the last may be priced at κ/z.
 _STEPS, _LAST = 64, 12
+# Noise of a larger multiplier is priced as this one: the square of that is a float.
+_LARGEST = 1e150
 
 
 def discrete_gaussian_mu(noise_multiplier: float, shift: int = 1) -> float:
@@ -161,7 +169,7 @@ def composed_mu(releases: Sequence[tuple[float, int]]) -> float:
     >>> [round(composed_mu([(1.0, n)]), 4) for n in (1, 100)]
     [1.0493, 10.0053]
     """
-    order = sorted(releases, reverse=True)
+    order = sorted(((min(z, _LARGEST), n) for z, n in releases), reverse=True)
     count, smallest = sum(n for _, n in order), order[-1][0]
     alone = [discrete_gaussian_mu(z) for z, _ in order]
     # as if every one were alone
@@ -177,13 +185,6 @@ def composed_mu(releases: Sequence[tuple[float, int]]) -> float:
         math.sqrt(total + k * excess) + float(added[k - 1 :].sum()) + rest for k in range(1, min(count, _LAST) + 1)
     ]
     return min(plain, *known) * (1 + 1e-12)
-
-
-def lattice_cost(noise_multiplier: float, reserve: float) -> float:
-    """What a release adds to μ² if Gaussian noise of μ² = ``reserve`` or more is still to come."""
-    plain = discrete_gaussian_mu(noise_multiplier) ** 2
-    root = math.sqrt(reserve + 1 / noise_multiplier**2) + float(_added(np.array([reserve]), noise_multiplier)[0])
-    return min(plain, (root * root - reserve) * (1 + 1e-12))
 
 
 def _added(square: Array, z: float) -> Array:

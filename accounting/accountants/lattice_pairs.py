@@ -46,8 +46,8 @@ _SMOOTH, _LONGEST = 4.4, 9
 _STEP = 3e-4
 # Points of the curve, evenly spaced up to so many deviations, then geometrically up to where δ is next to nothing.
 _EVEN, _DEVIATIONS, _GEOMETRIC, _FURTHEST = 400, 9.0, 200, 37.0
-# Tails beyond so many deviations are less than 1e-40.
-_REACH = 14.0
+# Tails beyond so many deviations are less than 1e-40, and those above this right to a part in 1e10.
+_REACH, _RAREST = 14.0, 1e-30
 # So many releases keep their own pairs.
 _FEW = 3
 # Shifts of one integer that are tried from below, and the least share by which neighbouring points differ.
@@ -190,7 +190,7 @@ def _from_below(noise: float) -> tuple[Array, Array, Array, float]:
         points.append(np.array([upper[j:], upper[:-j]]))
     q, p = np.concatenate(points, axis=1)
     # the other half is this one's mirror image
-    some = (p + q < 1 + 1e-12) & (q > 1e-290)
+    some = (p + q < 1 + 1e-12) & (q > _RAREST)
     q, p = np.concatenate([[[0.0], [0.0]], np.array([q[some], p[some]])[:, np.argsort(q[some])]], axis=1)
     corners = lower_hull(q, -p)
     kept = corners[1:2]

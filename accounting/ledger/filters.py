@@ -73,7 +73,7 @@ from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
 from accounting.concentrated import zcdp_rho
-from accounting.conversions import gdp_mu, pure_parameter
+from accounting.conversions import gdp_delta, gdp_mu, pure_parameter
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.measures import price
@@ -102,9 +102,6 @@ Filter = AdditiveFilter | PlanFilter
 
 # A whole run that leaves less than this share of ε is followed as a plan.
 _FULL = 0.005
-# What discrete Gaussian noise on vectors leaves of μ² when it is charged: all but the last releases cost what Gaussian
-# noise does.
-_LEVELS = tuple(4.0**-k for k in range(1, 11))
 # How much more a sample costs late than early where there is a share of δ for it alone.
 _SKEWED = 1.4
 
@@ -175,6 +172,8 @@ def first_filter(
         if accountant == "mixed":
             return AdditiveFilter(budget, mixed_rule(budget, failure_delta if log_survival == 0 else kept))
         return AdditiveFilter(budget, _own_rule(accountant, budget, kept, rest))
+    if failure_delta is None and (whole := _lattice_plan(budget, release)) is not None:
+        return PlanFilter(Rule("plan", plan=whole))
     measure = _calibrated(budget, without_failures(budget.delta, kept), rest)
     if measure is not None:
         return AdditiveFilter(budget, _own_rule(measure, budget, kept, rest))
@@ -231,9 +230,7 @@ def _own_rule(measure: Measure, budget: Budget, failure_delta: float, rest: Rele
     order = limit = None
     if measure == "rdp":
         order, limit, _ = _rdp_order(budget.epsilon, without_failures(budget.delta, failure_delta), rest)
-    parts = rest.parts if isinstance(rest, Composed) else ((rest, 1),)
-    charged = measure == "gdp" and any(lattice_noise(part) is not None for part, _ in parts)
-    return Rule(measure, failure_delta, order, limit, levels=_LEVELS if charged else ())
+    return Rule(measure, failure_delta, order, limit)
 
 
 def _natural(budget: Budget, rest: Release) -> Measure | None:
@@ -250,7 +247,7 @@ def _natural(budget: Budget, rest: Release) -> Measure | None:
 def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
     """The measure of which (ε, δ) holds a whole number of releases like ``rest``, to nine digits."""
     measure = _natural(budget, rest)
-    if measure == "zcdp" and _holds_lattices(gdp_mu(budget.epsilon, delta) ** 2, rest):
+    if measure == "zcdp" and _is_whole(gdp_mu(budget.epsilon, delta) ** 2, price(_square, rest)):
         return "gdp"  # discrete Gaussian noise is the nearer to Gaussian noise the more of it there is
     match measure:
         case "gdp":
@@ -266,11 +263,22 @@ def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
     return measure if _is_whole(limit, cost) else None
 
 
-def _holds_lattices(limit: float, rest: Release) -> bool:
-    """Whether ``limit`` is the μ² of some number of releases like ``rest``, discrete Gaussian noise, to nine digits."""
-    z = lattice_noise(rest)
-    room = 0.0 if z is None else limit * z * z * (1 + 1e-9)
-    return 1 <= room < 1e9 and abs(gdp(math.floor(room) * rest) ** 2 - limit) <= 1e-9 * limit
+def _lattice_plan(budget: Budget, release: Release) -> Release | None:
+    """All that the budget was calibrated for, if it holds a whole number of releases of lattice noise, to nine digits.
+
+    Together they cost less than one by one (:mod:`accounting.accountants.lattice`).
+    """
+    z = lattice_noise(release)
+    limit = gdp_mu(budget.epsilon, budget.delta) ** 2 if z is not None and budget.delta > 0 else 0.0
+    room = limit * z * z * (1 + 1e-9) if z is not None else 0.0
+    if not 2 <= room < 1e9:
+        return None
+    whole = math.floor(room) * release
+    return (
+        whole
+        if limit * (1 - 1e-9) <= gdp(whole) ** 2 and gdp_delta(gdp(whole), budget.epsilon) <= budget.delta
+        else None
+    )
 
 
 def _is_whole(limit: float, cost: float) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.gdp import gdp, is_exact, lattice_noise
-from accounting.accountants.lattice import lattice_cost
+from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
 from accounting.accountants.zcdp import zcdp
@@ -61,7 +60,7 @@ def measures(rule: Rule, epsilon: float, delta: float) -> Iterable[Summed]:
     """The measures of a rule for (ε, δ), of which any may hold; pure DP rides along."""
     match rule.accountant:
         case "gdp":
-            yield _gdp(epsilon, delta, rule.levels)
+            yield _gdp(epsilon, delta)
         case "zcdp":
             limit = zcdp_rho(epsilon, delta)
             yield _single("zcdp", zcdp, limit, lambda rho: zcdp_epsilon(rho, delta), epsilon, delta)
@@ -91,25 +90,9 @@ def _largest_mu(epsilon: float, delta: float) -> float:
     return gdp_mu(epsilon, delta)
 
 
-def _gdp(epsilon: float, delta: float, levels: tuple[float, ...]) -> Summed:
-    """Σ μ²; with levels also what is charged at them, which is less for discrete Gaussian noise on vectors."""
+def _gdp(epsilon: float, delta: float) -> Summed:
     limit = _largest_mu(epsilon, delta) ** 2
-    summed = _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
-    if not levels:
-        return summed
-    steps = [share * limit for share in sorted(levels)]
-
-    def at_levels(release: Release) -> list[float]:
-        least, z = price(lambda r: gdp(r) ** 2, release), lattice_noise(release)
-        return [least, *(least if z is None else lattice_cost(z, reserve) for reserve in steps)]
-
-    def fits(total: Array, slack: float) -> bool | None:
-        return total[-1] <= limit * (1 - slack) or within(float(total[0]), limit, slack)
-
-    def to_epsilon(total: Array) -> float:
-        return min(summed.epsilon(total), epsilon if total[-1] < math.inf else math.inf)
-
-    return replace(summed, within=fits, epsilon=to_epsilon, booking=Booking(limit, [0.0, *steps], at_levels))
+    return _single("gdp", lambda r: gdp(r) ** 2, limit, lambda m: gdp_epsilon(math.sqrt(m), delta), epsilon, delta)
 
 
 def _smoothed(

@@ -39,8 +39,7 @@ class Rule:
         and its rate ρ (``"mixed"`` only).
     levels : tuple of float
         The shares of μ² at which a release is charged by how much is left when it comes
-        (:mod:`accounting.ledger.booking`; ``"mixed"``, and ``"gdp"`` that begins with discrete Gaussian noise). None in
-        files before there were any.
+        (:mod:`accounting.ledger.booking`; ``"mixed"`` only). None in files before there were any.
     heavy : tuple of float
         For large and rare losses: a share of what is left of δ for a second sum with reserves, the part of it for what
         smoothing leaves out, and the reserves (``"mixed"`` only).

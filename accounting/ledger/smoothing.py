@@ -70,8 +70,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.gdp import gdp, is_exact, lattice_noise
-from accounting.accountants.lattice import lattice_cost
+from accounting.accountants.gdp import gdp, is_exact
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.rdp import rdp
 from accounting.errors import UnsupportedRelease
@@ -148,8 +147,6 @@ def smoothed_costs(release: Release, reserve: float, potential: Potential, *, pl
         return np.array(_of_pairs(release, reserve, potential, plain))
     if is_exact(release):
         return np.full(2, square)
-    if (z := lattice_noise(release)) is not None:
-        return np.full(2, lattice_cost(z, reserve))
     try:
         return np.minimum(square, _of_pairs(release, reserve, potential, plain))
     except UnsupportedRelease:

@@ -154,7 +154,7 @@ def rule_to_dict(rule: Rule) -> dict[str, Any]:
         stored["plan"] = encode(rule.plan)
     if rule.orders:
         stored |= {name: list(getattr(rule, name)) for name in _RULE_NUMBERS} | {"left_out": rule.left_out}
-    stored |= {name: list(getattr(rule, name)) for name in _LATER_NUMBERS if getattr(rule, name)}
+        stored |= {name: list(getattr(rule, name)) for name in _LATER_NUMBERS if getattr(rule, name)}
     if rule.kind is not None:
         stored |= {"kind": encode(rule.kind), "kind_share": rule.kind_share}
     return stored

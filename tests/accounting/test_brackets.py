@@ -88,6 +88,13 @@ def test_a_tree_of_a_batch_is_a_gaussian_vector():
     assert 0.995 * upper < lower
 
 
+@pytest.mark.parametrize("count", [100, 1000])
+def test_rare_batches_beside_others_at_a_large_delta(count):
+    # the game's curve ends where δ is a few millionths, which the masses beside it have to allow for
+    lower, upper = bound(Gaussian(20.0) + count * FixedSizeSubsampled(Gaussian(5.437), 7, 10_000), 5e-4)
+    assert 0.998 * upper < lower <= upper
+
+
 @pytest.mark.parametrize(("z", "q"), [(0.8, 1e-3), (0.6, 1e-4), (0.7, 0.01)])
 def test_monotone_in_the_number_of_steps(z, q):
     found = [float(epsilon(n * sampled(z, q), 1e-6)) for n in (1, 2, 10, 20, 50, 100)]

@@ -19,9 +19,9 @@ from accounting import (
     calibrate,
     gdp,
 )
-from accounting.accountants.lattice import composed_mu, discrete_gaussian_mu, lattice_cost
-from accounting.accountants.lattice_pairs import LatticeCorners, LatticePair
-from accounting.conversions import gdp_delta
+from accounting.accountants.lattice import _added, composed_mu, discrete_gaussian_mu
+from accounting.accountants.lattice_pairs import LatticeCorners, LatticePair, _most
+from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters import first_filter
 from accounting.ledger.written import rule_from_dict, rule_to_dict
 
@@ -70,18 +70,69 @@ def test_beside_gaussian_noise_kappa_is_gone(z):
     for vector, share in itertools.product([(1,), (1, 1), (2,), (2, 1)], [0.8, 1.2, 4.0]):
         reserve = share / z**2
         truth, normal = exact_mu(z, vector, reserve), math.sqrt(reserve + 1 / z**2)
-        bounded = math.sqrt(reserve + lattice_cost(z, reserve))
+        bounded = normal + added(z, reserve)
         assert normal * (1 - 1e-12) <= truth <= bounded * (1 + 1e-9)
-        assert bounded <= math.sqrt(reserve + discrete_gaussian_mu(z) ** 2)
         if z >= 1.4:
             assert bounded < normal * (1 + 1e-5)
 
 
 def test_what_is_added_is_needed():
-    # without it, or with half of the exponent's error, the bound would be below the truth
     truth = exact_mu(0.6, (1,), 4.0)
     assert truth > math.sqrt(4.0 + 1 / 0.36) * 1.001
-    assert truth <= math.sqrt(4.0 + lattice_cost(0.6, 4.0))
+    assert truth <= math.sqrt(4.0 + 1 / 0.36) + added(0.6, 4.0)
+
+
+@pytest.mark.parametrize("z", [0.58, 0.7, 1.0, 1.5])
+def test_what_is_added_is_what_the_theorem_says(z):
+    for reserve in np.geomspace(0.01, 100, 41):
+        assert float(_added(np.array([reserve]), z)[0]) == pytest.approx(added(z, reserve), rel=1e-12)
+
+
+def added(z, reserve):
+    """What the theorem adds, from the sums over the dual lattice of one coordinate."""
+    if reserve == math.inf:
+        return math.inf
+    share = reserve * z**2 / (1 + reserve * z**2)
+    if 2 * math.pi**2 * z**2 * share < 1:
+        return math.inf
+    total = 0.0
+    for scale in (share, 1.0):
+        q = math.exp(-2 * math.pi**2 * z**2 * scale)
+        whole = 2 * sum(q ** (k * k) for k in range(1, 60))
+        bounded = 2 * q / (1 - q**3)
+        assert whole <= bounded * (1 + 1e-12)
+        total += math.exp(bounded) - 1
+    return math.sqrt(2 * math.pi) * -math.log(1 - total) if total <= 0.5 else math.inf
+
+
+def stepwise(noises, last):
+    """μ of releases in this order, the last one first, of which ``last`` cost as if they were alone."""
+    mu = math.sqrt(sum(discrete_gaussian_mu(z) ** 2 for z in noises[:last]))
+    for z in noises[last:]:
+        mu = math.hypot(mu, 1 / z) + added(z, mu**2)
+    return mu
+
+
+def test_no_order_costs_more_than_the_sum():
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        noises = rng.choice([0.6, 0.8, 1.0, 1.3, 2.0, 5.0], size=rng.integers(1, 6)).tolist()
+        total = composed_mu([(z, noises.count(z)) for z in set(noises)])
+        for order in set(itertools.permutations(noises)):
+            assert min(stepwise(order, last) for last in range(1, len(order) + 1)) <= total * (1 + 1e-12)
+    for z, count in [(0.7, 63), (0.7, 65), (0.8, 300)]:
+        exact = min(stepwise([z] * count, last) for last in range(1, 30))
+        assert exact * (1 - 1e-12) <= composed_mu([(z, count)]) <= exact * 1.01
+
+
+def test_a_wide_interval_of_scales_is_covered():
+    epsilons = np.linspace(0.0, 5.0, 101)
+    for vector in [(1,), (1, 1), (2, 1)]:
+        length = math.sqrt(sum(v * v for v in vector))
+        sigma = length * np.array([1.0, 1.1])
+        most = _most(vector, sigma, epsilons)
+        for scale in np.linspace(*sigma, 23):
+            assert np.all(exact_delta(scale, vector, epsilons) <= most)
 
 
 def test_several_releases_cost_one_excess():
@@ -153,7 +204,7 @@ def test_brackets_are_narrow(release, width):
         assert (1 - width) * upper <= lower <= upper
 
 
-def test_a_ledger_charges_the_last_release_most():
+def test_what_a_budget_was_calibrated_for_can_be_spent_one_by_one():
     budget = Budget(2.0, 1e-6)
     z = calibrate(lambda z: 30 * DiscreteGaussian(z), budget)
     assert z < calibrate(lambda z: 30 * Gaussian(z), budget) * 1.001
@@ -162,8 +213,30 @@ def test_a_ledger_charges_the_last_release_most():
         ledger.spend(DiscreteGaussian(z))
     with pytest.raises(BudgetExceeded):
         ledger.spend(DiscreteGaussian(100 * z))
+    # what is released may be followed to the end by those who have the file alone
     rule = first_filter(budget, DiscreteGaussian(z)).rule
-    assert rule.accountant == "gdp"
-    assert rule.levels
+    assert rule.plan == 30 * DiscreteGaussian(z)
     assert rule_from_dict(rule_to_dict(rule)) == rule
-    assert first_filter(budget, Gaussian(3 * z)).rule.levels != rule.levels
+    assert first_filter(budget, DiscreteGaussian(1.01 * z)).rule.accountant == "mixed"
+
+
+def test_lattice_noise_after_gaussian_noise_is_charged_in_full():
+    # who plays it last has seen the rest: in a composed release, or where it is drawn later than it is charged
+    budget = Budget(20.0, 1e-6)
+    limit = gdp_mu(budget.epsilon, budget.delta) ** 2
+    noise = math.sqrt(100 / (0.997 * limit - 1 / 0.64))
+    for accountant in (None, "gdp"):
+        ledger = Ledger(budget, accountant=accountant)
+        ledger.spend(DiscreteGaussian(50.0))
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(DiscreteGaussian(0.8) + 100 * Gaussian(noise))
+
+
+def test_large_scales_are_not_free():
+    for accountant in (None, "gdp"):
+        ledger = Ledger(Budget(1.0, 1e-6), accountant=accountant)
+        ledger.spend(DiscreteGaussian(1e9))
+        with pytest.raises(BudgetExceeded):
+            ledger.spend(10**18 * DiscreteGaussian(1e9))
+        assert gdp(2 * DiscreteGaussian(1e160)) < 1e-149
+        ledger.spend(DiscreteGaussian(1e160))
