@@ -53,8 +53,10 @@ __all__ = ["concentrated_delta", "concentrated_epsilon", "is_played", "played_cu
 Array = NDArray[np.float64]
 Pair = tuple[Array, Array]
 
-# Steps of the game; of more releases the last ones are played in the smallest steps, by this ratio.
+# Steps of the game; of more releases the last ones are played in the smallest steps, by this ratio. Rounding leaves
+# fewer of weak ones, below this ρ.
 _MOST, _RATIO = 28, 1.07
+_WEAK, _MOST_WEAK = 1e-4, 14
 # The points of the grid, to where all as one reach this share of δ, and what is added to the last curve, as one.
 _POINTS, _BEYOND, _LEAST = 384, 1e-2, 1e-6
 # The coins that are tried, up to this multiple of 1/√(2ρ) as orders.
@@ -71,9 +73,10 @@ _ORDERS, _UP = 60, 1 + 1e-12
 
 def _steps(rho: float, count: int) -> list[float]:
     """ρ of the steps, that of the last release first."""
-    if count <= _MOST:
+    most = _MOST if rho * count >= _WEAK * _MOST else _MOST_WEAK
+    if count <= most:
         return [rho] * count
-    shares = _RATIO ** np.arange(_MOST)
+    shares = _RATIO ** np.arange(most)
     ends = np.rint(np.cumsum(shares) * (count / shares.sum()))
     return [_total(rho, int(size)) for size in np.diff(ends, prepend=0.0) if size > 0]
 

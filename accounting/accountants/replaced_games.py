@@ -60,6 +60,8 @@ _FEWEST_IN_STAGES = 10
 _LEAST_IN_STAGES = 1e-30
 # λ of discrete Gaussian vectors as a share of the deviation of a loss, of many steps less.
 _APART = 0.012
+# Other noise has no game, as its μ is too large or too small.
+_LEAST_NOISE, _MOST_NOISE = 0.2, 1e4
 
 
 def played(parts: Parts, delta: float) -> Parts:
@@ -164,12 +166,15 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
 
 
 def _most_steps_of_normal_laws(noise_multiplier: float, shift: int | None, rate: float, tail: float) -> int:
-    mu, _ = _three_laws(noise_multiplier, shift, rate, 1)
+    # what is known of the most steps is known of fewer
+    mu, _ = _three_laws(noise_multiplier, shift, rate, replaced_steps.MOST_STEPS)
     return replaced_steps.most_steps(mu, rate, replaced_steps.cut(tail))
 
 
 def _three_laws(noise_multiplier: float, shift: int | None, rate: float, count: int) -> tuple[float, float]:
     """μ and λ of discrete Gaussian noise, such that what λ adds matters about as much as what is added to μ."""
+    if not _LEAST_NOISE <= noise_multiplier <= _MOST_NOISE:
+        return math.inf, math.inf
     most = _APART * deviation(1 / noise_multiplier, rate) / (math.sqrt(count) * max(noise_multiplier, 1.0) ** 2)
     # of few different values, so that one game serves many counts
     return three_laws(noise_multiplier, 2.0 ** math.floor(math.log2(most)), shift)

@@ -72,7 +72,7 @@ from accounting.accountants.numerics import split
 from accounting.accountants.sampled_losses import SubsampledPair
 from accounting.accountants.triangles import MISSED, deviation, triangle_masses
 
-__all__ = ["ReplacedSteps", "cut", "most_steps"]
+__all__ = ["MOST_STEPS", "ReplacedSteps", "cut", "most_steps"]
 
 Array = NDArray[np.float64]
 
@@ -85,6 +85,8 @@ _GRID = Fineness(0.1, 0.2, 1500, 8000)
 _GRID_BELOW = Fineness(0.1, 0.1, 6000, 12_000)
 # Where the first node is at most, as a share of the smallest loss; and the most nodes for that.
 _WITHIN, _MOST_BELOW = 0.85, 40_000
+# The most steps of a game.
+MOST_STEPS = 2048
 # Of every loss at least this much is cut off, and this many times what matters least: the grid is the shorter.
 _LEAST_TAIL, _MORE = 1e-24, 100
 
@@ -104,7 +106,7 @@ def most_steps(mu: float, rate: float, tail: float) -> int:
     step, _ = grid(*_sizes(mu, rate, tail), _GRID)
     if step > 0.5 * deviation(mu, rate):
         return 0
-    return 2048
+    return MOST_STEPS
 
 
 def _sizes(mu: float, rate: float, tail: float) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from accounting import ZCDP, bound
+from accounting import ZCDP, bound, epsilon
 from accounting.accountants import concentrated_games
 from accounting.accountants.concentrated_games import (
     _Game,
@@ -170,3 +170,10 @@ def test_a_coarse_grid_is_rounded_up(monkeypatch):
     coarse = [concentrated_delta(0.05, 3, eps) for eps in points]
     played_curve.cache_clear()
     assert all(a < b < 1.1 * a for a, b in zip(fine, coarse, strict=True))
+
+
+def test_weak_releases_are_played_as_well():
+    # with as many steps as of stronger ones rounding took all that the game gains, and 30 were cheaper than 28
+    found = [float(epsilon(count * ZCDP(1e-6), 1e-4)) for count in (14, 15, 28, 30)]
+    assert found == sorted(found)
+    assert found[2] < 0.88 * zcdp_epsilon(28e-6, 1e-4)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import (
+    DiscreteGaussian,
     FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
@@ -262,3 +263,14 @@ def test_ten_thousand_batches_are_known_closely():
     # 0.95 % with wide cells, 1.2 % with cells of uneven widths
     lower, upper = bound(10_000 * FixedSizeSubsampled(Gaussian(5.0), 1000, 10_000), 1e-6)
     assert 0.992 * upper < lower <= upper
+
+
+@pytest.mark.parametrize(
+    ("inner", "count"),
+    [(DiscreteGaussian(12.0), 2048), (DiscreteGaussian(16.5, shift=300), 500), (DiscreteGaussian(0.06, shift=10), 2)],
+)
+def test_lattice_noise_on_the_rarest_batches_has_an_answer(inner, count):
+    # the game asked for was not the one that had been found possible, or its loss had no deviation
+    release = FixedSizeSubsampled(inner, 1, 10**8)
+    lower, upper = bound(count * release, 1e-9)
+    assert 0 <= lower <= upper < math.inf
