@@ -89,5 +89,14 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
     return (*others, *((pair, 1) for pair in many.values())) if many else None
 
 
+def _with_samples(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with samples of zCDP releases played as a whole."""
+    if all(count == 1 for _, count in parts):
+        return None
+    from accounting.accountants.sampled_games import sampled_games
+
+    return sampled_games(parts, delta)
+
+
 #: In this order: what is found with one of them may be too little to try the next.
-IN_PLACE = _with_games, _in_stages, with_long_games
+IN_PLACE = _with_samples, _with_games, _in_stages, with_long_games
