@@ -91,7 +91,13 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
 
 def _with_samples(parts: Parts, delta: float) -> Parts | None:
     """``parts`` with samples of zCDP releases played as a whole."""
-    if all(count == 1 for _, count in parts):
+    from accounting.accountants.concentrated_losses import ConcentratedPair
+    from accounting.accountants.sampled_losses import SubsampledPair
+
+    if not any(
+        count > 1 and isinstance(pair, SubsampledPair) and isinstance(pair.inner, ConcentratedPair)
+        for pair, count in parts
+    ):
         return None
     from accounting.accountants.sampled_games import sampled_games
 

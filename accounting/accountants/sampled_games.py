@@ -65,7 +65,7 @@ _LEAST = 1e-6
 _ORDERS = np.array([0.1, 0.25, 0.4, 0.6, 0.8, 1.0, 1.3, 1.6, 2.0, 2.4, 2.9, 3.4, 4.0, 4.7, 5.6, 7.0])
 _NEGATIVE = np.array([0.3, 0.8, 1.5, 2.5, 4.0])
 # The t that weights are found for; rounds of that.
-_ROWS, _ROUNDS = 64, 16
+_ROWS, _ROUNDS = 64, 12
 # Nodes where f and g may meet, and one of how many is used for the weights.
 _NODES, _THIN = 361, 3
 # Moments of all together: how many orders, and the largest.

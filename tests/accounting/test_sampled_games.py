@@ -7,13 +7,14 @@ import pytest
 from scipy.optimize import linprog
 
 from accounting import ZCDP, Gaussian, PoissonSubsampled, bound, epsilon
+from accounting.accountants import sampled_games as sampled_games_module
 from accounting.accountants.concentrated_losses import CoinsPair, ConcentratedPair
 from accounting.accountants.sampled_coins import _laws, _played, _told, sampled_epsilon_at_least
 from accounting.accountants.sampled_games import SampledGamePair, _curve, _Game, _Moments, sampled_games
 from accounting.accountants.sampled_losses import SubsampledPair
 
 
-def most(rho, of_y, points=321):
+def most(rho, of_y, points=241):
     """About the most that E_Q of a function of y = P/Q can be, of all laws that are ρ-zCDP: a linear program."""
     scale = math.sqrt(2 * rho)
     losses = np.linspace(-4.0, 7.0, points)
@@ -49,33 +50,41 @@ def one_more(game, at):
     return most(game.rho, of_y)
 
 
-@pytest.mark.parametrize(("rho", "rate", "count"), [(0.05, 0.1, 1), (0.05, 0.1, 6), (0.5, 0.01, 1), (0.3, 0.4, 2)])
+@pytest.mark.parametrize(("rho", "rate", "count"), [(0.05, 0.1, 4), (0.5, 0.01, 1)])
 def test_a_step_costs_what_a_linear_program_finds(rho, rate, count):
     game = after(rho, rate, count)
     end = float(game.grid[-1])
-    checked = [int(np.argmin(np.abs(game.grid - share * end))) for share in (0.1, 0.3, 0.6)]
+    checked = [int(np.argmin(np.abs(game.grid - share * end))) for share in (0.2, 0.5)]
     least = np.array([one_more(game, at) for at in checked])
     game.play()
     assert np.all(least <= game.above[checked])
     assert np.all(game.above[checked] < 1.06 * least)
 
 
-def test_a_step_is_bounded_whatever_the_weights():
+@pytest.mark.parametrize("places", [None, np.linspace(-7, 14, 43), np.linspace(0.5, 14, 400)])
+def test_a_step_is_bounded_whatever_the_weights_and_nodes(places, monkeypatch):
+    """Few nodes, or a first one that is not rare, give bounds that are worse, and never too low."""
     game = after(0.1, 0.2, 2)
-    left = game._left()
-    best = game._weights(left)
-    checked = np.array([60, 200, 300, 420])
+    best = game._weights(game._left())
+    checked = np.array([60, 300, 420])
     least = np.array([one_more(game, at) for at in checked])
+    if places is not None:
+        monkeypatch.setattr(sampled_games_module, "_places", lambda: places)
+        above = game.above
+        game = _Game(0.1, 0.2, 3, 1e-6)
+        game.above = above
+    left = game._left()
+    assert np.all(game._bound(game._weights(left), left)[checked] >= least)
     rng = np.random.default_rng(7)
     known = 0
-    for _ in range(40):
-        off = np.exp(rng.normal(0.0, rng.choice([0.01, 0.3, 2.0]), best.shape))
-        kept = rng.random(best.shape[1]) < 0.9
+    for size in (0.0, *np.repeat([0.01, 0.3, 2.0], 4)):
+        off = np.exp(rng.normal(0.0, size, best.shape))
+        kept = rng.random(best.shape[1]) < 0.9 + (size == 0)
         kept[:2] = True
         found = game._bound(best * off * kept, left)[checked]
         known += int((found < 1).sum())
         assert np.all(found >= least)
-    assert known > 40
+    assert known > 8
 
 
 def test_moments_are_those_of_gaussian_noise():
@@ -97,7 +106,7 @@ def test_one_sample_is_exact():
     assert np.all(game.above <= exact * 1.02)
 
 
-@pytest.mark.parametrize(("rho", "rate", "count"), [(0.05, 0.1, 3), (0.5, 0.02, 4)])
+@pytest.mark.parametrize(("rho", "rate", "count"), [(0.05, 0.1, 3), (0.5, 0.02, 2)])
 def test_played_coins_reach_no_more(rho, rate, count):
     """At other levels of δ as well."""
     for level in (1e-4, 1e-8):
@@ -130,7 +139,7 @@ def test_one_sample_from_below():
 
 @pytest.mark.parametrize(
     ("release", "width"),
-    [(10 * PoissonSubsampled(ZCDP(0.05), 0.1), 0.02), (10 * PoissonSubsampled(ZCDP(0.5), 0.01), 0.04)],
+    [(6 * PoissonSubsampled(ZCDP(0.05), 0.1), 0.015), (4 * PoissonSubsampled(ZCDP(0.5), 0.01), 0.015)],
     ids=repr,
 )
 @pytest.mark.filterwarnings("ignore:ε is only known")
