@@ -61,12 +61,12 @@ def test_a_step_costs_what_a_linear_program_finds(rho, rate, count):
     assert np.all(game.above[checked] < 1.06 * least)
 
 
-@pytest.mark.parametrize("places", [None, np.linspace(-7, 14, 43), np.linspace(0.5, 14, 400)])
+@pytest.mark.parametrize("places", [None, np.linspace(-7, 14, 36), np.linspace(0.5, 14, 400)])
 def test_a_step_is_bounded_whatever_the_weights_and_nodes(places, monkeypatch):
     """Few nodes, or a first one that is not rare, give bounds that are worse, and never too low."""
     game = after(0.1, 0.2, 2)
     best = game._weights(game._left())
-    checked = np.array([60, 300, 420])
+    checked = np.array([60, 200, 300, 420])
     least = np.array([one_more(game, at) for at in checked])
     if places is not None:
         monkeypatch.setattr(sampled_games_module, "_places", lambda: places)
@@ -114,6 +114,13 @@ def test_played_coins_reach_no_more(rho, rate, count):
         top = float(_curve(pair)[0][-1])
         reached = _played([(rho, rate)] * count, level, 0.5 * top)
         assert level <= pair.delta(reached) < 1.4 * level
+
+
+def test_the_curve_goes_on_beyond_the_grid():
+    epsilons, above = _curve(SampledGamePair(0.1, 0.2, 3, math.log(1e-4)))
+    one = SubsampledPair(ConcentratedPair(0.1), 0.2, True)
+    assert all(value >= one.delta(float(e)) for e, value in zip(epsilons[-60::4], above[-60::4], strict=True))
+    assert above[-1] < 1e-12 < above[-64]
 
 
 def test_laws_that_are_played():
