@@ -1,8 +1,9 @@
 """Games in place of parts of a total: where many choices or steps, played together, cost less than one by one.
 
 A game dominates what it stands for, whatever else is in the total; see :mod:`accounting.accountants.replaced_games`,
-:mod:`accounting.accountants.staged_maxima` and :mod:`accounting.accountants.long_games`. So every answer with a game in
-place is a bound, as it is without, and the least one counts.
+:mod:`accounting.accountants.staged_maxima`, :mod:`accounting.accountants.sampled_games` and
+:mod:`accounting.accountants.long_games`. So every answer with a game in place is a bound, as it is without, and the
+least one counts.
 """
 
 from __future__ import annotations
