@@ -1,8 +1,9 @@
 """Games in place of parts of a total: where many choices or steps, played together, cost less than one by one.
 
 A game dominates what it stands for, whatever else is in the total; see :mod:`accounting.accountants.replaced_games`,
-:mod:`accounting.accountants.staged_maxima` and :mod:`accounting.accountants.long_games`. So every answer with a game in
-place is a bound, as it is without, and the least one counts.
+:mod:`accounting.accountants.staged_maxima`, :mod:`accounting.accountants.sampled_games` and
+:mod:`accounting.accountants.long_games`. So every answer with a game in place is a bound, as it is without, and the
+least one counts.
 """
 
 from __future__ import annotations
@@ -89,5 +90,20 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
     return (*others, *((pair, 1) for pair in many.values())) if many else None
 
 
+def _with_samples(parts: Parts, delta: float) -> Parts | None:
+    """``parts`` with samples of zCDP releases played as a whole."""
+    from accounting.accountants.concentrated_losses import ConcentratedPair
+    from accounting.accountants.sampled_losses import SubsampledPair
+
+    if not any(
+        count > 1 and isinstance(pair, SubsampledPair) and isinstance(pair.inner, ConcentratedPair)
+        for pair, count in parts
+    ):
+        return None
+    from accounting.accountants.sampled_games import sampled_games
+
+    return sampled_games(parts, delta)
+
+
 #: In this order: what is found with one of them may be too little to try the next.
-IN_PLACE = _with_games, _in_stages, with_long_games
+IN_PLACE = _with_samples, _with_games, _in_stages, with_long_games

@@ -27,6 +27,7 @@ from accounting.accountants.pairs import alternatives
 from accounting.accountants.played_coins import concentrated_epsilon_at_least
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
+from accounting.accountants.sampled_coins import sampled_epsilon_at_least
 from accounting.accountants.witnesses import compositions, without_curvature, witness, witnesses
 from accounting.amplification.randomizers import epsilon_at_least
 from accounting.errors import UnsupportedRelease
@@ -80,6 +81,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if 0 < delta < 1:
         tried |= dict.fromkeys(_with_played_batches(release, delta, best))
         tried |= dict.fromkeys(_with_coins(release, best))
+        found = max(found, sampled_epsilon_at_least(release, delta))
     return max(found, *(_lower_epsilon(one, delta) for one in tried))
 
 
