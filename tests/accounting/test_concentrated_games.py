@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from step_programs import most
 
 from accounting import ZCDP, bound, epsilon
 from accounting.accountants import concentrated_games
@@ -18,24 +18,6 @@ from accounting.accountants.concentrated_games import (
 )
 from accounting.concentrated import zcdp_delta, zcdp_epsilon
 from accounting.worst_coins import worst_coin
-
-
-def most(rho, of_y, points=361):
-    """About the most that E_Q of a function of y = P/Q can be, of all laws that are ρ-zCDP: a linear program."""
-    scale = math.sqrt(2 * rho)
-    losses = np.linspace(-4.0, 5.0, points)
-    y = np.exp(losses * scale)
-    u = np.concatenate([np.geomspace(1e-3, 0.05, 12), np.linspace(0.06, 5.0, 80)]) / scale
-    orders = np.concatenate([1 + u, -u])
-    rows = np.exp(orders[:, None] * np.log(y) - rho * (orders * (orders - 1))[:, None])
-    moments = np.vstack([np.ones(y.size), y])
-    sizes = np.exp(losses**2 / 2)
-    goal = of_y(y) / sizes
-    answer = linprog(
-        -goal / goal.max(), A_ub=rows / sizes, b_ub=np.ones(orders.size), A_eq=moments / sizes, b_eq=[1, 1]
-    )
-    assert answer.status == 0
-    return -answer.fun * goal.max()
 
 
 def after(rho, count, level, points=385):
@@ -52,7 +34,7 @@ def test_two_releases_cost_what_a_linear_program_finds(rho, eps):
         e = eps - math.log(x)
         return x * (zcdp_delta(rho, e) if e >= 0 else -math.expm1(e) + math.exp(e) * zcdp_delta(rho, -e))
 
-    least = most(rho, np.vectorize(left))
+    least = most(rho, np.vectorize(left), 5.0, 361)
     assert 0.995 * least < concentrated_delta(rho, 2, eps) < 1.01 * least
 
 
@@ -69,7 +51,7 @@ def test_a_step_is_bounded_whatever_the_tangents(rho, count, reaches, monkeypatc
         t = game.t[at]
         return lambda y: y * np.interp(t / y, np.exp(grid), curve, left=1.0)
 
-    least = np.array([most(rho, of_y(at), 321) for at in checked])
+    least = np.array([most(rho, of_y(at), 5.0, 361, 321) for at in checked])
     next_step = after(rho, count, 1e-6, 193)
     next_step.play(rho)
     assert np.all(least <= next_step.above[checked])

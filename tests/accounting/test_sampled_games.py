@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
+from step_programs import most
 
 from accounting import ZCDP, Gaussian, PoissonSubsampled, bound, epsilon
 from accounting.accountants import sampled_games as sampled_games_module
@@ -12,24 +12,6 @@ from accounting.accountants.concentrated_losses import CoinsPair, ConcentratedPa
 from accounting.accountants.sampled_coins import _laws, _played, _told, sampled_epsilon_at_least
 from accounting.accountants.sampled_games import SampledGamePair, _curve, _Game, _Moments, sampled_games
 from accounting.accountants.sampled_losses import SubsampledPair
-
-
-def most(rho, of_y, points=241):
-    """About the most that E_Q of a function of y = P/Q can be, of all laws that are ρ-zCDP: a linear program."""
-    scale = math.sqrt(2 * rho)
-    losses = np.linspace(-4.0, 7.0, points)
-    y = np.exp(losses * scale)
-    u = np.concatenate([np.geomspace(1e-3, 0.05, 12), np.linspace(0.06, 7.0, 80)]) / scale
-    orders = np.concatenate([1 + u, -u])
-    rows = np.exp(orders[:, None] * np.log(y) - rho * (orders * (orders - 1))[:, None])
-    moments = np.vstack([np.ones(y.size), y])
-    sizes = np.exp(losses**2 / 2)
-    goal = of_y(y) / sizes
-    answer = linprog(
-        -goal / goal.max(), A_ub=rows / sizes, b_ub=np.ones(orders.size), A_eq=moments / sizes, b_eq=[1, 1]
-    )
-    assert answer.status == 0
-    return -answer.fun * goal.max()
 
 
 def after(rho, rate, count, level=1e-6):
@@ -47,7 +29,7 @@ def one_more(game, at):
         z = 1 - game.rate + game.rate * y
         return z * np.interp(t / z, game.from_0, above)
 
-    return most(game.rho, of_y)
+    return most(game.rho, of_y, 7.0, 241)
 
 
 @pytest.mark.parametrize(("rho", "rate", "count"), [(0.05, 0.1, 4), (0.5, 0.01, 1)])
