@@ -51,7 +51,7 @@ def test_a_step_is_bounded_whatever_the_tangents(rho, count, reaches, monkeypatc
         t = game.t[at]
         return lambda y: y * np.interp(t / y, np.exp(grid), curve, left=1.0)
 
-    least = np.array([most(rho, of_y(at), 5.0, 361, 321) for at in checked])
+    least = np.array([most(rho, of_y(at), 5.0, 321) for at in checked])
     next_step = after(rho, count, 1e-6, 193)
     next_step.play(rho)
     assert np.all(least <= next_step.above[checked])
