@@ -98,13 +98,16 @@ def log_moment(runs: Runs, inner: Inner, order: float) -> float:
     if np.any(np.diff(cells.slope) > -_LEAST_CHANGE * cells.slope[:-1]):
         return math.inf
     losses, p, _, _ = one_run(inner)
-    if order * (losses[-1] + float(cells.highest.max())) > _MOST:
+    if (order + 1) * (max(losses[-1], -losses[0]) + float(cells.highest.max())) > _MOST:
         return math.inf
     potential = _found(runs, inner, order)
     if potential is None:
         return math.inf
     cost, prices = _cost(runs, cells, order), _prices(runs, cells, order, potential, losses)
-    value = runs.none + float(cost @ np.append(potential.kappa, potential.place)) + float(p @ prices)
+    # p is a law but for its rounding, and for what is beyond
+    mean = float(p @ prices)
+    mean = max(mean, mean / float(p.sum()))
+    value = runs.none + float(cost @ np.append(potential.kappa, potential.place)) + mean
     sizes = cost[0] * potential.kappa + np.abs(potential.place).max() + float(p @ np.abs(prices))
     return math.log(value + _rounding(runs) * sizes) + _ROUNDING
 
