@@ -219,11 +219,11 @@ def _found(runs: Runs, inner: Inner, order: float) -> _Potential | None:
     ends = np.tile([[-np.inf], [np.inf]], units.size)
     ends[0, 0] = ends[:, n] = ends[:, 2 * n] = 0.0
     least, costs = least / rows, costs / units
-    most, price = float(np.abs(least).max()), float(np.abs(costs).max())
-    found = linprog(costs / price, matrix, least / most, bounds=ends.T, method="highs-ds")
+    size, price = float(np.abs(least).max()), float(np.abs(costs).max())
+    found = linprog(costs / price, matrix, least / size, bounds=ends.T, method="highs-ds")
     if found.x is None:
         return None
-    values = found.x * most / units
+    values = found.x * size / units
     kappa = max(float(values[0]), 0.0)
     return _Potential(kappa, values[1 : 1 + n], values[1 + n : 1 + 2 * n] + (1 + kappa * (1 - c)) * cells.slope)
 
