@@ -7,7 +7,8 @@ for any order of outputs. As (1 − e^(ε − L))₊ ≤ e^(t(L − ε))·t^t/(1
 
 (Canonne, Kamath & Steinke 2020, Proposition 12), also if each step follows those before it: given these, the moment of
 what is left is at most the product of the others. Beside other releases the moments of their pairs are factors, of
-losses that are rounded up. Every t is valid; a few are tried.
+losses that are rounded up. Every t is valid. Those that are tried are of one
+geometric sequence, whichever of ε and δ is asked for: so the two belong together, and change little if noise does.
 
 *Beyond.* The pair of one run is (P, Q) up to β of P that Q has not, and as much the other way round: it is a mixture of
 the two, with a chance of at most β over the mass that P and Q share for what they do not share. In any of K runs that

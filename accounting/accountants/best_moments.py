@@ -61,7 +61,7 @@ Inner = tuple[Parts, ...]
 
 # The size of the linear programme: cells of s, losses, and shifts τ in each cell, the fewest, the most, and times the
 # losses; and shifts where λ is computed.
-_CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, (5, 33, 120), 160
+_CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, (7, 33, 168), 160
 # Losses that are rarer than this, over the mean number of runs, are put together.
 _RARE = 3e-3
 # φ has to change by that share in each cell, and exponents have to be floats.
