@@ -59,8 +59,9 @@ __all__ = ["log_moment"]
 Array = NDArray[np.float64]
 Inner = tuple[Parts, ...]
 
-# The size of the linear programme: cells of s, losses, and shifts τ in each cell; and shifts where λ is computed.
-_CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, 9, 160
+# The size of the linear programme: cells of s, losses, and shifts τ in each cell, the fewest, the most, and times the
+# losses; and shifts where λ is computed.
+_CELLS, _LOSSES, _SHIFTS, _FINE = 28, 24, (7, 33, 168), 160
 # Losses that are rarer than this, over the mean number of runs, are put together.
 _RARE = 3e-3
 # φ has to change by that share in each cell, and exponents have to be floats.
@@ -98,13 +99,16 @@ def log_moment(runs: Runs, inner: Inner, order: float) -> float:
     if np.any(np.diff(cells.slope) > -_LEAST_CHANGE * cells.slope[:-1]):
         return math.inf
     losses, p, _, _ = one_run(inner)
-    if order * (losses[-1] + float(cells.highest.max())) > _MOST:
+    if (order + 1) * (max(losses[-1], -losses[0]) + float(cells.highest.max())) > _MOST:
         return math.inf
     potential = _found(runs, inner, order)
     if potential is None:
         return math.inf
     cost, prices = _cost(runs, cells, order), _prices(runs, cells, order, potential, losses)
-    value = runs.none + float(cost @ np.append(potential.kappa, potential.place)) + float(p @ prices)
+    # p is a law but for its rounding, and for what is beyond
+    mean = float(p @ prices)
+    mean = max(mean, mean / float(p.sum()))
+    value = runs.none + float(cost @ np.append(potential.kappa, potential.place)) + mean
     sizes = cost[0] * potential.kappa + np.abs(potential.place).max() + float(p @ np.abs(prices))
     return math.log(value + _rounding(runs) * sizes) + _ROUNDING
 
@@ -188,33 +192,40 @@ def _found(runs: Runs, inner: Inner, order: float) -> _Potential | None:
 
     cells, t, theta, n = _cells(runs, inner), order, runs.theta, _CELLS + 1
     losses, masses = _few_losses(runs, inner, t)
-    cell, end, shift, loss = (axis.ravel() for axis in np.indices((_CELLS, 2, _SHIFTS, losses.size), dtype=np.int64))
+    fewest, most, times = _SHIFTS
+    shifts = min(max(times // losses.size, fewest), most)
+    cell, end, shift, loss = (axis.ravel() for axis in np.indices((_CELLS, 2, shifts, losses.size), dtype=np.int64))
     knot, row = cell + end, np.arange(cell.size)
-    tau, x, slope = cells.shifts(_SHIFTS)[cell, shift], losses[loss], cells.slope[knot]
+    tau, x, slope = cells.shifts(shifts)[cell, shift], losses[loss], cells.slope[knot]
     drift = slope * _rise(theta, tau) / np.diff(cells.slope)[cell]
-    by_kappa = slope * (np.exp(t * tau - x) - (t + 1) / (t + theta) * np.exp((t + theta) * tau))
-    # columns: κ, b and −a′ at the knots, λ at the losses
-    columns = [0 * row, 1 + cell, 2 + cell, 1 + knot, 1 + n + knot, 1 + 2 * n + loss]
-    entries = [by_kappa, drift, -drift, np.expm1(-x), -np.ones(row.size), -np.ones(row.size)]
-    scale = 1 / (1 + np.exp(t * x))
-    matrix = csr_array(
-        (np.concatenate([entry * scale for entry in entries]), (np.tile(row, 6), np.concatenate(columns))),
-        shape=(row.size, 1 + 2 * n + losses.size),
-    )
+    # 0 without losses: 1 + κ(1 − c) times φ is added to −a′ afterwards
+    c = (t + 1) / (t + theta)
+    by_kappa = slope * (np.expm1(t * tau - x) - c * np.expm1((t + theta) * tau))
+    # columns: κ, b and −a′ at the knots, λ at the losses over what e^(tL) is there
+    columns = np.concatenate([0 * row, 1 + cell, 2 + cell, 1 + knot, 1 + n + knot, 1 + 2 * n + loss])
+    grown = 1 + np.exp(t * losses)
+    entries = np.stack([by_kappa, drift, -drift, np.expm1(-x), -np.ones(row.size), -grown[loss]])
     own = _cost(runs, cells, t)
+    costs = np.concatenate([[own[0] + (1 - c) * (own[1:] @ cells.slope)], np.zeros(n), own[1:], masses * grown])
+    least = -slope * np.expm1(t * (tau + x))
+    # rows in units of their largest number, and then columns
+    rows = np.abs(entries).max(axis=0)
+    entries /= rows
+    units = np.full(costs.size, 1e-300)
+    np.maximum.at(units, columns, np.abs(entries).ravel())
+    entries = entries.ravel() / units[columns]
+    matrix = csr_array((entries, (np.tile(row, 6), columns)), shape=(row.size, units.size))
     # b and λ, or a′ and λ, may be moved together: so the last ones are 0
-    ends = np.tile([[-np.inf], [np.inf]], 1 + 2 * n + losses.size)
+    ends = np.tile([[-np.inf], [np.inf]], units.size)
     ends[0, 0] = ends[:, n] = ends[:, 2 * n] = 0.0
-    found = linprog(
-        np.concatenate([own[:1], np.zeros(n), own[1:], masses]),
-        matrix,
-        -slope * np.exp(t * (tau + x)) * scale,
-        bounds=ends.T,
-        method="highs-ds",
-    )
+    least, costs = least / rows, costs / units
+    size, price = float(np.abs(least).max()), float(np.abs(costs).max())
+    found = linprog(costs / price, matrix, least / size, bounds=ends.T, method="highs-ds")
     if found.x is None:
         return None
-    return _Potential(max(float(found.x[0]), 0.0), found.x[1 : 1 + n], found.x[1 + n : 1 + 2 * n])
+    values = found.x * size / units
+    kappa = max(float(values[0]), 0.0)
+    return _Potential(kappa, values[1 : 1 + n], values[1 + n : 1 + 2 * n] + (1 + kappa * (1 - c)) * cells.slope)
 
 
 def _few_losses(runs: Runs, inner: Inner, order: float) -> tuple[Array, Array]:

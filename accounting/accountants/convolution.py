@@ -93,7 +93,9 @@ class Convolution:
         self.parts = parts
         self.counts = np.array([count for _, count in parts], dtype=np.float64)
         spread = math.log(len(parts))
-        self.highest = [pair.highest(max(log_tail - math.log(count) - spread, -740.0)) for pair, count in parts]
+        # the losses of atoms from below may all be less than 0
+        tails = (max(log_tail - math.log(count) - spread, -740.0) for _, count in parts)
+        self.highest = [max(0.0, pair.highest(tail)) for (pair, _), tail in zip(parts, tails, strict=True)]
         #: No sum is larger, but for what was cut off.
         self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
         #: The probability that one is.

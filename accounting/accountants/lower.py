@@ -207,7 +207,7 @@ def _best_order(release: Release, delta: float) -> float:
             from accounting.accountants.best_many import order_of_best
 
             # of these the accountant's curve is far above what is worst for each order, and few have larger ones
-            return 2 * max(order_of_best(found, delta) for found in alternatives(rest))
+            return 2 * max((order_of_best(found, delta) for found in alternatives(rest)), default=0.5)
         return best_order_for_epsilon(lambda orders: rdp(rest, orders), delta)
     except (UnsupportedRelease, ArithmeticError):
         return 1.0

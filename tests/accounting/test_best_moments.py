@@ -6,11 +6,21 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from accounting import BestOfPoissonRuns, BestOfRuns, Gaussian, Laplace, PureDP, bound, compare, delta, epsilon
-from accounting.accountants import best_moments
+from accounting import (
+    BestOfPoissonRuns,
+    BestOfRuns,
+    Gaussian,
+    Laplace,
+    PureDP,
+    bound,
+    compare,
+    delta,
+    epsilon,
+)
+from accounting.accountants import best_many, best_moments
 from accounting.accountants.best_many import delta_of_best, epsilon_of_best, order_of_best
 from accounting.accountants.best_moments import log_moment
-from accounting.accountants.best_pairs import OrderedPair, best_order
+from accounting.accountants.best_pairs import OrderedPair, best_order, one_run
 from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
 from accounting.accountants.pairs import alternatives
 from accounting.amplification.runs import runs_of
@@ -109,6 +119,34 @@ def test_a_potential_holds_wherever_a_path_may_be(law):
     assert cost == pytest.approx(ends[0] - ends[1] + place, rel=1e-4)
 
 
+@pytest.mark.parametrize(("law", "t", "wide"), [(0, 6.0, 1.2), (2, 0.5, 0.05)])
+def test_prices_hold_between_shifts(law, t, wide, monkeypatch):
+    runs, inner = runs_of(LAWS[law](Gaussian(4.0))), tuple(alternatives(Gaussian(4.0)))
+    cells, losses = best_moments._cells(runs, inner), np.linspace(-wide, wide, 17)
+    potential = best_moments._found(runs, inner, t)
+    if t < runs.theta:  # then b alone may have the most between two shifts
+        potential = best_moments._Potential(0.0, t * cells.slope, 0 * potential.place)
+    above = best_moments._prices(runs, cells, t, potential, losses)
+    monkeypatch.setattr(best_moments, "_FINE", 100 * best_moments._FINE)
+    near = best_moments._prices(runs, cells, t, potential, losses)
+    assert np.all(above >= near - 1e-12 * np.abs(near))
+    assert np.all(above - near < 1e-3 * np.abs(near).max())
+
+
+def test_a_cell_has_all_shifts_that_can_be_reached():
+    # a corner of what a coin can reach lies within a cell
+    runs = runs_of(BestOfRuns(PureDP(1.0), 0.1))
+    cells = best_moments._cells(runs, tuple(alternatives(PureDP(1.0))))
+    s = np.linspace(cells.knots[:-1], cells.knots[1:], 1001, axis=1)
+    most = np.minimum(math.e * s, 1 - (1 - s) / math.e)
+    least = np.maximum(s / math.e, 1 - math.e * (1 - s))
+    highest, lowest = (np.log(runs.slope(s) / runs.slope(u)) for u in (most, least))
+    assert np.all(cells.highest >= highest.max(axis=1))
+    assert np.all(cells.lowest <= lowest.min(axis=1))
+    assert cells.highest == pytest.approx(highest.max(axis=1), abs=2e-3)
+    assert cells.lowest == pytest.approx(lowest.min(axis=1), abs=2e-3)
+
+
 @pytest.mark.parametrize("law", [0, 4])
 def test_of_runs_that_tell_little_it_is_known(law):
     # the sum of all squared losses, the largest ones first
@@ -130,14 +168,14 @@ def test_brackets_of_ten_choices(law, kind):
 def test_epsilon_and_delta_belong_together():
     release = 12 * BestOfRuns(PureDP(0.1), 0.1)
     found = epsilon(release, 1e-6)
-    assert 0.9e-6 < delta(release, found) < 1.1e-6
+    assert delta(release, found) == pytest.approx(1e-6, rel=1e-6, abs=0)
     # the moments alone, at an order that is about the best
     (parts,) = alternatives(release)
     moments = order_of_best(parts, 1e-6)
     assert epsilon_of_best(parts, 1e-6, 50.0) == found
     single = log_moment(parts[0][0].runs, parts[0][0].inner, moments)
     by_hand = 12 * single + moments * math.log(moments / (1 + moments)) - math.log1p(moments) + math.log(1e6)
-    assert found <= by_hand / moments * (1 + 1e-9) < 1.01 * found
+    assert 0.998 * found < by_hand / moments < 1.01 * found
     assert delta_of_best(parts, found, 1e-9) == 1e-9
 
 
@@ -150,6 +188,65 @@ def test_other_releases_beside_them():
     # of two kinds, each as if it were the other, about
     both = 4 * BestOfRuns(PureDP(0.1), 0.1) + 4 * BestOfRuns(PureDP(0.1), 0.100001)
     assert epsilon(both, 1e-6) == pytest.approx(alone, rel=1e-3)
+
+
+@pytest.mark.parametrize("order", [0.3, 4.0, 60.0])
+def test_delta_of_a_moment(order):
+    # the largest share of e^(t(L − ε)) that (1 − e^(ε − L))₊ is
+    x = np.geomspace(1e-4, 40.0, 200_001)
+    share = float((-np.expm1(-x) * np.exp(-order * x)).max())
+    assert best_many._log_delta(2.0, order, 0.7) == pytest.approx(2.0 - 0.7 * order + math.log(share), abs=1e-6)
+
+
+def test_moments_multiply():
+    (parts,) = alternatives(3 * BestOfRuns(PureDP(0.1), 0.1) + 30 * Gaussian(20.0))
+    pair = next(pair for pair, count in parts if count == 3)
+    for order in (10.0, 20.0):
+        exact = 3 * log_moment(pair.runs, pair.inner, order) + 30 * order * (order + 1) / 800
+        assert exact < best_many._moment(parts, order) < 1.005 * exact
+
+
+def test_orders_are_of_one_sequence():
+    # so that a little more noise changes little
+    logs = [math.log(epsilon(10 * BestOfRuns(PureDP(0.1 * (1 + 1e-5 * k)), 0.1), 1e-6)) for k in range(3)]
+    assert np.all((np.diff(logs) > 0) & (np.diff(logs) < 3e-5))
+    release = 100 * BestOfRuns(PureDP(0.217), 0.001)
+    found = epsilon(release, 1e-8)
+    assert found < 15.9
+    assert delta(release, found) == pytest.approx(1e-8, rel=1e-6, abs=0)
+
+
+@pytest.mark.parametrize(
+    ("release", "at", "most"),
+    [
+        (2 * BestOfPoissonRuns(Gaussian(4.977757016989316), 0.8722737294113759), 1e-5, 1.14199),
+        (2 * BestOfRuns(Gaussian(5.539519292079509), 0.9), 1e-10, 1.55815),
+    ],
+)
+def test_orders_that_have_no_moment_change_nothing(release, at, most):
+    assert epsilon(release, at, accountant="pld") <= most
+
+
+@pytest.mark.parametrize("moment", [math.inf, 0.0, 1e-300, 1e300, OverflowError, ZeroDivisionError])
+def test_an_answer_is_never_above_what_was_known(moment, monkeypatch):
+    def fails(*_):
+        if isinstance(moment, float):
+            return moment
+        raise moment
+
+    monkeypatch.setattr(best_many, "log_moment", fails)
+    for release in (2 * BestOfRuns(Gaussian(8.0), 0.1), 5 * BestOfPoissonRuns(PureDP(0.1), 3.0) + Laplace(9.0)):
+        (parts,) = alternatives(release)
+        for known in (1e-9, 1.0, 500.0):
+            assert 0 <= epsilon_of_best(parts, 1e-6, known) <= known
+        for known in (1e-30, 1e-6, 0.5):
+            assert 0 <= delta_of_best(parts, 2.0, known) <= known
+
+
+@pytest.mark.filterwarnings("ignore:no answer from rdp")
+@pytest.mark.parametrize("run", [PureDP(0.0), Gaussian(1e170), PureDP(1e-8)])
+def test_runs_that_tell_nothing(run):
+    assert bound(10 * BestOfRuns(run, 0.1), 1e-6) == (0.0, 0.0)
 
 
 def test_what_has_no_moments_is_left_as_it_was():
@@ -168,3 +265,12 @@ def test_losses_that_no_moment_sees_count():
     (parts,) = alternatives(5 * BestOfRuns(20 * Laplace(40.0), 0.1))
     assert epsilon_of_best(parts, 1e-26, 20.0) == 20.0
     assert delta_of_best(parts, 15.0, 1e-5) > 1e-24
+    # ten runs each, and by the mass that both neighbours have
+    _, p, q, beyond = one_run(parts[0][0].inner)
+    assert 0 < beyond < 1e-20
+    chance = 5 * 10 * beyond / (1 - float(np.maximum(p - q, 0).sum()))
+    assert best_many._beyond(parts, 0.0) == pytest.approx(2 * chance, rel=1e-3, abs=0)
+    assert best_many._beyond(parts, 3.0) == pytest.approx((1 + math.exp(3.0)) * chance, rel=1e-3, abs=0)
+    # what is cut off others
+    (parts,) = alternatives(BestOfRuns(PureDP(0.1), 0.1) + 30 * Gaussian(20.0))
+    assert best_many._beyond(parts, 3.0) == pytest.approx(math.exp(-100.0), rel=1e-6, abs=0)
