@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants.laplace_maxima import excess
+from accounting.accountants.laplace_maxima import excess, more_than_lead
 from accounting.accountants.lattice_games import two_losses
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
@@ -126,3 +126,10 @@ def test_choices_are_cheaper_than_noise_on_a_number(choices, as_noise, share):
         found, before = bound(choices, 1e-6), epsilon(as_noise, 1e-6)
     assert found.lower <= found.upper <= share * before
     assert delta(choices, found.upper) <= 1e-6 * (1 + 1e-3)
+
+
+def test_leads_that_change_sides_are_the_worst_of_strong_choices():
+    for eps in np.geomspace(1e-3, 200, 300):
+        sides = 2 * more_than_lead(eps / 2)
+        assert excess(eps) >= sides
+        assert eps < 2 or excess(eps) == sides
