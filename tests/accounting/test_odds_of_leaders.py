@@ -91,7 +91,7 @@ def bend(u, width, near, far, low, high):
 
 
 def counted(corners, bends):
-    """Where all ψ of a box are said to be at least a mixture of corners, less the bend; elsewhere they are at least 0."""
+    """Where ψ of a box are said to be at least a mixture of corners, less the bend; elsewhere they are at least 0."""
     return np.min(corners, axis=0) >= bends
 
 
