@@ -1,11 +1,16 @@
-"""Choices among the parts of a total: which coins they are at worst, and games in their place."""
+"""Choices among the parts of a total: which coins they are at worst, and games in their place.
+
+A game of fewer choices dominates these, whatever else there is, and so does the pair of a single one. With Gumbel and
+exponential noise that pair has the curve of the game of one. With Laplace noise it is that of the noise itself, and
+the game costs less: the coin with the loss ε yields it less than half of the time.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from accounting.accountants.coin_games import MOST_CHOICES, Played, is_playable, states
+from accounting.accountants.coin_games import Played, is_playable, most_played, states
 from accounting.accountants.coin_kinds import CoinKind, Kind
 
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
@@ -36,36 +41,52 @@ def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> Kind | N
 
 def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
-    from accounting.accountants.sampled_losses import SubsampledPair
-
-    kind = kind_of(pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else kind_of(pair)
+    kind = _kind(pair)
     return (kind, count) if kind is not None and is_playable(kind, count) else None
 
 
 def in_games(pairs: Counter[LossPair]) -> Counter[LossPair]:
     """``pairs`` with the choices of each kind as one pair, or a few: what they cost one after another."""
-    if len(pairs) == 1 and max(pairs.values()) <= MOST_CHOICES:
-        return pairs  # no pair is needed
-    from accounting.accountants.curves import PlayedPair
-
     found: Counter[LossPair] = Counter()
     few: list[tuple[LossPair, Played]] = []
     for pair, count in sorted(pairs.items(), key=lambda part: (part[1], repr(part[0]))):
-        games = -(-count // MOST_CHOICES)
+        kind = _kind(pair)
+        if kind is None or (len(pairs) == 1 and played(pair, count) and (count > 1 or _is_exact(kind))):
+            found[pair] += count  # no game, or no pair is needed
+            continue
+        games = -(-count // most_played(kind, count))
         each, more = divmod(count, games)
         for size, times in ((each + 1, more), (each, games - more)):
-            game = played(pair, size) if times else None
-            if game is None:
+            if not times:
+                continue
+            if (game := played(pair, size)) is None:
                 found[pair] += times * size
             elif times == 1 and size <= _FEW and states((*(one for _, one in few), game)) <= _MOST_STATES:
                 few.append((pair, game))
-            elif size > 1:
-                found[PlayedPair((game,))] += times
             else:
-                found[pair] += times
-    # of single choices the pairs are exact
-    if len(few) == 1 and few[0][1][1] == 1:
-        found[few[0][0]] += 1
+                found[_of_one_kind(pair, game)] += times
+    if len(few) == 1:
+        found[_of_one_kind(*few[0])] += 1
     elif few:
+        from accounting.accountants.curves import PlayedPair
+
         found[PlayedPair(tuple(game for _, game in few))] += 1
     return +found
+
+
+def _kind(pair: LossPair) -> Kind | None:
+    from accounting.accountants.sampled_losses import SubsampledPair
+
+    return kind_of(pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else kind_of(pair)
+
+
+def _is_exact(kind: Kind) -> bool:
+    """Whether the pair of a single choice is: but for Laplace noise, where the coins are less than that."""
+    return not (isinstance(kind, CoinKind) and kind.least > 0)
+
+
+def _of_one_kind(pair: LossPair, game: Played) -> LossPair:
+    from accounting.accountants.curves import PlayedPair
+
+    kind, count = game
+    return pair if count == 1 and _is_exact(kind) else PlayedPair((game,))

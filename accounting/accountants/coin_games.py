@@ -60,6 +60,7 @@ __all__ = [
     "Played",
     "is_playable",
     "largest_moments",
+    "most_played",
     "played_curve",
     "played_delta",
     "played_epsilon",
@@ -98,6 +99,12 @@ def is_playable(kind: Kind, count: int) -> bool:
     if kind.rate == 1 and not kind.present and kind.longest > _STRONGEST_ABSENT:
         return False
     return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
+
+
+def most_played(kind: Kind, count: int) -> int:
+    """Of how many choices a game may be, of ``count`` of them: fewer, where their losses are large."""
+    most = min(count, MOST_CHOICES)
+    return most if is_playable(kind, most) else max(1, min(most, math.ceil(_LARGEST / kind.highest) - 1))
 
 
 def largest_moments(kind: Kind, orders: Array) -> Array:

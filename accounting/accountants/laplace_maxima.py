@@ -8,10 +8,10 @@ all, are one whose log-odds move N/(N − 1)·(1 − 2^(1 − N)) times as fast:
 f and F the density and the distribution function of the noise: 1, 9/8, 7/6, 75/64 for N = 2, …, 5, and less for more.
 So the privacy loss is not of range ε. But it is of range
 
-    s = ε + max(2c(ε/2), min(0.2ε, max(0.2905, 0.202 + 0.05ε))),
+    s = ε + max(2c(ε/2), min(0.2ε, max(0.2905, min(0.202 + 0.05ε, 0.4443)))),
 
-at most 1.2ε, and less where ε is large: c is concave, a table (``_MORE``), and never more than 0.2693. By computation
-no scores were found for which it is more than 1.174ε as ε → 0, 1.143ε for ε = 2 and 1.105ε for ε = 4.
+at most 1.2ε, and ε + 0.5386: c is concave, a table (``_MORE``), and never more than 0.2693. By computation no
+scores were found for which it is more than 1.174ε as ε → 0, 1.146ε for ε = 2 and 1.109ε for ε = 4.
 
 *Proof of 1.2ε.* Scores in units of the noise's scale, moved along a straight line to a neighbour's, each at a rate of
 0 to ε once the same is taken off all. Let λ_l = f/F at x − s_l, Λ = Σλ_l, G = ΠF(x − s_l), so G′ = ΛG, and E_l the
@@ -92,11 +92,15 @@ most Λ afterwards, for all x₀ in [p, q]: for one of them Cψ = G at both p an
 (Cauchy). At x₀ − y, λ is at most 1 and e^y λ_l/(1 − (e^y − 1)λ_l). Over λ_l this is convex, from e^y for λ_l = 0 to
 2e^y − 1 for λ_l = λ(y), and then falls, convex, to 1 for λ_l = 1. So Λ/m is at most e^y + ζ(2e^y − 1)(e^y − 1) if ζ ≤
 λ(y), and else 1 + (1 − ζ)(2e^y − 1). With equality that is one ψ = exp(−mk(x − x₀)) for every x₀, m and ζ; as x₀ goes
-from p to q, it changes continuously. Between points of a grid ψ is a mixture but for its second derivatives, and where
-m > 100 it is 300 times as large from q + 1 on as before q. As a grows the odds rise, since the leader wins more often;
-their logarithm by at most 1.2 per unit, which is T where all others go with the one behind. So finitely many a suffice.
-For all a ≥ 8 see z = x + a, with the leader at a, from −5 on: the other's F is at most 1 there, and e^a times its
-density is ½e^(−z). If d ≤ 0 ≤ d + ε then s ≤ ε + c(−d) + c(d + ε) ≤ ε + 2c(ε/2).
+from p to q, it changes continuously.
+In a box of m, x₀ and ζ ψ is one mixture of those at its corners but for a bend, at most 1/8 of each second derivative
+times the width squared, and ψ ≥ 0 where at some corner it is less than that. Where m > 100 it is 300 times as large
+from q + 1 on as before q. Between two a near each other c is linear, and ∂²W/∂a², W being e^(a + c)f_a F − fF_a, is at
+most e^(a + c)f_a F times c′² beyond −a and (2 + c′)² before, and f f_a more beyond −a; at −a the slope of e^a f_a
+falls. So W is a mixture but for a bend, too, and finitely many a suffice. For all a ≥ 8 see z = x + a, with the leader
+at a, from −5 on: the other's F is at most 1 there, and e^a times its density is ½e^(−z).
+
+If d ≤ 0 ≤ d + ε then s ≤ ε + c(−d) + c(d + ε) ≤ ε + 2c(ε/2).
 
 (e) *Leads that do not.* Let d ≥ 0; else let both P and Q and i and j change places. Let y = ln κ − x where j leads by
 x, as d ≤ x ≤ d + ε. By (d) y ≤ 0.2693, and y′ = T − 1 ≤ 0.2. Where y ≤ 0, that is κ ≤ e^x, the last term of (1) is at
@@ -160,7 +164,7 @@ def more_than_lead(lead: Array) -> Array:
 def excess(epsilon: float) -> float:
     """How much more than ε the losses of two outcomes may be apart."""
     twice = 2 * float(more_than_lead(np.array(epsilon / 2)))
-    return max(twice, min(0.2 * epsilon, max(0.2905, 0.202 + 0.05 * epsilon)))
+    return max(twice, min(0.2 * epsilon, max(0.2905, min(0.202 + 0.05 * epsilon, 0.4443))))
 
 
 def _below(x: Array, count: int) -> Array:

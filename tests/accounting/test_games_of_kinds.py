@@ -184,6 +184,9 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (30 * NoisyMax(2.0, "laplace"), 0.035),
         (24 * NoisyMax(3.0, "laplace"), 0.038),
         (10 * NoisyMax(0.3, "laplace") + 20 * Gaussian(20.0), 0.035),
+        # several games, as the losses add up to more than floats hold
+        (100 * NoisyMax(7.0, "laplace"), 0.037),
+        (100 * NoisyMax(7.0, "exponential"), 0.01),
         # where δ is next to nothing one score against many is nearly as bad as can be
         (2 * NoisyMax(0.3, "laplace"), 0.005),
     ],

@@ -1,20 +1,24 @@
 """The computations in step (d) of the proof of the range of Laplace noisy maxima: the odds of one who leads."""
 
 import itertools
+import sys
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants.laplace_maxima import more_than_lead
+from accounting.accountants.laplace_maxima import _LEADS, more_than_lead
 
-# How fast the logarithm of odds grows with the lead, at most; what a rule may be wrong by.
-LARGEST, SLACK = 1.2, 1e-4
+HERE = sys.modules[__name__]
+# What a rule may be wrong by.
+SLACK = 1e-4
 # The ζ that are tried, as distances at which a hazard is as large; steps of x0, and of the logarithm of m.
 ZETAS, STEP, RATIO = np.r_[1:0.3:21j, 0.28:0.1:10j, 0.08, 0.06, 0.04, 0.02], 0.025, 1.06
 DISTANCES = np.append(np.log((1 + 1 / ZETAS) / 2), np.inf)
 PLACES = np.arange(-0.7, 1.0 + STEP, STEP)
+# Leads that are tried, those of the table among them.
+LEADS = np.r_[0.52, 0.6, 0.7, 0.8, 0.9, 1:2:0.125, 2:4:0.25, 4, 4.5, 5, 6, 7, 8]
 
 
 def density(x):
@@ -67,28 +71,50 @@ def by_zeta(u, near, far):
     return less - less**2 / 2 + first, 2 * (less - less**2 + less**3 / 3) + second
 
 
-def largest_odds(wins, loses, x, distances=DISTANCES, places=PLACES, ratio=RATIO):
-    """ln of the largest ∫wins·ψ/∫loses·ψ of all ψ: between points of the grid ψ is a mixture but for its bends."""
-    m = np.append(0.0, np.geomspace(1e-3, 100, 1 + int(np.ceil(np.log(1e5) / np.log(ratio)))))[:, None]
-    up, down = np.append(m[1:], m[-1:] * ratio, axis=0), np.append(m[:1], m[:-1], axis=0)
+def bend(u, width, near, far, low, high):
+    """How far ψ may be from a mixture of its corners: x0 up to ``width`` before x − u, two ζ, and m from low to high.
+
+    At most 1/8 of each second derivative, times the width there; ψ itself is never more than at its largest.
+    """
+    ends, gap, y = [shape(u, distance) for distance in (near, far)], hazard(near) - hazard(far), np.maximum(-u, 0.0)
+    first, second = by_zeta(u, near, far)
+    value = np.maximum(ends[0][0], ends[1][0]) + gap * first
+    # where ζ = λ(y) is among them the slope is 2e^y − 1
+    within = (u < 0) & (near <= y) & (y <= far)
+    steep = np.where(within, 2 * np.exp(y) - 1, np.maximum(ends[0][1], ends[1][1]))
+    # the second derivative of −ln ψ/m by x0 is at most 3e^(−u)
+    found = width**2 * ((high * steep) ** 2 + 3 * high * np.exp(-u)) + ((high - low) * value) ** 2
+    found = (found + gap**2 * ((high * first) ** 2 + high * second)) / 8
+    left = np.maximum(-u - width, 0.0)
+    lowest = after(u + width, near) + np.minimum(before(left, near), before(left, far))
+    return np.minimum(found, 1.0) * np.exp(-low * lowest)
+
+
+def counted(corners, bends):
+    """Where ψ of a box are said to be at least a mixture of corners, less the bend; elsewhere they are at least 0."""
+    return np.min(corners, axis=0) >= bends
+
+
+def largest_odds(wins, loses, x, distances=DISTANCES, places=PLACES):
+    """ln of the largest ∫wins·ψ/∫loses·ψ of all ψ, by boxes of m, x0 and ζ.
+
+    In a box ψ is a mixture of its eight corners but for a bend. With one set of x for all corners numerator and
+    denominator are bounded by the same mixture of theirs; so the ratio is at most the largest of the eight.
+    """
+    m = np.append(0.0, np.geomspace(1e-3, 100, 1 + int(np.ceil(np.log(1e5) / np.log(RATIO)))))[:, None]
     found = np.zeros(len(wins))
-    for (near, far), x0 in itertools.product(itertools.pairwise(distances), places):
-        u, gap = x - x0, hazard(near) - hazard(far)
-        left, right = np.maximum(-u - STEP, 0.0), u + STEP
-        lowest = after(right, near) + np.minimum(before(left, near), before(left, far))
-        earlier, steep = np.maximum(shape(u - STEP, near), shape(u - STEP, far))
-        first, second = by_zeta(u - STEP, near, far)
-        # the second derivative of −ln ψ/m by x0 is at most 3e^(−u)
-        bend = (
-            STEP**2 * ((up * steep) ** 2 + 3 * up * np.exp(STEP - u)) + np.maximum(up - m, m - down) ** 2 * earlier**2
-        )
-        bend = (bend + gap**2 * ((up * first) ** 2 + up * second)) / 8
-        above = np.exp(-down * lowest)
-        bend = np.minimum(bend, 1.0) * above
-        for distance in (near, far):
-            psi = np.exp(-m * shape(u, distance)[0])
-            odds = ((psi + bend) @ wins.T) / np.maximum(np.maximum(psi - bend, 0.0) @ loses.T, 1e-300)
-            found = np.maximum(found, odds.max(axis=0))
+    for near, far in itertools.pairwise(distances):
+        sides, some = [], [np.exp(-m * shape(x - places[0], distance)[0]) for distance in (near, far)]
+        for first, last in itertools.pairwise(places):
+            sides = some
+            some = [np.exp(-m * shape(x - last, distance)[0]) for distance in (near, far)]
+            corners = [psi[part] for psi in (*sides, *some) for part in (slice(None, -1), slice(1, None))]
+            bends = bend(x - last, last - first, near, far, m[:-1], m[1:])
+            kept = counted(corners, bends)
+            more, less = bends @ wins.T, (bends * kept) @ loses.T
+            for psi in corners:
+                least = np.maximum((psi * kept) @ loses.T - less, 1e-300)
+                found = np.maximum(found, ((psi @ wins.T + more) / least).max(axis=0))
     return np.log(found)
 
 
@@ -98,33 +124,97 @@ def grid(step=0.025):
 
 
 def of_leads(leads, x):
-    """The density of where the leader wins, and of where the other does."""
-    far = x + leads[:, None]
-    return density(x) * distribution(far), density(far) * distribution(x)
+    """The density of where the leader wins, and e^lead times that of where the other does.
+
+    Of the last row in z, for all longer leads. Added to the first is what leads between need: on a cell, where c is
+    linear, W is at least the mixture of those at its ends, less width²/8 times its largest second derivative.
+    """
+    more, widths = more_than_lead(leads)[:, None], np.diff(leads)[:, None]
+    low, high, slopes = leads[:-1, None], leads[1:, None], np.diff(more, axis=0) / widths
+    towards = distribution(x) * np.minimum(np.exp(-x), np.exp(x + 2 * leads[:, None])) / 2
+    curved = np.where(x < -low, (2 + slopes) ** 2, slopes**2) * np.exp(more[1:]) * towards[1:]
+    curved += np.where(x > -high, density(x) * density(np.maximum(x + low, 0.0)), 0.0)
+    added, none = widths**2 / 8 * curved, np.zeros((1, x.size))
+    added = np.maximum(np.append(added, none, axis=0), np.append(none, added, axis=0))
+    wins, far = density(x) * distribution(x + leads[:, None]) + added, distribution(x) * np.exp(-x) / 2
+    return np.append(wins, density(x)[None], axis=0), np.append(towards, far[None], axis=0)
 
 
-def missing(leads, found):
-    """How far ln of the odds is below what is said, between two leads: it rises by at most 1.2 per unit."""
-    where = leads[:-1] + np.diff(found) / LARGEST
-    return where + more_than_lead(where) - found[1:]
+def missing(**some):
+    """How far ln of the odds is below what is said, at the leads and beyond them."""
+    x = grid()
+    return more_than_lead(np.append(LEADS, 8.0)) - largest_odds(*of_leads(LEADS, x), x, **some)
 
 
-def test_some_of_the_leads_and_functions():
-    """Those near the worst ones."""
-    x, leads = grid(), np.array([0.99, 1.0, 1.99, 2.0, 3.99, 4.0])
-    found = largest_odds(*of_leads(leads, x), x, distances=DISTANCES[18:21], places=PLACES[20:50:3])
-    assert np.all(missing(leads, found)[::2] > SLACK)
-    # and so near that all of them matter
-    assert np.all(found > leads + more_than_lead(leads) - 0.004)
+# The worst ones, and the largest and the smallest ζ, with which the bends are as large as ψ; the last x0.
+NEAR_THE_WORST = [
+    {"distances": some, "places": PLACES[-4:]} for some in (DISTANCES[28:32], DISTANCES[:2], DISTANCES[-2:])
+]
+
+
+def test_some_of_the_functions():
+    """Those near the worst ones, for all leads."""
+    found = np.min([missing(**some) for some in NEAR_THE_WORST], axis=0)
+    assert found.min() > SLACK
+    # and so near that all of the table matters
+    assert found[LEADS.searchsorted(1.0) :].max() < 0.003
 
 
 @pytest.mark.slow
-def test_all_leads():
-    x, leads = grid(), 0.01 * np.arange(52, 801)
-    assert missing(leads, largest_odds(*of_leads(leads, x), x)).min() > SLACK
-    # for the longest leads, in z
-    wins, loses = density(x), np.exp(-x) / 2 * distribution(x)
-    assert largest_odds(wins[None], loses[None], x)[0] < more_than_lead(8.0) - SLACK
+def test_all_functions():
+    """For all leads."""
+    assert missing().min() > SLACK
+
+
+def test_the_computations_refuse_a_lower_table(monkeypatch):
+    table = more_than_lead
+    monkeypatch.setattr(HERE, "more_than_lead", lambda lead: np.where(lead < 0.95, table(lead), table(lead) - 0.003))
+    assert missing(**NEAR_THE_WORST[0])[LEADS.searchsorted(1.0) :].max() < 0
+
+
+def test_the_computations_refuse_bends_at_corners_that_are_left_out(monkeypatch):
+    """Where nothing is left out, the bends are more than there is."""
+    monkeypatch.setattr(HERE, "counted", lambda corners, bends: np.ones(bends.shape, dtype=bool))
+    found = [missing(**some)[LEADS.searchsorted(4.5) :].max() for some in NEAR_THE_WORST[1:]]
+    assert max(found) < 0
+
+
+@pytest.mark.parametrize(
+    ("near", "far", "first", "last"), [(1.2, 2.4, 0.6, 1.0), (0.0, 0.2, -0.2, 0.1), (1.2, 1.25, 0.0, 0.9)]
+)
+def test_functions_between_those_that_are_tried(monkeypatch, near, far, first, last):
+    """No odds are larger than it says, with wide boxes; without the bends some are."""
+    x, rng = grid(), np.random.default_rng(5)
+    wins, loses = of_leads(LEADS, x)
+    box = {"distances": [near, far], "places": [first, last]}
+    most = largest_odds(wins, loses, x, **box)
+    odds = np.zeros(len(wins))
+    for _ in range(60):
+        zeta, x0 = rng.uniform(hazard(far), hazard(near)), rng.uniform(first, last)
+        m = np.geomspace(1e-3, 100, 300)[:, None] * rng.uniform(1, 1.03)
+        psi = np.exp(-m * shape(x - x0, np.log((1 + 1 / zeta) / 2))[0])
+        odds = np.maximum(odds, ((psi @ wins.T) / np.maximum(psi @ loses.T, 1e-300)).max(axis=0))
+    assert np.all(np.log(odds) <= most)
+    monkeypatch.setattr(HERE, "bend", lambda u, width, near, far, low, high: np.zeros((len(low), u.size)))
+    assert np.any(np.log(odds) > largest_odds(wins, loses, x, **box))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, LEADS.size - 2), st.floats(0, 1))
+def test_leads_between_those_that_are_tried(cell, share):
+    x = grid()
+    wins, loses = (part[cell : cell + 2] for part in of_leads(LEADS, x))
+    said = np.exp(more_than_lead(LEADS[cell : cell + 2]))
+    lead = LEADS[cell] + share * (LEADS[cell + 1] - LEADS[cell])
+    weight = np.exp(more_than_lead(lead) + lead) * density(x + lead) * distribution(x) - density(x) * distribution(
+        x + lead
+    )
+    least = np.array([1 - share, share]) @ (said[:, None] * loses - wins)
+    assert np.all(weight >= least - 1e-12)
+
+
+def test_the_leads_are_those_of_the_table_and_more():
+    assert set(_LEADS[1:]) <= set(LEADS.tolist())
 
 
 def test_what_is_said_about_odds_is_concave():
@@ -132,7 +222,7 @@ def test_what_is_said_about_odds_is_concave():
     assert np.all(slopes >= 0)
     assert np.all(np.diff(slopes) < 1e-12)
     # before the first of the leads it is what T ≤ 1.2 makes of it
-    assert more_than_lead(0.52) == pytest.approx((LARGEST - 1) * 0.52)
+    assert more_than_lead(0.52) == pytest.approx(0.2 * 0.52)
     assert more_than_lead(60.0) == 0.2693
 
 
@@ -200,4 +290,4 @@ def test_powers_of_one_score_are_nearly_as_bad():
             for n in (3.0, 3.6, 4.2)
             for g in (distribution(x - s) ** n for s in np.arange(-1.2, 0.1, 0.1))
         )
-        assert best < lead + more_than_lead(lead) < best + 0.0095
+        assert best < more_than_lead(lead) < best + 0.0095

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants.laplace_maxima import excess
+from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
+from accounting.accountants.choices import played
+from accounting.accountants.coin_games import played_delta
+from accounting.accountants.laplace_maxima import MaximumPair, excess, more_than_lead
 from accounting.accountants.lattice_games import two_losses
+from accounting.accountants.losses import LaplacePair
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 
@@ -126,3 +129,30 @@ def test_choices_are_cheaper_than_noise_on_a_number(choices, as_noise, share):
         found, before = bound(choices, 1e-6), epsilon(as_noise, 1e-6)
     assert found.lower <= found.upper <= share * before
     assert delta(choices, found.upper) <= 1e-6 * (1 + 1e-3)
+
+
+def test_leads_that_change_sides_are_the_worst_of_strong_choices():
+    for eps in np.geomspace(1e-3, 200, 300):
+        sides = 2 * more_than_lead(eps / 2)
+        assert excess(eps) >= sides
+        assert eps < 2 or excess(eps) == sides
+
+
+@pytest.mark.parametrize("eps", [1e-4, 0.05, 1.0, 8.0, 30.0])
+def test_the_coins_of_one_choice_are_less_than_the_noise(eps):
+    game = (played(MaximumPair(eps), 1),)
+    for at in eps * np.linspace(0, 0.999, 40):
+        assert played_delta(game, float(at)) < LaplacePair(eps).delta(float(at))
+
+
+@pytest.mark.filterwarnings("ignore:ε is only known")
+@pytest.mark.parametrize(
+    ("rate", "others", "width"),
+    [(0.01, None, 0.1), (0.01, PoissonSubsampled(Gaussian(2.0), 0.01), 0.065), (1, None, 0.008)],
+)
+def test_single_choices_are_coins(rate, others, width):
+    """Alone and beside other releases, on a sample or not."""
+    choice = NoisyMax(1.0, "laplace")
+    total = PoissonSubsampled(choice, rate) if rate < 1 else choice
+    lower, upper = bound(total + others if others else total, 1e-3)
+    assert (1 - width) * upper < lower <= upper
