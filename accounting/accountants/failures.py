@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-# Each kind of counts takes a few tenths of a second; all Gaussian ones are one.
+# Each kind of counts takes time, a few tenths of a second for vectors, which count twice; all Gaussian ones are one.
 _MOST_WHOLE = 8
 
 
@@ -204,8 +204,9 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
-            some = [part for part, _ in parts if isinstance(part, ShuffledBinomial)] if whole_counts else []
-            whole_counts = whole_counts and sum(map(_is_whole, some)) <= _MOST_WHOLE
+            if whole_counts:
+                kinds = [part for part, _ in parts if isinstance(part, ShuffledBinomial) and _is_whole(part)]
+                whole_counts = sum(1 + (kind.coordinates > 1) for kind in kinds) <= _MOST_WHOLE
             split = [(split_failures(part, whole_counts=whole_counts), count) for part, count in parts]
             if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
                 return 0.0, release

@@ -214,7 +214,7 @@ class _Counts:
         self._block = max(1, math.floor(deviation / _BLOCKS))
         tails = np.cumsum(np.exp(self._log_b)[::-1])[::-1]
         beyond = _BEYOND if trials < _FEW_TRIALS else _BEYOND[1:]
-        wanted = np.concatenate([np.exp(-((_TILTS + more) ** 2) / 2) / moved for more in beyond])
+        wanted = np.concatenate([np.exp(-((_TILTS + more) ** 2) / 2) for more in beyond]) * min(1.0, 4 * mu) / moved
         cuts = np.searchsorted(-tails, -wanted) + 1
         self._cuts = np.minimum(cuts, self._log_b.size - longest - 1)
         self._last = int(self._cuts.max()) + 1
