@@ -5,10 +5,11 @@ both such that P and Q keep their masses there. This is the pair whose hockey-st
 one linearly in e^ε between grid points (Doroshenko et al. 2022), hence from above. Rounding errors move mass upwards
 only. Losses add under composition; they are tilted by e^(tL) before they are convolved by the fast Fourier transform
 and tilted back, so that what matters sits at the peak of the convolution and δ keeps its digits down to 1e-300. Then
-δ(ε) = Σ over L > ε of P(L)(1 − e^(ε−L)), plus the losses too large for the grid, plus Chernoff's bound on the sum above
-the transform's window (which wraps around to where it might not count), plus a bound on the transform's rounding
-error: an output of a transform of length n is a sum in which every term passes log₂ n stages, so its error is at most
-a few log₂ n units of roundoff times the sum of the terms' sizes, which is 1. What wraps around from below only adds.
+δ(ε) = Σ over L > ε of P(L)(1 − e^(ε−L)), plus the probability that some loss is too large for the grid, plus Chernoff's
+bound on the sum above the transform's window (which wraps around to where it might not count), plus a bound on the
+transform's rounding error: an output of a transform of length n is a sum in which every term passes log₂ n stages, so
+its error is at most a few log₂ n units of roundoff times the sum of the terms' sizes, which is 1. What wraps around
+from below only adds.
 Where large losses are so rare that no tilt makes them common, that error may exceed δ. Then fewer nodes are convolved
 *directly*, around the same circle: as nothing is subtracted, a sum of n products is right to n units of roundoff of
 itself, and so are N − 1 of them in a row to N(n + 2).
@@ -100,7 +101,7 @@ class Convolution:
         self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
         #: The probability that one is.
         self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
-        self.cut_off += math.fsum(count * pair.infinite() for pair, count in parts)
+        self.cut_off -= math.expm1(math.fsum(count * _log_within(pair.infinite()) for pair, count in parts))
         # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
         # Otherwise losses below have mass 1e-18; they are rounded up to it.
         self.lowest = [
@@ -213,13 +214,13 @@ class Convolution:
             start = least
         n = fast_length(math.ceil(window.top / step) - start + 2)
         product = (Directly if window.direct else Transformed)(n)
-        cumulant, extra, above, below = 0.0, 0.0, 0.0, 0.0
+        cumulant, log_within, above, below = 0.0, 0.0, 0.0, 0.0
         for (pair, _), (times, first, last) in zip(self.parts, ends, strict=True):
             edges = step * np.arange(first, last + 1, dtype=np.float64)
             p, q = pair.masses(edges)
             mass = split(p, q, edges, lower=lower)
             if not lower:
-                extra += times * float(p[-1]) * (1 + 1e-9)
+                log_within += times * _log_within(float(p[-1]))
                 if abs(float(mass.sum() + p[-1]) - 1.0) > 1e-6:
                     raise ArithmeticError(f"the privacy loss of {pair!r} has mass {mass.sum() + p[-1]!r} on its grid")
             with np.errstate(divide="ignore", under="ignore"):
@@ -232,6 +233,7 @@ class Convolution:
             product.take(_folded(tilted, first, n), times)
         composed, errors, relative = product.measure()
         measure = np.roll(composed, -start % n) * (1 - relative if lower else 1 + relative)
+        extra = -math.expm1(log_within)
         lift = tilt - window.tilt_below
         from_below = min(0.0, below - cumulant + lift * step * start + 1e-9), lift
         if start <= least:
@@ -273,6 +275,11 @@ class Window:
     fine: float
     coarse: float
     direct: bool = False
+
+
+def _log_within(beyond: float) -> float:
+    """ln of the probability that one loss is not among those beyond, rounded down."""
+    return math.log1p(-beyond) * (1 + 1e-9) if beyond < 1 else -math.inf
 
 
 def _folded(tilted: Array, first: int, n: int) -> Array:

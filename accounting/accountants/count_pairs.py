@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from accounting.accountants.curves import Atoms, pair_of_curve, value_between
 from accounting.accountants.losses import LossPair, Symmetric
-from accounting.amplification.count_shifts import count_curve, vector_rows
+from accounting.amplification.count_shifts import LOG_LEAST, SMALLEST_SHIFT, count_curve, vector_rows
 from accounting.amplification.shuffled_binomial import integer_shift
 
 __all__ = ["CountsPair", "ShiftPair", "pairs_of_counts"]
 
 Array = NDArray[np.float64]
 
-# A curve's points are this far apart, as a share of μ, and so many at most; they end where δ is e^(this).
-_APART, _MOST_POINTS, _LEAST = 0.03, 2000, -69.0
+# A curve's points are this far apart, as a share of μ, and so many at most.
+_APART, _MOST_POINTS = 0.03, 2000
 
 
 class _Curve(Atoms, Symmetric):
@@ -82,7 +82,7 @@ def _shift_atoms(pair: ShiftPair) -> tuple[Array, Array, Array, float]:
 @lru_cache(maxsize=32)
 def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
     rows = vector_rows(pair.trials, pair.shift_norm, pair.coordinates, pair.rounded)
-    end = rows.end(_LEAST)
+    end = rows.end(LOG_LEAST)
     points = math.ceil(end * math.sqrt(pair.trials) / (2 * _APART * pair.shift_norm))
     epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
     return pair_of_curve(epsilons, rows.deltas(epsilons))
@@ -91,8 +91,9 @@ def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
 def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:
     """What a listed vector of counts is composed of."""
     square, longest = integer_shift(shift_norm)
+    real = max(float(shift_norm), SMALLEST_SHIFT) if rounded else float(shift_norm)
     if coordinates == 1:
-        return Counter({ShiftPair(trials, float(shift_norm if rounded else longest)): 1})
+        return Counter({ShiftPair(trials, real if rounded else float(longest)): 1})
     if not rounded and longest == 1:
         return Counter({ShiftPair(trials, 1.0): min(coordinates, square)})
-    return Counter({CountsPair(trials, float(shift_norm), coordinates, rounded): 1})
+    return Counter({CountsPair(trials, real, coordinates, rounded): 1})

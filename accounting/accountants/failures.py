@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-# Each kind of counts takes a few tenths of a second; all Gaussian ones are one.
+# Each kind of counts takes time, a few tenths of a second for vectors, which count twice; all Gaussian ones are one.
 _MOST_WHOLE = 8
 
 
@@ -190,9 +190,8 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
     """
     match release:
         case ShuffledBinomial(trials=trials, shift_norm=norm, coordinates=coordinates, rounded=rounded):
-            trials = min(trials, MOST_TRIALS)
-            norm = norm if rounded else shift_length(norm, coordinates)
-            known = whole_counts and is_listed(trials, norm, coordinates, rounded=rounded)
+            trials, norm = _noise_and_shift(release)
+            known = whole_counts and _is_whole(release)
             kind = WholeShuffledBinomial if known else CentralShuffledBinomial
             counts = kind(trials, norm, coordinates, rounded=rounded, adjacency=release.adjacency)
             survival = rounded_log_survival if rounded else log_survival
@@ -205,7 +204,9 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
         case ApproxDP(epsilon=eps, delta=delta):
             return math.log1p(-delta), PureDP(eps, adjacency=release.adjacency)
         case Composed(parts=parts):
-            whole_counts = whole_counts and sum(isinstance(part, ShuffledBinomial) for part, _ in parts) <= _MOST_WHOLE
+            if whole_counts:
+                kinds = [part for part, _ in parts if isinstance(part, ShuffledBinomial) and _is_whole(part)]
+                whole_counts = sum(1 + (kind.coordinates > 1) for kind in kinds) <= _MOST_WHOLE
             split = [(split_failures(part, whole_counts=whole_counts), count) for part, count in parts]
             if all(rest is part for ((_, rest), _), (part, _) in zip(split, parts, strict=True)):
                 return 0.0, release
@@ -223,6 +224,16 @@ def split_failures(release: Release, *, whole_counts: bool = False) -> tuple[flo
     except UnsupportedRelease:
         return 0.0, release
     return (log_s, rest) if log_s < 0 else (0.0, release)
+
+
+def _noise_and_shift(counts: ShuffledBinomial) -> tuple[int, float]:
+    """As many trials and as long a shift as are priced."""
+    norm, coordinates = counts.shift_norm, counts.coordinates
+    return min(counts.trials, MOST_TRIALS), norm if counts.rounded else shift_length(norm, coordinates)
+
+
+def _is_whole(counts: ShuffledBinomial) -> bool:
+    return is_listed(*_noise_and_shift(counts), counts.coordinates, rounded=counts.rounded)
 
 
 def rest_delta(log_survival: float, delta: float) -> float:

@@ -10,7 +10,7 @@ has the pair (b_(a+t), b_a), which is affine in a between those a at which a or 
 worst. As the noise is symmetric, the pairs (b_t, b₀) and (b₀, b_(−t)) are all that is needed of one coordinate. The
 laws b_a are ordered by likelihood ratio, so a test for b_a against b_(a+t) is a threshold, and one for farther a and
 a + t is better: H grows with t. Real shifts are therefore as long as Δ, and an integer vector is so long that no entry
-can be one larger: Σv² > S − 2·min v, where S = ⌊Δ²⌋, or it is S if an entry is 0.
+can be one larger: Σv² ≥ S − 2·min v, where S = ⌊Δ²⌋, or it is S if an entry is 0.
 
 **One count.** H of either pair is linear in e^ε between its losses, L(x) = ln P/Q(x), which increase with x, and so is
 at most what joins the larger ones of both at all their losses.
@@ -39,8 +39,12 @@ chord of e^(kt²) is above it by (b − a)²/8·(2|k| + 4k²b²)·e^(|k|(b²−a
 node is raised to it; all of these together add a small share of Δ² (``_RAISED``).
 
 **Between the nodes in ω** the chord of |φ(ω)|, φ the characteristic function of any law with variance s², is at most
-h²s²/8 below it; the product over the coordinates is a power of at least 1 of such a sum, hence convex, and so is the
-largest of some.
+h²s²/8 below it. So let |M_j| ≤ l_j, linear in ω between two nodes, and s = Σv². As s ≥ v_j², l_j^(s/v_j²) is convex, so
+it is below the chord of the largest of all v, and so is ∏l_j, their geometric mean with the weights v_j²/s.
+
+**Small shifts.** With u = b(x − 1)/b(x) − 1 the loss of b_τ(x) against b₀ is ln(1 + τu), which keeps its digits where
+two logarithms that are subtracted would not. Shorter shifts than ``SMALLEST_SHIFT`` are priced as
+that. For the same reason what a block holds is split by the losses in it, e^(−L) keeping its mean.
 """
 
 from __future__ import annotations
@@ -53,16 +57,17 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.numerics import split
 from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.amplification.shuffled_binomial import integer_shift, log_pmf, window
 
-__all__ = ["Rows", "count_curve", "is_listed", "vector_rows"]
+__all__ = ["LOG_LEAST", "SMALLEST_SHIFT", "Rows", "count_curve", "is_listed", "vector_rows"]
 
 Array = NDArray[np.float64]
 
 # Relative rounding errors of probabilities; and what lies outside of windows.
 _SAFETY, _OUTSIDE = 1 + 1e-9, 2e-40
+# Shorter real shifts are so long.
+SMALLEST_SHIFT = 1e-6
 # e^x of larger losses is beyond floats: they count as infinite.
 _HIGHEST = 690.0
 # λ in units of 1/μ, μ = 2Δ/√N: about how many deviations out the losses are that count.
@@ -83,6 +88,8 @@ _RAISED, _APART, _FARTHEST = 0.025, 0.7, 7.0
 # Of more trials, and where μ is as little above 2Δ/√N, Gaussian noise is as good; for one count, and for many.
 _MOST_TRIALS = 1 << 22
 _AS_GOOD = 2e-4, 8e-3
+# Of so many coordinates, as of few trials, the bound may say nothing at all. Its curve ends where δ is e^(this).
+_MANY, LOG_LEAST = 10**4, -69.0
 
 
 def is_listed(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> bool:
@@ -93,7 +100,12 @@ def is_listed(trials: int, shift_norm: float, coordinates: int, *, rounded: bool
     if not 0 < longest <= most or trials > _MOST_TRIALS:
         return False
     mu = rounded_mu(trials, shift_norm, coordinates) if rounded else central_mu(trials, shift_norm)
-    return mu > 2 * shift_norm / math.sqrt(trials) * (1 + _AS_GOOD[many])
+    if mu <= 2 * shift_norm / math.sqrt(trials) * (1 + _AS_GOOD[many]):
+        return False
+    if many and (trials < _FEW_TRIALS or coordinates > _MANY):
+        rows = vector_rows(trials, max(shift_norm, SMALLEST_SHIFT), coordinates, rounded)
+        return bool(rows.deltas(np.array(rows.end(LOG_LEAST))) < 1)
+    return True
 
 
 @dataclass(frozen=True)
@@ -115,8 +127,8 @@ class Rows:
         return max(0.0, float(np.min((self.log_scales - log_delta) / self.tilts)))
 
 
-def _pair(log_b: Array, first: int, last: int, shift: float) -> list[tuple[Array, Array]]:
-    """ln of P and Q where the noise of P is ``first`` … ``last`` − 1, in places of ``log_b``, for both directions."""
+def _pair(log_b: Array, first: int, last: int, shift: float) -> list[tuple[Array, Array, Array]]:
+    """ln P, ln Q and the loss where the noise of P is ``first`` … ``last`` − 1, in places of ``log_b``, both ways."""
     whole = math.floor(shift)
     up = shift - whole
 
@@ -125,13 +137,18 @@ def _pair(log_b: Array, first: int, last: int, shift: float) -> list[tuple[Array
         inside = (places >= 0) & (places < log_b.size)
         return np.asarray(np.where(inside, log_b[np.clip(places, 0, log_b.size - 1)], -np.inf))
 
-    if up == 0:
-        return [(law(0), law(whole))]
-    stay, step = math.log1p(-up), math.log(up)
-    return [
-        (np.logaddexp(stay + law(0), step + law(-1)), law(whole)),
-        (law(0), np.logaddexp(stay + law(whole), step + law(whole + 1))),
-    ]
+    def mixed(at: int, other: int) -> tuple[Array, Array]:
+        """ln of the law, and by how much it is above that of ``at``."""
+        most, some = law(at), law(other)
+        mean = np.logaddexp(math.log1p(-up) + most, math.log(up) + some)
+        return mean, np.log1p(up * np.expm1(some - most))
+
+    here, there = law(0), law(whole)
+    with np.errstate(invalid="ignore"):  # where one is not a number, P or Q is 0
+        if up == 0:
+            return [(here, there, here - there)]
+        (forth, more), (back, less) = mixed(0, -1), mixed(whole, whole + 1)
+        return [(forth, there, here - there + more), (here, back, here - there - less)]
 
 
 # ------------------------------------------------------------------------------------------------------- one count
@@ -140,7 +157,7 @@ def _pair(log_b: Array, first: int, last: int, shift: float) -> list[tuple[Array
 def count_curve(trials: int, shift: float) -> tuple[Array, Array]:
     """ε ≥ 0, rising, and δ there, of one count that is shifted by at most ``shift``; between them linear in e^ε."""
     log_b = log_pmf(trials, window(trials, math.ceil(shift))[0])
-    curves = [_curve(p, q) for p, q in _pair(log_b, 0, log_b.size + 1, shift)]
+    curves = [_curve(*pair) for pair in _pair(log_b, 0, log_b.size + 1, shift)]
     epsilons = np.unique(np.concatenate([[0.0], *(losses for losses, _, _ in curves)]))
     epsilons = epsilons[(epsilons >= 0) & (epsilons < _HIGHEST)]
     y = np.expm1(epsilons)
@@ -148,10 +165,10 @@ def count_curve(trials: int, shift: float) -> tuple[Array, Array]:
     return epsilons, np.minimum(np.max(found, axis=0) * _SAFETY + _OUTSIDE, 1.0)
 
 
-def _curve(log_p: Array, log_q: Array) -> tuple[Array, Array, float]:
+def _curve(log_p: Array, log_q: Array, losses: Array) -> tuple[Array, Array, float]:
     """Losses, those from one that is not positive on; the H of finite losses there; and P of infinite ones."""
     finite = (log_p > -np.inf) & (log_q > -np.inf)
-    losses, q = np.maximum.accumulate(log_p[finite] - log_q[finite]), np.exp(log_q[finite])
+    losses, q = np.maximum.accumulate(losses[finite]), np.exp(log_q[finite])
     some = losses < _HIGHEST
     # towards smaller losses H rises by what Q has above
     above = np.cumsum(q[:0:-1])[::-1]
@@ -197,7 +214,7 @@ class _Counts:
         self._block = max(1, math.floor(deviation / _BLOCKS))
         tails = np.cumsum(np.exp(self._log_b)[::-1])[::-1]
         beyond = _BEYOND if trials < _FEW_TRIALS else _BEYOND[1:]
-        wanted = np.concatenate([np.exp(-((_TILTS + more) ** 2) / 2) / moved for more in beyond])
+        wanted = np.concatenate([np.exp(-((_TILTS + more) ** 2) / 2) for more in beyond]) * min(1.0, 4 * mu) / moved
         cuts = np.searchsorted(-tails, -wanted) + 1
         self._cuts = np.minimum(cuts, self._log_b.size - longest - 1)
         self._last = int(self._cuts.max()) + 1
@@ -212,15 +229,12 @@ class _Counts:
     def log_image(self, shift: float) -> Array:
         """ln of |M|, and more than it is between frequencies; shape (tilts, frequencies)."""
         pairs = _pair(self._log_b, self._first, self._last, shift)
-        return np.asarray(np.max([self._of_pair(*pair) for pair in pairs], axis=0))
+        return np.asarray(np.max([self._of_pair(p, losses) for p, _, losses in pairs], axis=0))
 
-    def _of_pair(self, log_p: Array, log_q: Array) -> Array:
+    def _of_pair(self, log_p: Array, losses: Array) -> Array:
         ends = np.arange(0, log_p.size, self._block)
         ends[-1] = log_p.size - 1
-        losses = np.maximum.accumulate((log_p - log_q)[ends])
-        p, q = (np.append(np.add.reduceat(np.exp(law), np.append(0, ends[:-1] + 1)), 0.0) for law in (log_p, log_q))
-        p[0] += float(np.exp(self._log_b[: self._first]).sum())
-        mass = split(p, q, losses)
+        mass, losses = self._in_blocks(np.exp(log_p), np.maximum.accumulate(losses), ends)
         kept = (self._first + ends) < self._cuts[:, None]
         beyond = float(np.exp(self._log_b[self._last - 1 :]).sum())
         self.failed = np.maximum(self.failed, np.where(kept, 0.0, mass).sum(axis=1) + beyond + _OUTSIDE)
@@ -236,7 +250,19 @@ class _Counts:
         cosines, sines = self._waves(losses - centre)
         size = np.sqrt((weights @ cosines.T) ** 2 + (weights @ sines.T) ** 2)
         size += np.multiply.outer(variance, self._apart**2 / 8 * (1 + 1e-6)) + 1e-12
-        return np.asarray(peaks + np.log(total) + np.log(np.minimum(size, 1.0)) + 1e-9)
+        return np.asarray(peaks + np.log(total) + np.log(size) + 1e-9)
+
+    def _in_blocks(self, p: Array, losses: Array, ends: NDArray[np.intp]) -> tuple[Array, Array]:
+        """What P has at the losses at ``ends``, and these."""
+        at, widths = losses[ends], np.diff(ends)
+        low, high = np.repeat(at[:-1], widths), np.repeat(at[1:], widths)
+        with np.errstate(invalid="ignore"):
+            share = np.where(high > low, np.expm1(low - losses[1:]) / np.expm1(low - high), 1.0)
+        mass = np.zeros(ends.size)
+        mass[1:] = np.add.reduceat(p[1:] * share, ends[:-1])
+        mass[:-1] += np.add.reduceat(p[1:] * (1 - share), ends[:-1])
+        mass[0] += float(p[0]) + float(np.exp(self._log_b[: self._first]).sum())
+        return mass, at
 
     def _waves(self, losses: Array) -> tuple[Array, Array]:
         """cos ωL and sin ωL; shape (frequencies, losses)."""

@@ -189,7 +189,7 @@ def test_binary_responses_of_few_users_are_exact(eps0, users, share):
 
 
 @pytest.mark.parametrize("stretches", [1, 2, 7, 100])
-@pytest.mark.parametrize(("eps0", "eps"), [(0.4, 0.05), (2.0, 0.3), (2.0, 0.9), (8.0, 7.0)])
+@pytest.mark.parametrize(("eps0", "eps"), [(0.4, 0.05), (4.0, 0.2), (4.0, 0.1), (2.0, 0.3), (2.0, 0.9), (8.0, 7.0)])
 def test_stretches_of_inputs_are_priced_from_above(stretches, eps0, eps, monkeypatch):
     exact, fewer = (worst_of_binary(eps0, users, eps) for users in (150, 150 - math.ceil(150 / stretches) + 1))
     monkeypatch.setattr(binary, "_STRETCHES", stretches)
