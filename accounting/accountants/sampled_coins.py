@@ -31,6 +31,8 @@ _MOST = 128
 _COINS, _LOSSES, _POINTS = 64, 64, 700
 # The grid, in multiples of an ε from above.
 _LOWEST, _HIGHEST = -0.5, 1.25
+# e^ε of larger ones, and chances at smaller δ, are beyond floats.
+_LARGEST, _RAREST = 500.0, 1e-200
 # Far more than what rounding adds.
 _ROUNDING = 1e-11
 
@@ -56,7 +58,7 @@ def sampled_epsilon_at_least(release: Release, delta: float) -> float:
         top = pld.epsilon(release, delta)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0
-    if len(played) < 2 or all(rate == 1 for _, rate in played) or not 0 < top < math.inf:
+    if len(played) < 2 or all(rate == 1 for _, rate in played) or not (0 < top < _LARGEST and delta >= _RAREST):
         return 0.0
     return _played(played, delta, top)
 

@@ -7,7 +7,7 @@ reach at most H(t) = sup P(S) − t·Q(S), all reach
     sup E_Q[g(y)],    g(y) = z·H(t/z),    z = 1 − q + qy,
 
 over all laws that are ρ-zCDP, with E_Q y = 1 and E_Q y^α ≤ e^(ρα(α − 1)) for α > 1 and α < 0. (For a unit that is
-absent, P/Q is at most 1/(1 − q) for each, and the pairs composed one by one are far below.)
+absent, P/Q is at most 1/(1 − q) for each, and the pairs composed one by one are far below, unless q is nearly 1.)
 
 *From above.* With any a, b and λ_α ≥ 0, if f(y) = b + ay + Σλ_α·y^α·e^(−ρα(α − 1)) is at least g(y) for y ≥ y₀, and
 g − f is at most M below,
@@ -70,8 +70,8 @@ _ROWS, _ROUNDS = 64, 12
 _NODES, _THIN = 361, 3
 # Moments of all together: how many orders, and the largest.
 _MOMENTS, _LARGEST = 80, 1000
-# Where the game is played.
-_WEAKEST, _STRONGEST, _RAREST, _LEAST_RATE = 1e-4, 10.0, 1e-30, 1e-5
+# Where the game is played: ρ, δ and the rate; and of how many kinds of samples.
+_WEAKEST, _STRONGEST, _RAREST, _COMMONEST, _LEAST_RATE, _MOST_KINDS = 1e-4, 10.0, 1e-30, 0.1, 1e-5, 3
 # ln of δ for which a curve is known is a multiple of this.
 _LEVELS = 2.0
 # Far more than what rounding adds, and than the errors of f as a share of its terms.
@@ -100,23 +100,27 @@ class SampledGamePair(LopsidedAtoms):
 def sampled_games(parts: Parts, delta: float) -> Parts | None:
     """``parts`` with samples of zCDP releases as games; None where there are none to play."""
     level = math.floor(math.log(max(delta, 1e-280)) / _LEVELS) * _LEVELS
-    found: list[tuple[LossPair, int]] = []
-    for pair, count in parts:
-        match pair:
-            case SubsampledPair(inner=ConcentratedPair(rho=rho, count=1), rate=rate, present=True) if (
-                count > 1
-                and _WEAKEST <= rho <= _STRONGEST
-                and _LEAST_RATE <= rate <= 1 - _LEAST_RATE
-                and delta >= _RAREST
-            ):
-                games = -(-count // _MOST)
-                each, more = divmod(count, games)
-                for size, times in ((each + 1, more), (each, games - more)):
-                    if times:
-                        found.append((SampledGamePair(rho, rate, size, level), times))
-            case _:
-                found.append((pair, count))
-    return tuple(found) if tuple(found) != parts else None
+    known = {part: of for part in parts if (of := _sample_of(*part))} if _RAREST <= delta <= _COMMONEST else {}
+    # every kind takes its time: those that matter most
+    played = sorted(known, key=lambda part: part[1] * known[part][0] * known[part][1] ** 2)[-_MOST_KINDS:]
+    found: list[tuple[LossPair, int]] = [part for part in parts if part not in played]
+    for part in played:
+        rho, rate = known[part]
+        games = -(-part[1] // _MOST)
+        each, more = divmod(part[1], games)
+        for size, times in ((each + 1, more), (each, games - more)):
+            if times:
+                found.append((SampledGamePair(rho, rate, size, level), times))
+    return tuple(found) if played else None
+
+
+def _sample_of(pair: LossPair, count: int) -> tuple[float, float] | None:
+    """ρ and the rate of samples of zCDP releases that have a game."""
+    match pair:
+        case SubsampledPair(inner=ConcentratedPair(rho=rho, count=1), rate=rate, present=True):
+            known = count > 1 and _WEAKEST <= rho <= _STRONGEST and _LEAST_RATE <= rate <= 1 - _LEAST_RATE
+            return (rho, rate) if known else None
+    return None
 
 
 @lru_cache(maxsize=32)
@@ -169,7 +173,7 @@ class _Game:
     def __init__(self, rho: float, rate: float, count: int, delta: float) -> None:
         self.rho, self.rate, self.least = rho, rate, _LEAST * delta
         self.moments = _Moments(rho, rate, delta)
-        top = self.moments.end(count, _BEYOND * delta)
+        top = max(self.moments.end(count, _BEYOND * delta), 1e-9)
         # below, H is 1 − t
         bottom = min(-count * math.log1p(-rate), top)
         self.step = (top + bottom) / _POINTS

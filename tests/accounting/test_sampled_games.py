@@ -150,3 +150,17 @@ def test_among_others():
     assert times * first.count + more * second.count == 41
     assert max(first.count, second.count) <= 20
     assert sampled_epsilon_at_least(3 * sample + Gaussian(20.0), 1e-6) == 0
+
+
+def test_common_failures_and_many_kinds_are_left_to_pairs():
+    # at large δ the grid would run backwards, and every kind of samples takes its time
+    weak = 2 * PoissonSubsampled(ZCDP(1e-4), 1e-5)
+    assert epsilon(weak + Gaussian(1.0), 0.3) == pytest.approx(float(epsilon(Gaussian(1.0), 0.3)), rel=1e-3)
+    kinds = tuple((SubsampledPair(ConcentratedPair(0.01 * i), 0.1, True), 20) for i in range(1, 7))
+    assert sum(isinstance(pair, SampledGamePair) for pair, _ in sampled_games(kinds, 1e-6)) == 3
+    assert sampled_games(kinds, 0.2) is None
+    for total, level in [
+        (10 * PoissonSubsampled(ZCDP(0.1), 0.1), 1e-300),
+        (2 * PoissonSubsampled(ZCDP(300.0), 0.5), 0.1),
+    ]:
+        assert sampled_epsilon_at_least(total, level) == 0
