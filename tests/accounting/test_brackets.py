@@ -201,7 +201,6 @@ def random_release(rng, replaced):
         lambda: RandomizedResponse(1 / z, rng.randrange(2, 20)),
         lambda: UnaryEncoding(1 / z, rng.randrange(3, 20)),
         lambda: ApproxDP(1 / (4 * z), 1e-20),
-        lambda: DiscreteGaussian(3 * z),
         lambda: DiscreteGaussian(3 * z, shift=rng.randrange(1, 6)),
         lambda: DiscreteLaplace(3 * z, shift=rng.randrange(1, 6)),
         lambda: TreeAggregation(5 * z, rng.randrange(2, 1000)),
@@ -223,10 +222,8 @@ def random_release(rng, replaced):
         lambda: FixedSizeSubsampled(Laplace(2 * z), size, records),
         lambda: FixedSizeSubsampled(PureDP(1 / (2 * z)), size, records),
         lambda: FixedSizeSubsampled(RandomizedResponse(1 / z, rng.randrange(2, 20)), size, records),
-        lambda: FixedSizeSubsampled(TreeAggregation(10 * z, rng.randrange(2, 1000)), size, records),
-        lambda: ShuffledBinomial(10 ** rng.randrange(3, 8), rng.uniform(1, 20), rng.randrange(1, 9)),
-        lambda: ShuffledBinomial(10 ** rng.randrange(3, 8), rng.uniform(1, 20), 1, rounded=True),
-        lambda: LocalShuffled(1 / z, 10_000, randomizer=RandomizedResponse(1 / z, rng.randrange(2, 20))),
+        lambda: ShuffledBinomial(10 ** rng.randrange(5, 8), rng.uniform(1, 20), rng.randrange(1, 9)),
+        lambda: LocalShuffled(1 / z, 10_000, randomizer=RandomizedResponse(1 / z, rng.randrange(3, 20))),
     ]
     return rng.choice(kinds + (others if replaced else there_or_not))()
 
