@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, pair_of_curve, value_between
-from accounting.accountants.losses import LossPair, Symmetric
+from accounting.accountants.curves import Curve, pair_of_curve, value_between
+from accounting.accountants.losses import LossPair
 from accounting.amplification.count_shifts import LOG_LEAST, SMALLEST_SHIFT, count_curve, vector_rows
 from accounting.amplification.shuffled_binomial import integer_shift
 
@@ -26,20 +26,8 @@ Array = NDArray[np.float64]
 _APART, _MOST_POINTS = 0.03, 2000
 
 
-class _Curve(Atoms, Symmetric):
-    """A symmetric curve, which is known from above at any ε ≥ 0."""
-
-    def _at(self, epsilon: float) -> float:
-        raise NotImplementedError
-
-    def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self._at(-epsilon)
-        return self._at(epsilon)
-
-
 @dataclass(frozen=True)
-class ShiftPair(_Curve):
+class ShiftPair(Curve):
     """One count."""
 
     trials: int
@@ -53,7 +41,7 @@ class ShiftPair(_Curve):
 
 
 @dataclass(frozen=True)
-class CountsPair(_Curve):
+class CountsPair(Curve):
     """Several counts."""
 
     trials: int

@@ -26,6 +26,7 @@ from accounting.accountants.losses import Symmetric, histogram
 __all__ = [
     "Atoms",
     "Batches",
+    "Curve",
     "GamePair",
     "LongPair",
     "LopsidedAtoms",
@@ -188,6 +189,18 @@ class Atoms:
     def infinite(self) -> float:
         """What P has at infinite losses: all beyond the curve's end."""
         return self._atoms()[3]
+
+
+class Curve(Atoms, Symmetric):
+    """A symmetric curve, which is known from above at any ε ≥ 0."""
+
+    def _at(self, epsilon: float) -> float:
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self._at(-epsilon)
+        return self._at(epsilon)
 
 
 class Batches(Atoms, Symmetric):

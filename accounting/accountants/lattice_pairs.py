@@ -31,7 +31,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, delta_of_atoms, lower_hull, pair_of_curve, value_between
+from accounting.accountants.curves import Atoms, Curve, delta_of_atoms, lower_hull, pair_of_curve, value_between
 from accounting.accountants.lattice import composed_mu, discrete_gaussian_mu
 from accounting.accountants.losses import LatticeGaussianPair, Symmetric
 from accounting.conversions import gdp_delta
@@ -55,14 +55,12 @@ _SHIFTS, _APART = 12, 1e-3
 
 
 @dataclass(frozen=True)
-class LatticePair(Atoms, Symmetric):
+class LatticePair(Curve):
     """One release, from above."""
 
     noise_multiplier: float
 
-    def delta(self, epsilon: float) -> float:
-        if epsilon < 0:
-            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+    def _at(self, epsilon: float) -> float:
         return value_between(*_curve(self.noise_multiplier), epsilon)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
