@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.concentrated_games import concentrated_delta, is_played, played_curve
-from accounting.accountants.curves import Atoms, delta_of_atoms, pair_of_curve
+from accounting.accountants.curves import Atoms, Curve, delta_of_atoms, pair_of_curve
 from accounting.accountants.losses import Symmetric
 from accounting.concentrated import epsilon_of, zcdp_delta
 from accounting.worst_coins import LOWEST, SAFETY, worst_coin
@@ -54,16 +54,14 @@ def _orders(rho: float) -> Array:
 
 
 @dataclass(frozen=True)
-class ConcentratedPair(Atoms, Symmetric):
+class ConcentratedPair(Curve):
     """``count`` releases, whatever is ``rho``-zCDP, from above."""
 
     rho: float
     count: int = 1
 
-    def delta(self, epsilon: float) -> float:
-        if epsilon >= 0:
-            return concentrated_delta(self.rho, self.count, epsilon)
-        return -math.expm1(epsilon) + math.exp(epsilon) * concentrated_delta(self.rho, self.count, -epsilon)
+    def _at(self, epsilon: float) -> float:
+        return concentrated_delta(self.rho, self.count, epsilon)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_above(max(self.rho, _SMALLEST_RHO), self.count)
