@@ -30,8 +30,8 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.environments import GLM, Films, People, Shifted
-from dpbandits.environments.base import Round, Wrapper
+from dpbandits.lab.environments import GLM, Films, People, Shifted
+from dpbandits.lab.environments.base import Round, Wrapper
 
 # worlds by name: how to make one, δ, and by ε what is asked
 Goals = dict[float, float]

@@ -28,8 +28,8 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.environments import GLM, LinearBernoulli
-from dpbandits.policy import Policy
+from dpbandits.lab.environments import GLM, LinearBernoulli
+from dpbandits.policy.protocol import Policy
 
 Factory = Callable[[np.random.Generator], Policy]
 

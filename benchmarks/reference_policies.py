@@ -19,7 +19,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import (
     CRMM,
     CRT,
@@ -44,7 +43,8 @@ from dpbandits.policies import (
     RSGLinCB,
     Uniform,
 )
-from dpbandits.policy import Policy
+from dpbandits.policy.protocol import Policy
+from dpkit.models.links import get_link
 
 Factory = Callable[[np.random.Generator], Policy]
 

@@ -5,8 +5,8 @@
     python benchmarks/workloads.py --worlds flip still --seeds 3
     python benchmarks/workloads.py --docs --only-page                         # the page again, from what was played
 
-Every world of ``dpbandits.environments.GALLERY``, ten seeds, δ = 1/T, ε = 1 and 4. Private: ``OnePassPrivateGLM`` with
-its defaults, and, where another policy is made for the workload, that one (``SUITED``). Best reference: the one of
+Every world of ``dpbandits.lab.environments.GALLERY``, ten seeds, δ = 1/T, ε = 1 and 4. Private: ``OnePassPrivateGLM``
+with its defaults, and, where another policy is made for the workload, that one (``SUITED``). Best reference: the one of
 ``REFERENCES`` with the least regret (or the largest reward) there: chosen on the same seeds, in its favour. Runs are
 kept in ``--folder`` as they end; the same command goes on where it was stopped, and plays only what is not there.
 
@@ -27,9 +27,9 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.environments import GALLERY, Drifting, Environment, Supervised
-from dpbandits.policy import Policy
-from dpbandits.simulation.results import Results
+from dpbandits.lab.environments import GALLERY, Drifting, Environment, Supervised
+from dpbandits.lab.simulation.results import Results
+from dpbandits.policy.protocol import Policy
 
 Factory = Callable[[np.random.Generator], Policy]
 Arguments = Callable[[Any, int], dict[str, Any]]

@@ -9,13 +9,13 @@ from dpbandits._lazy import attributes_of
 
 if TYPE_CHECKING:
     from accounting import __version__
-    from dpbandits.policy import Decision, Pending, Policy, PrivacyReport
-    from dpbandits.price import price_of_privacy
-    from dpbandits.price_table import PriceTable
-    from dpbandits.private_policy import PrivatePolicy
-    from dpbandits.released import Released
-    from dpbandits.simulation.results import Results
-    from dpbandits.simulation.simulate import simulate
+    from dpbandits.lab.price import price_of_privacy
+    from dpbandits.lab.price_table import PriceTable
+    from dpbandits.lab.simulation.results import Results
+    from dpbandits.lab.simulation.simulate import simulate
+    from dpbandits.policy.private import PrivatePolicy
+    from dpbandits.policy.protocol import Decision, Pending, Policy, PrivacyReport
+    from dpbandits.policy.released import Released
 
 __all__ = [
     "Decision",
@@ -33,17 +33,17 @@ __all__ = [
 
 # Loaded when they are first asked for, so that the command line's help does not wait for numpy.
 _HOMES = {
-    "Decision": "dpbandits.policy",
-    "Pending": "dpbandits.policy",
-    "Policy": "dpbandits.policy",
-    "PrivacyReport": "dpbandits.policy",
-    "PrivatePolicy": "dpbandits.private_policy",
-    "Released": "dpbandits.released",
-    "PriceTable": "dpbandits.price_table",
-    "Results": "dpbandits.simulation.results",
+    "Decision": "dpbandits.policy.protocol",
+    "Pending": "dpbandits.policy.protocol",
+    "Policy": "dpbandits.policy.protocol",
+    "PrivacyReport": "dpbandits.policy.protocol",
+    "PrivatePolicy": "dpbandits.policy.private",
+    "Released": "dpbandits.policy.released",
+    "PriceTable": "dpbandits.lab.price_table",
+    "Results": "dpbandits.lab.simulation.results",
     "__version__": "accounting",
-    "price_of_privacy": "dpbandits.price",
-    "simulate": "dpbandits.simulation.simulate",
+    "price_of_privacy": "dpbandits.lab.price",
+    "simulate": "dpbandits.lab.simulation.simulate",
 }
 
 __getattr__, __dir__ = attributes_of(__name__, _HOMES)

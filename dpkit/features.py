@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget
+from accounting.arrays import Array
 from accounting.checks import fraction
 from dpkit.queries import quantile
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PublicScaler", "private_scaler"]
 
-Array = NDArray[np.float64]
 Bound = ArrayLike | Mapping[str, float]
 
 

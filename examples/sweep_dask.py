@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from dask.distributed import Client
 
-from dpbandits.environments import Linear
+from dpbandits.lab.environments import Linear
+from dpbandits.lab.simulation.results import Results
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import CRTM, OFUL, HvtUCB
-from dpbandits.policy import Policy
-from dpbandits.simulation.results import Results
-from dpbandits.simulation.simulate import simulate
+from dpbandits.policy.protocol import Policy
 
 ROUNDS, SEEDS = 4000, 8
 WORLD = Linear(dim=2, arms=50, noise="student_t", df=2.1, arm_law="cube")

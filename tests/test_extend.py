@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit, compare
-from dpbandits.policy import Policy
+from dpbandits.policy.protocol import Policy
 from dpkit.states import RunStopped
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "extend"

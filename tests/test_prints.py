@@ -20,7 +20,7 @@ from accounting import ApproxDP, Bracket, Budget, Gaussian, compare
 from accounting.audit import recompute
 from accounting.ledger import Ledger
 from accounting.printed import as_html
-from dpbandits.environments import world
+from dpbandits.lab.environments import world
 from dpbandits.policies import OnePassPrivateGLM
 from dpkit.optimize import GLM, glm, noisy_gradient_descent, softmax
 
@@ -35,8 +35,8 @@ PACKAGES = (
     "dpkit.queries",
     "dpkit.shuffle",
     "dpkit.states",
-    "dpbandits.environments",
-    "dpbandits.evaluate",
+    "dpbandits.lab.environments",
+    "dpbandits.lab.evaluate",
 )
 # an answer is a value over its cost, or a table; what has a number of its own prints that; the others are abstract
 LINES = {"Answer": 30}

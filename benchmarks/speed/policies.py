@@ -10,7 +10,7 @@ import numpy as np
 from accounting import Budget
 from benchmarks.table import Row
 from dpbandits.policies import DPHDB, GLBOMD, EpsilonGreedy, OnePassPrivateGLM, PersonPrivateGLM
-from dpbandits.policy import Policy
+from dpbandits.policy.protocol import Policy
 
 DIM, ARMS, ROUNDS = 20, 20, 2000
 

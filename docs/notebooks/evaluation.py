@@ -7,7 +7,7 @@
 import numpy as np
 
 from accounting import Budget
-from dpbandits import evaluate
+from dpbandits.lab import evaluate
 
 rng = np.random.default_rng(0)
 names = np.array(["tea", "coffee", "milk"])

@@ -6,7 +6,7 @@
 # %%
 from accounting import Budget
 from dpbandits import simulate
-from dpbandits.environments import Films
+from dpbandits.lab.environments import Films
 from dpbandits.policies import GLBOMD, OnePassPrivateGLM, PersonPrivateGLM, Uniform
 
 films = Films()

@@ -65,7 +65,7 @@ def evaluate(
     frequent is always read from the log, so name them by --target columns where that is private.
     """
     from accounting import Budget
-    from dpbandits.evaluate import Log
+    from dpbandits.lab.evaluate import Log
 
     if method not in ("snips", "ips", "doubly_robust") or (method == "doubly_robust" and (target or epsilon)):
         raise ValueError(f"--method must be snips, ips or, without --target and --epsilon, doubly_robust, got {method}")
@@ -124,7 +124,7 @@ def _valued(log: Any, features: int, targets: list[str], top: int) -> list[tuple
 
 def _model(log: Any, features: int) -> Any:
     """The rewards that are expected of every arm."""
-    from dpbandits.evaluate import cross_fitted
+    from dpbandits.lab.evaluate import cross_fitted
 
     X = log.features[:, :features] if features else None
     return cross_fitted(log.rewards, log.chosen, len(log.arms), features=X, persons=log.persons)
@@ -135,7 +135,7 @@ def _raw(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from dpbandits import evaluate as off_policy
+    from dpbandits.lab import evaluate as off_policy
 
     more: dict[str, Any] = {"largest_weight": largest_weight, "persons": log.persons}
     if q is not None and name != "as logged":
@@ -165,7 +165,7 @@ def _released(
     confidence: float,
 ) -> list[dict[str, Any]]:
     from accounting import Ledger
-    from dpbandits.evaluate import private_value
+    from dpbandits.lab.evaluate import private_value
 
     try:
         ledger = None if place is None else Ledger.open(place, create=False)

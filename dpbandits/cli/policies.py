@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from accounting import Budget
-    from dpbandits.mathematics.links import Link
-    from dpbandits.policy import Array, Policy
+    from accounting.arrays import Array
+    from dpbandits.policy.protocol import Policy
+    from dpkit.models.links import Link
 
 __all__ = ["POLICIES", "Job", "factories"]
 

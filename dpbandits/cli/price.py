@@ -122,9 +122,9 @@ def price(
     Prints a table and a sentence, and writes price.png and price.json. All of it is computed from the raw log, and as
     confidential. After Ctrl-C the same command goes on where it stopped, with --resume.
     """
-    from dpbandits.environments import GALLERY, ChosenLog, Delayed, LogReplay, world
-    from dpbandits.evaluate import Log
-    from dpbandits.price import price_of_privacy
+    from dpbandits.lab.environments import GALLERY, ChosenLog, Delayed, LogReplay, world
+    from dpbandits.lab.evaluate import Log
+    from dpbandits.lab.price import price_of_privacy
 
     environment: Any
     budgets = [positive("--epsilons", one) for one in epsilons or (0.5, 1.0, 2.0, 4.0)]
@@ -182,7 +182,7 @@ def price(
 
 def _delays(delay: str, path: Path) -> Any:
     """A mean, or the delays in a column of the log."""
-    from dpbandits.tables import Table
+    from dpbandits.lab.tables import Table
 
     try:
         mean = float(delay)
@@ -204,8 +204,8 @@ def _print(table: Any) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dpbandits.price_table import percent
-    from dpbandits.simulation.results import with_error
+    from dpbandits.lab.price_table import percent
+    from dpbandits.lab.simulation.results import with_error
 
     shown = Table(box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for name, justify in (

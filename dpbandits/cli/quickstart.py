@@ -30,7 +30,7 @@ def quickstart(seeds: Seeds = 20, jobs: Jobs = None, out: Out = Path()) -> None:
     """
     from dpbandits.cli.policies import factories
     from dpbandits.cli.report import play
-    from dpbandits.environments import Films
+    from dpbandits.lab.environments import Films
 
     films = Films()
     known = [1.0, 4.0], 1e-5, films, films.rounds

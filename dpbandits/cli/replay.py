@@ -77,7 +77,7 @@ def replay(
     """
     from dpbandits.cli.policies import factories
     from dpbandits.cli.report import play
-    from dpbandits.environments import LogReplay
+    from dpbandits.lab.environments import LogReplay
 
     if unit == "person" and person is None:
         raise ValueError("person must be given for --unit person: the column that says whose round it is, got none")

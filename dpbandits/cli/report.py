@@ -10,9 +10,9 @@ from typing import Any
 import typer
 
 from dpbandits.cli.options import folder, kept_in, processes
-from dpbandits.environments import Environment
-from dpbandits.simulation.results import Results, with_error
-from dpbandits.simulation.simulate import PolicyFactory, simulate
+from dpbandits.lab.environments import Environment
+from dpbandits.lab.simulation.results import Results, with_error
+from dpbandits.lab.simulation.simulate import PolicyFactory, simulate
 
 __all__ = ["play"]
 

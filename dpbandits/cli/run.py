@@ -93,7 +93,7 @@ def run(
 
     --world takes the place of all options that describe the model: logit-shift, advertising, unit-linear, one-hot,
     sphere, digits, diamonds, disjoint, disjoint-50, counts, flip, still, late, overtaking, sorted, quadratic, people,
-    regulars or films. Their laws are in the documentation of dpbandits.environments.
+    regulars or films. Their laws are in the documentation of dpbandits.lab.environments.
 
     --unit person protects persons, in a world that has some: people, regulars or films.
 
@@ -101,8 +101,8 @@ def run(
     """
     from dpbandits.cli.policies import factories
     from dpbandits.cli.report import play
-    from dpbandits.environments import GLM, Delayed, Linear
-    from dpbandits.environments import world as gallery
+    from dpbandits.lab.environments import GLM, Delayed, Linear
+    from dpbandits.lab.environments import world as gallery
 
     known: dict[str, Any] = {"arms": arms, "theta_norm": theta_norm, "arm_law": arm_law}
     environment: Any

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from accounting import Budget
-from dpbandits.mathematics.links import get_link
 from dpbandits.reproduce.figure import Found, Line
+from dpkit.models.links import get_link
 
 __all__ = ["DELTA", "PRIVATE", "private_lines"]
 

@@ -9,7 +9,7 @@ N(0, 0.1²), and δ = 1/T.
 from __future__ import annotations
 
 from accounting import Budget
-from dpbandits.environments import PerArm
+from dpbandits.lab.environments import PerArm
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick
 
 __all__ = ["figure"]

@@ -1,6 +1,6 @@
 """What a reproduced figure is: panels of policies on one environment each; and how it is run.
 
->>> from dpbandits.environments import GLM
+>>> from dpbandits.lab.environments import GLM
 >>> panel = Panel("S = 3", GLM(2), rounds=200, lines=(Line("GLB-OMD", "GLBOMD", {"theta_bound": 3.0}),))
 >>> figure = Figure("an example", (panel,), note="", quick=Quick(rounds=100, seeds=1), seeds=2)
 >>> [row.seeds for row in rows(figure, play(figure, progress=False))]
@@ -21,11 +21,11 @@ import numpy as np
 
 from accounting.checks import integer
 from dpbandits import policies
-from dpbandits.environments.base import Environment
-from dpbandits.mathematics.links import Link
-from dpbandits.policy import Policy
-from dpbandits.simulation.results import Results, Run
-from dpbandits.simulation.simulate import simulate
+from dpbandits.lab.environments.base import Environment
+from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.lab.simulation.simulate import simulate
+from dpbandits.policy.protocol import Policy
+from dpkit.models.links import Link
 
 __all__ = ["Figure", "Found", "Line", "Panel", "Quick", "Row", "play", "rows", "shortened"]
 

@@ -7,7 +7,7 @@ ball in every round.
 
 from __future__ import annotations
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.reproduce._glm_lines import glm_lines
 from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 

@@ -6,7 +6,7 @@ Update" (2025).
 
 from __future__ import annotations
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.reproduce._glm_lines import glm_lines
 from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 

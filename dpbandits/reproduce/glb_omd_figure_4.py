@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpbandits._extras import need
-from dpbandits.environments.base import Round
+from dpbandits.lab.environments.base import Round
 from dpbandits.reproduce._glm_lines import glm_lines
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick
 

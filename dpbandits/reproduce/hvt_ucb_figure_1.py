@@ -7,7 +7,7 @@ Linear rewards, d = 2, 50 fixed arms, T = 18,000, Student t noise with 2.1 degre
 
 from __future__ import annotations
 
-from dpbandits.environments import Linear
+from dpbandits.lab.environments import Linear
 from dpbandits.reproduce._heavy_lines import heavy_lines
 from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 

@@ -6,7 +6,7 @@ As Figure 1, with N(0, 1) noise; policies are told ε = 1, and here ν = 1.
 
 from __future__ import annotations
 
-from dpbandits.environments import Linear
+from dpbandits.lab.environments import Linear
 from dpbandits.reproduce._heavy_lines import heavy_lines
 from dpbandits.reproduce.figure import Figure, Panel, Quick
 

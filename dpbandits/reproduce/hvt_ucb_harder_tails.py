@@ -22,8 +22,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpbandits.environments import Linear
-from dpbandits.environments.base import Round
+from dpbandits.lab.environments import Linear
+from dpbandits.lab.environments.base import Round
 from dpbandits.reproduce._heavy_lines import heavy_lines
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick
 

@@ -7,7 +7,7 @@ ball in every round, ε ∈ {2, 4, 8} and δ = 0.02. ε = 1 is added.
 
 from __future__ import annotations
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.reproduce._private_lines import private_lines
 from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 

@@ -7,7 +7,7 @@ S ∈ {2, 2.5, 3}, δ = 0.02; cumulative regret, mean of 10 runs.
 
 from __future__ import annotations
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.reproduce._private_lines import private_lines
 from dpbandits.reproduce.figure import Figure, Found, Panel, Quick
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpbandits._extras import need
+from dpbandits.lab.simulation.results import Results, Run, with_error
 from dpbandits.reproduce.figure import Figure, Panel, Row
-from dpbandits.simulation.results import Results, Run, with_error
 
 __all__ = ["picture", "to_csv", "to_markdown"]
 
@@ -126,7 +126,7 @@ def picture(figure: Figure, played: Sequence[Results], table: Sequence[Row], pat
     from matplotlib.figure import Figure as Canvas
     from matplotlib.ticker import MaxNLocator
 
-    from dpbandits.simulation.plots import STYLE
+    from dpbandits.lab.simulation.plots import STYLE
 
     drawn = []
     for panel, results in zip(figure.panels, played, strict=False):
@@ -180,7 +180,7 @@ def _seconds(figure: Figure, table: Sequence[Row], ax: Any) -> None:
     """Bars, one per line and panel; crosses for what was published."""
     from matplotlib.ticker import NullFormatter
 
-    from dpbandits.simulation.plots import COLOURS
+    from dpbandits.lab.simulation.plots import COLOURS
 
     drawn = {line.name for panel in figure.panels for line in panel.lines if line.drawn}
     shown = [row for row in table if row.policy in drawn] or list(table)

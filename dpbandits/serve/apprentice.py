@@ -7,7 +7,7 @@ reward r, would have chosen b, the weight w = 1{a = b}/p makes
 
 estimates of the bandit's mean reward: V̂ without bias, as E[w r | past] is what the bandit's choice would have got, and
 Ŝ (self-normalized) with a bias of order 1/n and mostly less noise. Both count the bandit as it learned, not as it is at
-the end. :mod:`dpbandits.evaluate` has them for logs that are kept, among others; here rows go after their release.
+the end. :mod:`dpbandits.lab.evaluate` has them for logs that are kept, among others; here rows go after their release.
 
 The sums are raw data: nothing is added to them. Only the owner sees them, and only where the file keeps curves.
 """

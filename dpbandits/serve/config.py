@@ -43,8 +43,8 @@ import numpy as np
 from accounting import Budget, Ledger
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
-from dpbandits.policy import Policy
-from dpbandits.private_policy import PrivatePolicy
+from dpbandits.policy.private import PrivatePolicy
+from dpbandits.policy.protocol import Policy
 from dpbandits.serve.kinds import policy_of
 from dpbandits.serve.toml import get, number, only, table, whole
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.serve.client import Client
 from dpbandits.serve.config import digest
 from dpbandits.serve.supervise import Service

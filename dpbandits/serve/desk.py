@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from dpbandits.released import Released
+from dpbandits.policy.released import Released
 from dpbandits.serve.store import Choice, Status, Store
 
 __all__ = ["Away", "Busy", "Desk"]

@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import Parameter, signature
 from typing import Any
 
-from dpbandits.private_policy import PrivatePolicy
+from dpbandits.policy.private import PrivatePolicy
 from dpbandits.serve.toml import get, only
 
 __all__ = ["policy_of"]

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.private_policy import PrivatePolicy
-from dpbandits.released import Released
+from dpbandits.policy.private import PrivatePolicy
+from dpbandits.policy.released import Released
 from dpbandits.serve.apprentice import Event
 from dpbandits.serve.config import Config, Mismatch, named
 from dpbandits.serve.store import Choice, LeaseLost, Store

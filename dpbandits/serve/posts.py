@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from dpbandits.mathematics.choices import Law, Perturbed
-from dpbandits.policy import Array
-from dpbandits.private_policy import PrivatePolicy
-from dpbandits.released import Released
+from accounting.arrays import Array
+from dpbandits.policy.choices import Law, Perturbed
+from dpbandits.policy.private import PrivatePolicy
+from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.desk import Away, Desk
 from dpbandits.serve.store import Choice

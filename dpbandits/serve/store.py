@@ -40,7 +40,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dpbandits.policy import Array
+from accounting.arrays import Array
 from dpbandits.serve.apprentice import SUMS, Event, sums
 from dpbandits.serve.tables import Tables
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, StrictInt, create_model
 
-from dpbandits.policy import Array
+from accounting.arrays import Array
 
 __all__ = [
     "Activated",

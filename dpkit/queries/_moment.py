@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget
+from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit import randomness
 from dpkit.mechanisms._checked import settle
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Moment", "fieller"]
 
-Array = NDArray[np.float64]
 
 # The resolution of u, the place of a value between its bounds.
 _BITS = 30

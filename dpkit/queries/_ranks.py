@@ -23,13 +23,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from dpkit.queries._units import Share
 
 __all__ = ["Step", "between_neighbours", "first_rate", "plan", "rank_errors", "with_neighbours"]
 
-Array = NDArray[np.float64]
 # rows by which an order statistic and an interpolated quantile may be apart
 _SPARE = 2.0
 

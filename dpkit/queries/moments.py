@@ -35,9 +35,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import Budget
+from accounting.arrays import Array
 from dpkit.mechanisms._checked import settle
 from dpkit.queries._moment import Moment, fieller
 from dpkit.queries._noise import NoiseName, choose_noise, spend, with_noise
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
 __all__ = ["mean", "variance"]
 
-Array = NDArray[np.float64]
 
 # Squares of so many bits are summed exactly in blocks of 2¹².
 _SQUARE_BITS = 25

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, Gaussian, NoisyMax, Release, calibrate
+from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.clipping import lengths, real_array
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
 
 __all__ = ["mean_vector"]
 
-Array = NDArray[np.float64]
 
 # of ε, for a radius
 _SHARE_OF_RADIUS = 0.1

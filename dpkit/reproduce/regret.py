@@ -36,7 +36,7 @@ from accounting import Budget
 from dpkit import optimize
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm
-from dpkit.optimize._stream_learner import largest_noise
+from dpkit.optimize.parts.stream_learner import largest_noise
 from dpkit.reproduce._lines import completed, read, to_csv
 
 __all__ = [

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from accounting.arrays import Array
 from accounting.printed import as_html
 
 __all__ = ["Frequencies"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Budget, LocalShuffled, RandomizedResponse
 from accounting.amplification.blanket import response_local_epsilon
+from accounting.arrays import Array
 from accounting.checks import fraction, integer
 from dpkit import randomness
 from dpkit.samplers._exact import random_words
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ShuffledRandomizedResponse"]
-
-Array = NDArray[np.float64]
 
 
 class ShuffledRandomizedResponse(Unrepeatable):

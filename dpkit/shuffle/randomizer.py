@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.arrays import Array
 from dpkit import randomness
 from dpkit.clipping import real_array, within_norm
 from dpkit.geometry import svec
@@ -28,7 +29,6 @@ from dpkit.shuffle.rounds import round_number
 
 __all__ = ["Randomizer"]
 
-Array = NDArray[np.float64]
 
 # Entries per vector operation: a few arrays of this size stay in the processor's cache.
 _BLOCK = 1 << 15

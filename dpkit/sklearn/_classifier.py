@@ -12,14 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from accounting import Budget, Ledger
+from accounting.arrays import Array
 from accounting.checks import choice
 from dpkit.optimize import glm, softmax
-from dpkit.optimize.softmax import softmax_probabilities
+from dpkit.optimize.parts.softmax import softmax_probabilities
 from dpkit.sklearn._estimator import PrivateGLM, as_a_whole
 
 __all__ = ["PrivateGLMClassifier"]
-
-Array = NDArray[np.float64]
 
 
 class PrivateGLMClassifier(ClassifierMixin, PrivateGLM):  # type: ignore[misc]

@@ -10,22 +10,22 @@ from functools import wraps
 from typing import Any, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Budget, Ledger
+from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpkit.clipping import shortened
 from dpkit.geometry import LpBall
+from dpkit.models.losses import GLM
 from dpkit.optimize import DPFTRL, noisy_gradient_descent, preconditioned_descent
-from dpkit.optimize.objectives import GLM
-from dpkit.optimize.softmax import Softmax
+from dpkit.optimize.parts.softmax import Softmax
 from dpkit.sklearn._notices import Fits, warn_of_shortened
 
 __all__ = ["KeepsLedger", "PrivateGLM", "as_a_whole", "checked_ledger", "generator_of"]
 
-Array = NDArray[np.float64]
 
 # of preconditioned descent: more of them would change little but the time
 _STEPS = 24

@@ -6,18 +6,17 @@ import math
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from accounting import Budget, Ledger
+from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit.optimize import glm
 from dpkit.sklearn._estimator import PrivateGLM, as_a_whole
 
 __all__ = ["PrivateGLMRegressor"]
-
-Array = NDArray[np.float64]
 
 
 class PrivateGLMRegressor(RegressorMixin, PrivateGLM):  # type: ignore[misc]

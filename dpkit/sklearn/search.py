@@ -32,8 +32,8 @@ from accounting import BestOfRuns, Budget, Gaussian, Ledger, calibrate, epsilon
 from accounting.checks import fraction, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._people import checked_people
-from dpkit.optimize._rows import checked_budget
+from dpkit.optimize.parts.people import checked_people
+from dpkit.optimize.parts.rows import checked_budget
 from dpkit.selection import best_of
 from dpkit.sklearn._classifier import PrivateGLMClassifier
 from dpkit.sklearn._estimator import KeepsLedger, as_a_whole, checked_ledger, generator_of

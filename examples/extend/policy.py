@@ -43,8 +43,8 @@ from numpy.typing import NDArray
 
 from accounting import Budget
 from accounting.checks import integer, nonnegative, positive
-from dpbandits.policy import Pending
-from dpbandits.private_policy import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.policy.protocol import Pending
 from dpkit.continual import BufferedToeplitz
 
 __all__ = ["CoordinateUCB"]

@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.serve.client import Client
 
 

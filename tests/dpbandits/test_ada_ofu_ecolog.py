@@ -9,7 +9,7 @@ import pytest
 from regret import ball
 from scipy.optimize import minimize
 
-from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
 
 
 def mu(z):

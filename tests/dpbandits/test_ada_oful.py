@@ -9,7 +9,7 @@ import pytest
 from regret import ball
 from scipy.optimize import approx_fprime, minimize
 
-from dpbandits.policies.ada_oful import AdaOFUL
+from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
 
 
 @pytest.mark.parametrize("parameters", ["theory", "practical"])

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits.mathematics.arm_sums import Precision, arrivals, fitted, weighed, weighed_together
-from dpbandits.mathematics.prior import Prior
-from dpbandits.policies._arm_sums import ArmSums, reward_scales, reward_sensitivity
+from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
+from dpkit.models.prior import Prior
+from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
 
 
 def triangle(rng: np.random.Generator, k: int) -> np.ndarray:

@@ -16,9 +16,9 @@ from tabled import tabled
 from accounting import Budget
 from dpbandits import Policy, PrivatePolicy, policies
 from dpbandits.cli.policies import factories
-from dpbandits.environments import GLM, Advertising, Linear, LogReplay
-from dpbandits.mathematics.links import Link, get_link
+from dpbandits.lab.environments import GLM, Advertising, Linear, LogReplay
 from dpbandits.policies import GLBOMD, OFUL, DPLinUCB, OnePassPrivateGLM, Uniform
+from dpkit.models.links import Link, get_link
 
 BUDGET = Budget(1.0, 1e-5)
 RANGES = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "linear": (-4.0, 4.0), "poisson": (0.0, 20.0)}

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite_e import hermegauss
 
-from dpbandits.mathematics.block_fits import Collected, posteriors, prior_variance
-from dpbandits.mathematics.blocks import Play, features, replay
-from dpbandits.mathematics.links import get_link
+from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
+from dpbandits.private.parts.block_model import Play, replay
 from dpkit.geometry import smat
+from dpkit.models.links import get_link
+from dpkit.moments.blocks import features
 
 LINEAR, LOGISTIC = get_link("linear"), get_link("logistic")
 

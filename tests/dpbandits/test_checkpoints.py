@@ -17,8 +17,8 @@ from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpbandits import Policy
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import OnePassPrivateGLM
+from dpkit.models.links import get_link
 from dpkit.states import RunStopped, files
 
 

@@ -14,9 +14,10 @@ from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Policy, policies
-from dpbandits.mathematics.blocks import Play, features, replay
-from dpbandits.mathematics.choices import Independent, Law, Perturbed, Shares, Ties, gap_shares, inverse_gap
+from dpbandits.policy.choices import Independent, Law, Perturbed, Shares, Ties, gap_shares, inverse_gap
+from dpbandits.private.parts.block_model import Play, replay
 from dpkit.geometry import svec
+from dpkit.moments.blocks import features
 
 DRAWS = 10_000
 

@@ -16,9 +16,9 @@ from typer.testing import CliRunner  # noqa: E402
 
 from dpbandits.cli import app  # noqa: E402
 from dpbandits.cli.policies import POLICIES, factories  # noqa: E402
-from dpbandits.environments import GALLERY, GLM, Available, world  # noqa: E402
-from dpbandits.simulation.results import Results  # noqa: E402
-from dpbandits.simulation.simulate import simulate  # noqa: E402
+from dpbandits.lab.environments import GALLERY, GLM, Available, world  # noqa: E402
+from dpbandits.lab.simulation.results import Results  # noqa: E402
+from dpbandits.lab.simulation.simulate import simulate  # noqa: E402
 
 
 @pytest.fixture

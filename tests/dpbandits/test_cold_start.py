@@ -13,8 +13,8 @@ from private_policies import OF_PERSONS
 
 from accounting import Budget
 from dpbandits import policies
-from dpbandits.environments import GALLERY
-from dpbandits.mathematics.cold_start import clarity
+from dpbandits.lab.environments import GALLERY
+from dpbandits.private.parts.cold_start import clarity
 
 KINDS = [
     "DPLinUCB",

@@ -14,26 +14,26 @@ import numpy as np
 import pytest
 from regret import ball
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
-from dpbandits.policies.ada_oful import AdaOFUL
-from dpbandits.policies.crmm import CRMM
-from dpbandits.policies.crt import CRT
-from dpbandits.policies.crtm import CRTM
-from dpbandits.policies.ecolog import ECOLog
-from dpbandits.policies.glb_omd import GLBOMD
-from dpbandits.policies.glm_ucb import GLMUCB
-from dpbandits.policies.gloc import GLOC
-from dpbandits.policies.heavy_oful import HeavyOFUL
-from dpbandits.policies.hvt_ucb import HvtUCB
-from dpbandits.policies.menu import MENU
-from dpbandits.policies.mom import MoM
-from dpbandits.policies.ofu_glb import OFUGLB
-from dpbandits.policies.oful import OFUL
-from dpbandits.policies.oful_log_r import OFULogR
-from dpbandits.policies.oful_mlogb import OFULMLogB
-from dpbandits.policies.rs_glincb import RSGLinCB
-from dpbandits.policies.tofu import TOFU
+from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
+from dpbandits.reference.heavy_tails.crmm import CRMM
+from dpbandits.reference.heavy_tails.crt import CRT
+from dpbandits.reference.heavy_tails.crtm import CRTM
+from dpbandits.reference.heavy_tails.heavy_oful import HeavyOFUL
+from dpbandits.reference.heavy_tails.hvt_ucb import HvtUCB
+from dpbandits.reference.heavy_tails.menu import MENU
+from dpbandits.reference.heavy_tails.mom import MoM
+from dpbandits.reference.heavy_tails.tofu import TOFU
+from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.reference.light_tails.ecolog import ECOLog
+from dpbandits.reference.light_tails.glb_omd import GLBOMD
+from dpbandits.reference.light_tails.glm_ucb import GLMUCB
+from dpbandits.reference.light_tails.gloc import GLOC
+from dpbandits.reference.light_tails.ofu_glb import OFUGLB
+from dpbandits.reference.light_tails.oful import OFUL
+from dpbandits.reference.light_tails.oful_log_r import OFULogR
+from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
+from dpkit.models.links import get_link
 
 DELTA, LONG = 0.05, 300
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dpbandits.mathematics.ellipsoid import project_on_ball
-from dpbandits.policies.crmm import CRMM
+from dpbandits.reference.heavy_tails.crmm import CRMM
+from dpkit.models.ellipsoid import project_on_ball
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 

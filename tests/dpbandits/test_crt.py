@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from regret import ball
 
-from dpbandits.policies.crt import CRT
+from dpbandits.reference.heavy_tails.crt import CRT
 
 
 @pytest.mark.parametrize("parameters", ["theory", "practical"])

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from regret import ball
 
-from dpbandits.mathematics.ellipsoid import project_on_ball
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.crtm import CRTM
+from dpbandits.reference.heavy_tails.crtm import CRTM
+from dpkit.models.ellipsoid import project_on_ball
+from dpkit.models.links import get_link
 
 
 @pytest.mark.parametrize(("name", "eps"), [("linear", 1.0), ("linear", 0.3), ("logistic", 0.5)])

@@ -12,11 +12,11 @@ from regret import ball
 
 from accounting import Budget
 from dpbandits import Policy
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import OnePassPrivateGLM, ShuffleLinUCB, ShuffleOnePassGLM
-from dpbandits.policies._records import typical_deviation
-from dpbandits.policies._shuffled import ShuffledBatches
-from dpbandits.private_policy import Schedule
+from dpbandits.policy.private import Schedule
+from dpbandits.private.parts.records import typical_deviation
+from dpkit.models.links import get_link
+from dpkit.moments.shuffled import ShuffledBatches
 
 BUDGET = Budget(4.0, 1e-5)
 each_kind = pytest.mark.parametrize("kind", [ShuffleOnePassGLM, ShuffleLinUCB])

@@ -15,12 +15,12 @@ from tabled import tabled
 
 from accounting import ApproxDP, Budget, Gaussian, Ledger, epsilon
 from dpbandits import Policy
-from dpbandits.environments.gallery import world
-from dpbandits.mathematics import blocks
+from dpbandits.lab.environments.gallery import world
 from dpbandits.policies import DisjointLinUCB, DisjointPrivateGLM, DisjointShuffleGLM, DisjointThompson
-from dpbandits.policies._blocks import FOURTH, MATRIX, TOTAL, BlockSums, block_record, record_sensitivity
+from dpbandits.private.parts import block_model as blocks
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import smat, svec
+from dpkit.moments.blocks import FOURTH, MATRIX, TOTAL, BlockSums, block_record, record_sensitivity
 from dpkit.states import RunStopped
 
 BUDGET = Budget(1.0, 1e-5)
@@ -603,7 +603,7 @@ def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatc
     """α·ln(T/t)/3 after a release at round t, no less than α/10."""
     widths: list[float] = []
     original = blocks.replay
-    name = "dpbandits.policies._disjoint.replay"
+    name = "dpbandits.private.parts.disjoint.replay"
     monkeypatch.setattr(name, lambda z, play, *more: (widths.append(play.width), original(z, play, *more))[1])
     policy, told, started = policy_with(kind, horizon=2000, exploration=0.6, first_batch=10), [], []
     z = np.array([0.3, -0.2, 0.1])

@@ -16,9 +16,9 @@ from factors import toeplitz_factor
 
 from accounting import Budget, audit
 from dpbandits.policies import DisjointPrivateGLM
-from dpbandits.policies._blocks import BlockSums, block_record
-from dpbandits.policies._disjoint import PlayedBlocks
+from dpbandits.private.parts.disjoint import PlayedBlocks
 from dpkit.continual import BufferedToeplitz
+from dpkit.moments.blocks import BlockSums, block_record
 
 BUDGET = Budget(8.0, 1e-2)
 TRIALS = 340

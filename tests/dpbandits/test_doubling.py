@@ -13,8 +13,8 @@ from regret import ball, regret_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB
+from dpkit.models.links import get_link
 from dpkit.states import files
 
 BUDGET = Budget(1.0, 1e-5)

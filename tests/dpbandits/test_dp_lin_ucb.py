@@ -13,7 +13,7 @@ from regret import ball
 
 from accounting import Budget, Ledger, TreeAggregation, epsilon
 from dpbandits import simulate
-from dpbandits.environments import LinearBernoulli
+from dpbandits.lab.environments import LinearBernoulli
 from dpbandits.policies import DPLinUCB
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec

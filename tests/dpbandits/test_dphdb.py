@@ -14,8 +14,9 @@ from tabled import tabled
 
 from accounting import ZCDP, Budget, Ledger, zcdp
 from dpbandits import Policy, simulate
-from dpbandits.environments import PerArm
-from dpbandits.policies import DPHDB, DPLinUCB, dphdb
+from dpbandits.lab.environments import PerArm
+from dpbandits.policies import DPHDB, DPLinUCB
+from dpbandits.private import dphdb
 from dpkit.geometry import LpBall
 
 BUDGET = Budget(1.0, 1e-5)

@@ -11,7 +11,8 @@ import pytest
 from again import rewinder
 
 from accounting import Budget, audit
-from dpbandits.policies import DPHDB, dphdb
+from dpbandits.policies import DPHDB
+from dpbandits.private import dphdb
 
 BUDGET = Budget(1.0, 0.1)
 ROUNDS, STEPS, CLIP = 5, 2, 0.1

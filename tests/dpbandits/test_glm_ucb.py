@@ -9,8 +9,8 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.glm_ucb import GLMUCB
+from dpbandits.reference.light_tails.glm_ucb import GLMUCB
+from dpkit.models.links import get_link
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "poisson", "linear"])

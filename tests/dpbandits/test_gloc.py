@@ -9,8 +9,8 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.gloc import GLOC
+from dpbandits.reference.light_tails.gloc import GLOC
+from dpkit.models.links import get_link
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "linear"])

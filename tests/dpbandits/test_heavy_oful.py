@@ -9,7 +9,7 @@ import pytest
 from regret import ball
 from scipy.optimize import minimize
 
-from dpbandits.policies.heavy_oful import HeavyOFUL
+from dpbandits.reference.heavy_tails.heavy_oful import HeavyOFUL
 
 
 @pytest.mark.parametrize("parameters", ["theory", "practical"])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from regret import ball
 from scipy.optimize import minimize
 
-from dpbandits.policies.hvt_ucb import HvtUCB
-from dpbandits.policies.oful import OFUL
+from dpbandits.reference.heavy_tails.hvt_ucb import HvtUCB
+from dpbandits.reference.light_tails.oful import OFUL
 
 
 @settings(deadline=None, max_examples=10)

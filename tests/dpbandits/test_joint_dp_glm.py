@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from regret import ball, regret_of
 
 from accounting import Budget, Gaussian, Ledger, TreeAggregation, epsilon, gdp
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies import JointDPGLM, joint_dp_glm
-from dpbandits.policy import Pending
+from dpbandits.policies import JointDPGLM
+from dpbandits.policy.protocol import Pending
+from dpbandits.private import joint_dp_glm
 from dpkit import optimize
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import svec
+from dpkit.models.links import get_link
 
 BUDGET = Budget(4.0, 1e-3)
 LINKS = ("logistic", "probit", "linear")

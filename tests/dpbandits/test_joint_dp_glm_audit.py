@@ -22,10 +22,11 @@ from again import rewinder
 from factors import scale_noise, toeplitz_factor
 
 from accounting import Budget, audit, calibrate
-from dpbandits.policies import JointDPGLM, joint_dp_glm
+from dpbandits.policies import JointDPGLM
+from dpbandits.private import joint_dp_glm
 from dpkit.continual import BufferedToeplitz
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize._rows import GradientSums
+from dpkit.optimize.parts.rows import GradientSums
 
 BUDGET = Budget(8.0, 1e-2)
 TRIALS = 153

@@ -9,8 +9,8 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.laplace_thompson import LaplaceThompson
+from dpbandits.reference.light_tails.laplace_thompson import LaplaceThompson
+from dpkit.models.links import get_link
 
 DRAWS, SLACK = 4000, 6.5  # a normal variable leaves 6.5 standard deviations with probability 8e-11
 

@@ -13,7 +13,7 @@ from regret import ball
 
 from accounting import Budget, Gaussian, Ledger, PureDP, epsilon
 from dpbandits import simulate
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.policies import LDPGLM
 from dpkit.geometry import svec
 

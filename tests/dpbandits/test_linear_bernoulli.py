@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dpbandits.environments import LinearBernoulli
+from dpbandits.lab.environments import LinearBernoulli
 
 
 def test_arms_are_fixed_in_the_ball_and_means_linear_in_them():

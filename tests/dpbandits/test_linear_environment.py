@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr, stdtr
 
-from dpbandits.environments import Linear
+from dpbandits.lab.environments import Linear
 
 NOISES = ("gaussian", "student_t", "pareto", "symmetric_pareto")
 

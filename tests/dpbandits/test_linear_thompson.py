@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from regret import ball
 
-from dpbandits.policies.linear_thompson import LinearThompson
+from dpbandits.reference.light_tails.linear_thompson import LinearThompson
 
 DRAWS, SLACK = 4000, 6.5  # a normal variable leaves 6.5 standard deviations with probability 8e-11
 

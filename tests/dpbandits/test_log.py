@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tabled import tabled
 
-from dpbandits.environments import LogReplay
+from dpbandits.lab.environments import LogReplay
 
 pd = pytest.importorskip("pandas")
 

@@ -11,7 +11,7 @@ from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Policy, policies
-from dpbandits.evaluate import LoggedRound
+from dpbandits.lab.evaluate import LoggedRound
 
 
 def seeded(name: str, **more):

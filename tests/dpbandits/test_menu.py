@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dpbandits.policies.menu import MENU
+from dpbandits.reference.heavy_tails.menu import MENU
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 

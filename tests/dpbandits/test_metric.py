@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.mathematics.metric import carried, levelling, standing_out, symmetric_root
-from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
+from dpbandits.private.parts.metric import carried, levelling, standing_out, symmetric_root
+from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
 
 
 def moments(rng, d, rank=None) -> np.ndarray:

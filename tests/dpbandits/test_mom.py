@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from dpbandits.policies.mom import MoM
+from dpbandits.reference.heavy_tails.mom import MoM
 
 ARMS = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.6]])
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpbandits.mathematics.noisy_estimate import precisions, shrunken_eigenvalues, stalled, standing
-from dpbandits.mathematics.prior import Prior, posterior
+from dpbandits.private.parts.noisy_estimate import precisions, shrunken_eigenvalues, stalled, standing
+from dpkit.models.prior import Prior, posterior
 
 spectra = arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e6, 1e6)).map(np.sort)
 

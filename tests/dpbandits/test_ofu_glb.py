@@ -9,8 +9,8 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize_scalar
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.ofu_glb import OFUGLB
+from dpbandits.reference.light_tails.ofu_glb import OFUGLB
+from dpkit.models.links import get_link
 
 
 def played(name: str, S: float, rounds: int, seed: int = 0, **parameters) -> tuple[OFUGLB, np.ndarray, np.ndarray]:

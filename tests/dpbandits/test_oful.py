@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 
-from dpbandits.policies.oful import OFUL
+from dpbandits.reference.light_tails.oful import OFUL
 
 
 @settings(deadline=None, max_examples=20)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from regret import ball, regret_of
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.oful_log_r import OFULogR
+from dpbandits.reference.light_tails.oful_log_r import OFULogR
+from dpkit.models.links import get_link
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit"])

@@ -9,7 +9,7 @@ import pytest
 from regret import ball
 from scipy.optimize import minimize
 
-from dpbandits.policies.oful_mlogb import OFULMLogB
+from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
 
 
 def mu(z):

@@ -18,13 +18,13 @@ from regret import ball, regret_of
 from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger
-from dpbandits.environments import GLM, Shifted, UnitLinear
-from dpbandits.mathematics.links import get_link
-from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
+from dpbandits.lab.environments import GLM, Shifted, UnitLinear
 from dpbandits.policies import OnePassPrivateGLM
-from dpbandits.policies._records import SecantRecord
+from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
+from dpbandits.private.parts.records import SecantRecord
 from dpkit.continual import ContinualSum
 from dpkit.geometry import svec
+from dpkit.models.links import get_link
 
 BUDGET = Budget(1.0, 1e-5)
 LINKS = ("logistic", "probit", "linear")

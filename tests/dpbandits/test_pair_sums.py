@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget
-from dpbandits.policies._sums import PairSums, whole_digits
 from dpkit.geometry import pair_sensitivity, svec
+from dpkit.moments.pairs import PairSums, whole_digits
 from dpkit.randomness import secure
 
 BUDGET = Budget(1.0, 1e-6)

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from dpbandits import per_arm
-from dpbandits.environments import GLM, Delayed, PerArm
-from dpbandits.mathematics.choices import Shares
-from dpbandits.mathematics.estimators import Rows
+from dpbandits.arms import per_arm
+from dpbandits.lab.environments import GLM, Delayed, PerArm
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import GLBOMD, Uniform
-from dpbandits.policy import Policy
-from dpbandits.simulation.simulate import simulate
+from dpbandits.policy.choices import Shares
+from dpbandits.policy.protocol import Policy
+from dpkit.models.likelihood import Rows
 
 
 class Ridge(per_arm.PerArm):

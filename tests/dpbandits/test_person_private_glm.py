@@ -13,10 +13,10 @@ from regret import ball
 
 from accounting import AdjacencyMismatch, Budget, Gaussian, calibrate
 from dpbandits import Policy
-from dpbandits.mathematics.links import Link, get_link
 from dpbandits.policies import PersonPrivateGLM
-from dpbandits.policies._people import PersonSums, Rounds
 from dpkit.geometry import smat, svec
+from dpkit.models.links import Link, get_link
+from dpkit.moments.people import PersonSums, Rounds
 
 BUDGET = Budget(1.0, 1e-5, unit="person")
 # F over the larger secant weight at |xᵀθ| = S

@@ -16,7 +16,7 @@ from again import rewinder
 
 from accounting import Budget, Gaussian, calibrate
 from dpbandits.policies import PersonPrivateGLM, ShufflePersonGLM
-from dpbandits.policies._people import People, PersonTotals
+from dpkit.moments.people import People, PersonTotals
 
 Kind = type[PersonPrivateGLM | ShufflePersonGLM]
 each_kind = pytest.mark.parametrize("kind", [PersonPrivateGLM, ShufflePersonGLM])

@@ -11,8 +11,8 @@ from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
-from dpbandits.policy import PrivacyReport
-from dpbandits.registry import NOBODY
+from dpbandits.durability.registry import NOBODY
+from dpbandits.policy.protocol import PrivacyReport
 
 PERSON = Budget(4.0, 1e-5, unit="person")
 names = pytest.mark.parametrize("name", CAPPED)

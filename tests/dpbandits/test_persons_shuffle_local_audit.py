@@ -17,8 +17,8 @@ from again import rewinder
 from shuffled_counts import log_likelihood
 
 from accounting import Budget, Gaussian, audit, epsilon
+from dpbandits.durability.registry import Registry
 from dpbandits.policies import LDPGLM, ShuffleOnePassGLM
-from dpbandits.registry import Registry
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dpbandits import policies
+from dpbandits.durability.state import kind_name
 from dpbandits.policies import GLBOMD
-from dpbandits.state import kind_name
 
 
 def test_every_name_is_there_and_no_other():
@@ -31,4 +31,4 @@ def test_one_policy_is_read_alone_and_a_state_brings_its_own(tmp_path):
         "print(json.dumps([before, files(), f'{type(loaded).__module__}:{type(loaded).__qualname__}']))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(run.stdout) == [[], ["dpbandits.policies.glb_omd"], kind_name(GLBOMD)]
+    assert json.loads(run.stdout) == [[], ["dpbandits.reference.light_tails.glb_omd"], kind_name(GLBOMD)]

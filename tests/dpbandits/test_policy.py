@@ -19,9 +19,9 @@ from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Pending, Policy, policies
-from dpbandits.mathematics.links import Link
 from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
-from dpbandits.policy import Options
+from dpbandits.policy.protocol import Options
+from dpkit.models.links import Link
 
 BUDGET = Budget(1.0, 1e-5)
 

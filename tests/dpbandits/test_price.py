@@ -13,10 +13,10 @@ from tabled import tabled
 pd = pytest.importorskip("pandas")
 
 from dpbandits import PriceTable, price_of_privacy  # noqa: E402
-from dpbandits.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
-from dpbandits.evaluate import Log  # noqa: E402
-from dpbandits.price import _ratio  # noqa: E402
-from dpbandits.price_table import PriceRow  # noqa: E402
+from dpbandits.lab.environments import GLM, ChosenLog, Delayed, Disjoint, LogReplay, People  # noqa: E402
+from dpbandits.lab.evaluate import Log  # noqa: E402
+from dpbandits.lab.price import _ratio  # noqa: E402
+from dpbandits.lab.price_table import PriceRow  # noqa: E402
 
 
 def log(rows: int = 3000, items: int = 20, seed: int = 0, **more) -> tuple[Log, np.ndarray]:
@@ -55,8 +55,8 @@ def test_more_privacy_costs_more():
 def test_prices_are_those_of_the_simulation():
     """Price and rewards, from the definition, with the policies played by hand."""
     from accounting import Budget
+    from dpbandits.lab.simulation.simulate import simulate
     from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
-    from dpbandits.simulation.simulate import simulate
 
     world, T = GLM(2), 300
     table = price_of_privacy(world, [2.0], rounds=T, seeds=3, progress=False)

@@ -13,9 +13,9 @@ from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Policy, Released, policies
-from dpbandits.environments import GLM
-from dpbandits.environments.arms import random_parameter
-from dpbandits.mathematics.prior import Prior, checked_prior, posterior
+from dpbandits.lab.environments import GLM
+from dpbandits.lab.environments.arms import random_parameter
+from dpkit.models.prior import Prior, checked_prior, posterior
 
 PRIVATE = ["OnePassPrivateGLM", "PersonPrivateGLM", "ShuffleOnePassGLM", "ShufflePersonGLM", "DPLinUCB"]
 REFERENCE = ["GLBOMD", "LinearThompson", "OFUL"]

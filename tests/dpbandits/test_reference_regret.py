@@ -18,18 +18,18 @@ import numpy as np
 import pytest
 from regret import regret_of
 
-from dpbandits.policies.ada_ofu_ecolog import AdaOFUECOLog
-from dpbandits.policies.ada_oful import AdaOFUL
-from dpbandits.policies.ecolog import ECOLog
-from dpbandits.policies.glb_omd import GLBOMD
-from dpbandits.policies.glm_ucb import GLMUCB
-from dpbandits.policies.gloc import GLOC
-from dpbandits.policies.menu import MENU
-from dpbandits.policies.ofu_glb import OFUGLB
-from dpbandits.policies.oful_log_r import OFULogR
-from dpbandits.policies.oful_mlogb import OFULMLogB
-from dpbandits.policies.rs_glincb import RSGLinCB
-from dpbandits.policies.tofu import TOFU
+from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
+from dpbandits.reference.heavy_tails.menu import MENU
+from dpbandits.reference.heavy_tails.tofu import TOFU
+from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+from dpbandits.reference.light_tails.ecolog import ECOLog
+from dpbandits.reference.light_tails.glb_omd import GLBOMD
+from dpbandits.reference.light_tails.glm_ucb import GLMUCB
+from dpbandits.reference.light_tails.gloc import GLOC
+from dpbandits.reference.light_tails.ofu_glb import OFUGLB
+from dpbandits.reference.light_tails.oful_log_r import OFULogR
+from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
 
 # name: (policy, limits at S = 3 and 5, seeds); measured with 10 seeds:
 TABLE = {

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget, Gaussian, calibrate
-from dpbandits.mathematics.cold_start import clarity
-from dpbandits.mathematics.release_weights import MOST_RELEASES, release_weights
 from dpbandits.policies import OnePassPrivateGLM
+from dpbandits.private.parts.cold_start import clarity
+from dpbandits.private.parts.release_weights import release_weights
 from dpkit.continual import BufferedToeplitz, Discounted, Weighted
+from dpkit.moments.pairs import MOST_WEIGHTED
 
 BUDGET = Budget(1.0, 1e-5)
 
@@ -73,7 +74,7 @@ def test_which_sums_are_weighted(parameters, kind):
         warnings.simplefilter("ignore")
         made = policy(**parameters)
     assert type(made._sums.sums) is kind
-    assert kind is not Weighted or len(made.schedule.ends) <= MOST_RELEASES
+    assert kind is not Weighted or len(made.schedule.ends) <= MOST_WEIGHTED
     assert made._sums.cost == Gaussian(made._sums.sums.noise_multiplier, adjacency="replace")
 
 

@@ -18,8 +18,8 @@ from tabled import tabled
 
 from accounting import Budget
 from dpbandits import Released
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import OnePassPrivateGLM
+from dpkit.models.links import get_link
 
 SEED = 5
 
@@ -221,7 +221,10 @@ def damaged(change) -> str:
         (lambda tree: tree.update(number=1.5), "number must be"),
         (lambda tree: tree.update(releases=10**6), "releases must be at most"),
         (lambda tree: tree.update(policy="os:system"), "a private policy that is imported"),
-        (lambda tree: tree.update(policy="dpbandits.policies.uniform:Uniform"), "a private policy that is imported"),
+        (
+            lambda tree: tree.update(policy="dpbandits.reference.simple.uniform:Uniform"),
+            "a private policy that is imported",
+        ),
         (lambda tree: tree.update(config=[]), "config must hold entries"),
         (lambda tree: tree["config"].update(dim=3), "theta must be finite, float64 and of shape"),
         (lambda tree: tree["config"].update(nonsense=3), "fit together"),

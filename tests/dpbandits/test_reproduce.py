@@ -14,14 +14,14 @@ from pictures import coarse_pictures
 from typer.testing import CliRunner
 
 from dpbandits.cli import app
-from dpbandits.environments import Linear
+from dpbandits.lab.environments import Linear
+from dpbandits.lab.simulation.results import Results
 from dpbandits.reproduce import FIGURES, load
 from dpbandits.reproduce.figure import Figure, Line, Panel, Quick, play, rows, shortened
 from dpbandits.reproduce.glb_omd_figure_4 import CreditGroups
 from dpbandits.reproduce.hvt_ucb_harder_tails import WithConstant
 from dpbandits.reproduce.private_glm_table_2 import PUBLISHED
 from dpbandits.reproduce.report import to_markdown
-from dpbandits.simulation.results import Results
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_an_interrupted_figure_goes_on_where_it_stopped(call, tmp_path, monkeypa
     written = (tmp_path / "hvt-ucb-figure-2.md").read_text()
     assert "INCOMPLETE" not in written
     # what is done is not played again
-    monkeypatch.setattr("dpbandits.policy.Policy.select", interrupt)
+    monkeypatch.setattr("dpbandits.policy.protocol.Policy.select", interrupt)
     assert call(*arguments).exit_code == 0
     assert (tmp_path / "hvt-ucb-figure-2.md").read_text() == written
 

@@ -12,7 +12,7 @@ from regret import ball
 
 from accounting import Budget, Ledger
 from dpbandits import Policy, simulate
-from dpbandits.environments import Drifting
+from dpbandits.lab.environments import Drifting
 from dpbandits.policies import DisjointPrivateGLM, OnePassPrivateGLM, Restarting
 
 BUDGET = Budget(4.0, 1e-4)

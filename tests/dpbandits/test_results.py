@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.policy import PrivacyReport
-from dpbandits.simulation.results import Results, Run
+from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.policy.protocol import PrivacyReport
 
 NOT_PRIVATE = PrivacyReport(math.inf, 0.0, 0.0, "none", "replace", "round", True)
 
@@ -262,7 +262,7 @@ def test_a_missing_package_is_named(monkeypatch):
 def test_plotting_leaves_pyplot_alone(tmp_path):
     code = f"""
 import sys
-from dpbandits.simulation.results import Results
+from dpbandits.lab.simulation.results import Results
 Results.load({str(example().save(tmp_path / "r.json"))!r}).plot_time({str(tmp_path / "p.png")!r})
 print("matplotlib" in sys.modules, "matplotlib.pyplot" in sys.modules)
 """

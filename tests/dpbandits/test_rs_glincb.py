@@ -9,8 +9,8 @@ import pytest
 from regret import ball, regret_of
 from scipy.optimize import minimize
 
-from dpbandits.mathematics.links import get_link
-from dpbandits.policies.rs_glincb import RSGLinCB
+from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
+from dpkit.models.links import get_link
 
 
 def fit(link, X, r, ridge, inside=None):

@@ -13,11 +13,11 @@ from regret import ball, regret_of
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon, parallel
 from dpbandits import Policy
-from dpbandits.mathematics.ellipsoid import norms
-from dpbandits.mathematics.links import get_link
 from dpbandits.policies import ShuffleGLM
 from dpkit import optimize
 from dpkit.geometry import svec
+from dpkit.models.ellipsoid import norms
+from dpkit.models.links import get_link
 from dpkit.shuffle import Analyzer, Randomizer
 
 BUDGET = Budget(4.0, 1e-5)

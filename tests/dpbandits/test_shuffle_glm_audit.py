@@ -19,7 +19,8 @@ from again import rewinder
 from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
-from dpbandits.policies import ShuffleGLM, shuffle_glm
+from dpbandits.policies import ShuffleGLM
+from dpbandits.private import shuffle_glm
 from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer, VectorSum

@@ -13,11 +13,11 @@ from regret import ball
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpbandits import Pending, Policy
-from dpbandits.environments import LinearBernoulli
+from dpbandits.lab.environments import LinearBernoulli
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import ShuffleLinUCB
-from dpbandits.policies._shuffled import ShuffledBatches
-from dpbandits.simulation.simulate import simulate
 from dpkit.geometry import svec
+from dpkit.moments.shuffled import ShuffledBatches
 
 BUDGET = Budget(1.0, 1e-5)
 

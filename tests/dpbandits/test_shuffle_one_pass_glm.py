@@ -15,13 +15,13 @@ from regret import ball, regret_of
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon
 from dpbandits import Pending, Policy
-from dpbandits.environments import LinearBernoulli
-from dpbandits.mathematics.links import get_link
-from dpbandits.mathematics.noisy_estimate import shrunken_eigenvalues
+from dpbandits.lab.environments import LinearBernoulli
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import OnePassPrivateGLM, ShuffleOnePassGLM
-from dpbandits.policies._shuffled import ShuffledBatches
-from dpbandits.simulation.simulate import simulate
+from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
 from dpkit.geometry import smat, svec
+from dpkit.models.links import get_link
+from dpkit.moments.shuffled import ShuffledBatches
 from dpkit.shuffle import Shuffler
 from dpkit.states import files
 

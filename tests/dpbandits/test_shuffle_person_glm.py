@@ -13,8 +13,8 @@ from regret import ball
 from accounting import Budget, Ledger, ShuffledBinomial, epsilon
 from accounting.amplification.binomial_trade_off import rounded_line, rounded_log_survival, rounded_mu
 from dpbandits.policies import PersonPrivateGLM, ShufflePersonGLM
-from dpbandits.policies._people import PersonTotals
-from dpbandits.policies._shuffled_people import ShuffledPersonSums
+from dpkit.moments.people import PersonTotals
+from dpkit.moments.shuffled_people import ShuffledPersonSums
 from dpkit.shuffle import Randomizer
 
 BUDGET = Budget(1.0, 1e-5, unit="person")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from accounting import Budget
-from dpbandits.environments import GLM, Round
+from dpbandits.lab.environments import GLM, Round
+from dpbandits.lab.simulation import play
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import GLBOMD, EpsilonGreedy, OnePassPrivateGLM, Uniform
-from dpbandits.simulation import play
-from dpbandits.simulation.simulate import simulate
 
 quiet = functools.partial(simulate, progress=False)
 
@@ -158,9 +158,9 @@ def test_an_interrupt_before_the_first_run_is_done_is_passed_on():
 
 _PARALLEL = """
 import os, pathlib, signal, sys, time
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.policies import Uniform
-from dpbandits.simulation.simulate import simulate
+from dpbandits.lab.simulation.simulate import simulate
 
 kept = pathlib.Path(sys.argv[1])
 
@@ -264,7 +264,7 @@ def test_factories_must_be_picklable_where_processes_are_not_forked(monkeypatch)
 
 def test_importing_needs_no_extra_package():
     code = (
-        "import sys, dpbandits.simulation.simulate, dpbandits.simulation.results, dpbandits.environments\n"
+        "import sys, dpbandits.lab.simulation.simulate, dpbandits.lab.simulation.results, dpbandits.lab.environments\n"
         "print({'pandas', 'matplotlib', 'rich', 'typer', 'pyarrow', 'sklearn', 'joblib', 'dask'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

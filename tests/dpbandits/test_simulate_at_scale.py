@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from accounting import Budget
-from dpbandits.environments import GLM, Available, Delayed, Linear, Round
+from dpbandits.lab.environments import GLM, Available, Delayed, Linear, Round
+from dpbandits.lab.simulation.results import Results
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM, Uniform
-from dpbandits.simulation.results import Results
-from dpbandits.simulation.simulate import simulate
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sweep_dask.py"
 

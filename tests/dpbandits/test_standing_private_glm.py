@@ -14,11 +14,12 @@ from tabled import tabled
 
 from accounting import Budget, Gaussian, calibrate
 from dpbandits import Policy, Released, price_of_privacy, simulate
-from dpbandits.environments import GLM
-from dpbandits.evaluate import LoggedRound
-from dpbandits.mathematics.arm_sums import arrivals
-from dpbandits.mathematics.links import Link
-from dpbandits.policies import Restarting, StandingPrivateGLM, standing_private_glm
+from dpbandits.lab.environments import GLM
+from dpbandits.lab.evaluate import LoggedRound
+from dpbandits.policies import Restarting, StandingPrivateGLM
+from dpbandits.private import standing_private_glm
+from dpbandits.private.parts.arm_fits import arrivals
+from dpkit.models.links import Link
 
 BUDGET = Budget(4.0, 1e-4)
 CIRCLE = np.column_stack([np.cos(np.arange(6)), np.sin(np.arange(6))])

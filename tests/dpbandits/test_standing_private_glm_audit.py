@@ -12,9 +12,10 @@ from again import rewinder
 from tossed import Tossed, released_by
 
 from accounting import Budget, audit
-from dpbandits.mathematics.prior import Posterior
-from dpbandits.policies import StandingPrivateGLM, standing_private_glm
+from dpbandits.policies import StandingPrivateGLM
+from dpbandits.private import standing_private_glm
 from dpkit.continual import ContinualSum
+from dpkit.models.prior import Posterior
 
 BUDGET = Budget(8.0, 1e-2)
 TRIALS = 320

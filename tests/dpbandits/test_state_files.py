@@ -23,7 +23,7 @@ from private_policies import SMALL, offered, play, small
 from tabled import tabled
 
 from dpbandits import Policy, policies
-from dpbandits.mathematics.estimators import Rows
+from dpkit.models.likelihood import Rows
 from dpkit.states import files
 
 # what a leaf is replaced by: of other types, signs and sizes, and what asks for much memory or time
@@ -450,7 +450,7 @@ HARNESS = """
 import hashlib, pathlib, sys
 import atheris
 
-with atheris.instrument_imports(include=["dpkit.states", "dpbandits.policy", "dpbandits.private_policy"]):
+with atheris.instrument_imports(include=["dpkit.states", "dpbandits.policy.protocol", "dpbandits.policy.private"]):
     from dpbandits import Policy
     from dpkit.states import files
 sys.path[:0] = {folders!r}

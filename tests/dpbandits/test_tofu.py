@@ -9,7 +9,7 @@ import pytest
 from regret import ball
 from scipy.linalg import sqrtm
 
-from dpbandits.policies.tofu import TOFU
+from dpbandits.reference.heavy_tails.tofu import TOFU
 
 
 @pytest.mark.parametrize("parameters", ["theory", "practical"])

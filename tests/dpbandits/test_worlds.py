@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.environments import GLM, Adversarial, Available, Delayed, Films, Linear, PerArm
-from dpbandits.mathematics.links import get_link
+from dpbandits.lab.environments import GLM, Adversarial, Available, Delayed, Films, Linear, PerArm
+from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import GLBOMD, EpsilonGreedy
-from dpbandits.simulation.simulate import simulate
+from dpkit.models.links import get_link
 
 
 def play(environment, seed, rounds):

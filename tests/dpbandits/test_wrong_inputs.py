@@ -8,8 +8,8 @@ from tabled import tabled
 
 from accounting import Budget
 from dpbandits import policies, price_of_privacy
-from dpbandits.environments import GLM, ChosenLog, Delayed, People
-from dpbandits.evaluate import (
+from dpbandits.lab.environments import GLM, ChosenLog, Delayed, People
+from dpbandits.lab.evaluate import (
     Log,
     LoggedRound,
     cross_fitted,
@@ -112,7 +112,7 @@ CASES = {
     ),
     "no round": (lambda: rejection_replay(policies.Uniform(2), []), r"log must have a round in which the policy"),
     # models of logs
-    "a frame for a log": (lambda: ChosenLog({"a": 1}), r"log must be a dpbandits.evaluate.Log, got a dict"),
+    "a frame for a log": (lambda: ChosenLog({"a": 1}), r"log must be a dpbandits.lab.evaluate.Log, got a dict"),
     "one arm offered": (lambda: ChosenLog(GOOD, offered=1), r"offered must be .*at least 2.*got .*1"),
     "a bound of 0": (lambda: ChosenLog(GOOD, feature_bound=0.0), r"feature_bound must be .*got .*0"),
     "rewards beyond": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpbandits.private_policy import PrivatePolicy
+from dpbandits.policy.private import PrivatePolicy
 from dpkit.states.entries import kept, resume
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpbandits import Policy
-from dpbandits.mathematics.links import get_link
+from dpkit.models.links import get_link
 
 
 def ball(rng: np.random.Generator, *shape: int) -> np.ndarray:

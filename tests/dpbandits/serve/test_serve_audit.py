@@ -13,7 +13,7 @@ from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 from serving import configured
 
 from accounting import audit
-from dpbandits.registry import Registry
+from dpbandits.durability.registry import Registry
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
 

@@ -7,7 +7,7 @@ import pytest
 from serving import Clock, configured
 
 from accounting import Ledger
-from dpbandits.journal import Journal
+from dpbandits.durability.journal import Journal
 from dpbandits.serve import __main__ as process
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store

@@ -5,7 +5,7 @@ from serving import configured, refresh, worker
 
 import accounting
 from accounting import Budget, Ledger
-from dpbandits.environments import GLM
+from dpbandits.lab.environments import GLM
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice
 

@@ -12,7 +12,7 @@ from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Released
-from dpbandits.evaluate import ips, snips
+from dpbandits.lab.evaluate import ips, snips
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import LeaseLost
 

@@ -37,8 +37,8 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
 nn = torch.nn
-source_of = importlib.import_module("dpkit.optimize.dp_sgd")
-steps_of = importlib.import_module("dpkit.optimize._private_steps")
+source_of = importlib.import_module("dpkit.torch.dp_sgd")
+steps_of = importlib.import_module("dpkit.torch.private_steps")
 
 BUDGET = Budget(2.0, 1e-5, adjacency="add_remove")
 # its gradient is −x, whatever θ is: the steps of a run are independent, alike releases of the sum of the rows
@@ -235,7 +235,7 @@ def test_an_interrupt_at_any_line_of_the_run_loses_no_spend():
         ledger, seen = Ledger(BUDGET), []
         call = partial(train, glm("logistic", clip=1.0), ledger=ledger, batch=20, epochs=2, callback=seen.append)
         try:
-            with Interrupter(line, "dpkit/optimize/dp_sgd.py"):
+            with Interrupter(line, "dpkit/torch/dp_sgd.py"):
                 fit = call()
         except KeyboardInterrupt:
             ended.add("before" if not ledger.rows() else "after")

@@ -20,7 +20,7 @@ from dpkit.optimize import FollowTheApproximateLeader as ApproximateLeader
 from dpkit.optimize import FollowTheRegularizedLeader as RegularizedLeader
 from dpkit.optimize import ImplicitGradientDescent as Implicit
 from dpkit.optimize import glm
-from dpkit.optimize._stream_learner import largest_noise
+from dpkit.optimize.parts.stream_learner import largest_noise
 
 BUDGET = Budget(1.0, 1e-5)
 numbers = st.floats(-1e300, 1e300)

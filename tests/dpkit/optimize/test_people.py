@@ -16,8 +16,8 @@ from accounting import Budget
 from dpkit import optimize
 from dpkit.geometry import LpBall, pair_sensitivity
 from dpkit.optimize import GLM, glm
-from dpkit.optimize._people import People, PersonSums
-from dpkit.optimize._rows import GradientSums
+from dpkit.optimize.parts.people import People, PersonSums
+from dpkit.optimize.parts.rows import GradientSums
 
 BUDGET = Budget(1.0, 1e-5, unit="person")
 OBJECTIVE = glm("squared", clip=0.5)
@@ -246,7 +246,7 @@ def test_dp_sgd_by_person():
     pytest.importorskip("opacus")
     from dpkit.optimize import dp_sgd
 
-    module = importlib.import_module("dpkit.optimize.dp_sgd")
+    module = importlib.import_module("dpkit.torch.dp_sgd")
     X, y = problem(12)
     groups = np.array([0, 1, 2, 2, 2, 0, 3, 3, 1, 2, 2, 2])
     released = []

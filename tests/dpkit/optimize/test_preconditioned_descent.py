@@ -14,9 +14,9 @@ from accounting import Budget, Ledger, epsilon
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize import glm, noisy_gradient_descent, preconditioned_descent, softmax
-from dpkit.optimize._people import People
-from dpkit.optimize.preconditioned_descent import _within
-from dpkit.optimize.softmax import SoftmaxSums, softmax_probabilities
+from dpkit.optimize.batch.preconditioned_descent import _within
+from dpkit.optimize.parts.people import People
+from dpkit.optimize.parts.softmax import SoftmaxSums, softmax_probabilities
 from dpkit.whole_rows import UnitRows
 
 BUDGET = Budget(1.0, 1e-6)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from accounting import ZCDP, Budget, Ledger, PureDP, audit, epsilon
 from dpkit.geometry import LpBall, Simplex
 from dpkit.optimize import glm, half_sample_frank_wolfe, variance_reduced_frank_wolfe
-from dpkit.optimize._vertex_choices import largest_rho
+from dpkit.optimize.parts.vertex_choices import largest_rho
 
 BUDGET = Budget(1.0, 1e-5)
 METHODS = {"half": half_sample_frank_wolfe, "trees": variance_reduced_frank_wolfe}

@@ -1,0 +1,1 @@
+"""Arms that stand: a parameter for each, public ones, and arms that come and go."""

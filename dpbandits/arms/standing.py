@@ -1,0 +1,242 @@
+"""Arms that stand, by name: they come and go at any round, and every decision says whose turn it is.
+
+A policy whose arms have a parameter each (:mod:`dpbandits.arms.per_arm`) keeps one *slot* for every arm that it has
+ever had, in the order in which they came; ``decision.index`` is a slot. ``add_arm`` opens a new slot, ``retire_arm``
+closes one for choices: rewards that are still on their way to it are taken in as for any other. Which arms stand is
+public, and must not depend on what the policy has not released; then coming and going cost nothing.
+
+>>> from dpbandits.policies import DisjointThompson
+>>> import numpy as np
+>>> policy = DisjointThompson(2, ["red", "green"], rng=np.random.default_rng(0))
+>>> policy.add_arm("blue")
+>>> policy.retire_arm("red")
+>>> policy.standing
+['green', 'blue']
+>>> policy.select([0.5, 0.5]).name in policy.standing
+True
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arrays import Array
+from accounting.checks import integer
+from dpbandits.arms.per_arm import PerArm
+from dpbandits.policy.choices import Shares
+from dpbandits.policy.protocol import Pending
+from dpkit.states.entries import conform, short
+
+__all__ = ["Catalogue", "StandingArms"]
+
+_LONGEST_NAME = 200
+
+
+class Catalogue:
+    """The arms' names, and between which rounds each of them stood.
+
+    Attributes
+    ----------
+    names : list of str
+        By slot.
+    born, died : (K,) ndarray of int
+        How many decisions had been made when it came, and when it went; −1 where it stands.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names: list[str] = []
+        self.born = self.died = np.empty(0, dtype=np.int64)
+        for name in names:
+            self.check_new(name)
+            self.names.append(name)
+        if not self.names:
+            raise ValueError("arms must be at least one, got none")
+        self.born, self.died = np.zeros(len(names), dtype=np.int64), np.full(len(names), -1, dtype=np.int64)
+        self._slots = {name: slot for slot, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Which slots may be chosen."""
+        return np.asarray(self.died < 0)
+
+    def check_new(self, name: str) -> None:
+        """Refuse what is no name, and the name of an arm that stands."""
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            raise ValueError(f"name must be a text of 1 to {_LONGEST_NAME} characters, got {short(name)}")
+        if name in self._standing():
+            raise ValueError(f"name must be that of no other arm that stands, got name={name!r} twice")
+
+    def slot(self, name: str) -> int:
+        """The slot of an arm that stands."""
+        standing = self._standing()
+        if not isinstance(name, str) or name not in standing:
+            gone = isinstance(name, str) and name in self.names
+            raise ValueError(
+                f"name must be that of an arm that stands, got {short(name)}{', which was retired' if gone else ''}"
+            )
+        return standing[name]
+
+    def _standing(self) -> Mapping[str, int]:
+        # while the constructor checks its names there are no slots yet
+        return getattr(self, "_slots", None) or {name: slot for slot, name in enumerate(self.names)}
+
+    def add(self, name: str, round: int) -> None:
+        """Open a slot."""
+        self._slots[name] = len(self.names)
+        self.names.append(name)
+        self.born = np.append(self.born, np.int64(round))
+        self.died = np.append(self.died, np.int64(-1))
+
+    def retire(self, slot: int, round: int) -> None:
+        """Close a slot for choices."""
+        del self._slots[self.names[slot]]
+        self.died[slot] = round
+
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return {"names": list(self.names), "born": self.born.copy(), "died": self.died.copy()}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked: it must begin with the names that are here."""
+        if not isinstance(saved, Mapping) or set(saved) != {"names", "born", "died"}:
+            raise ValueError(f"arms must hold the entries ['born', 'died', 'names'], got {short(saved)}")
+        names, like = saved["names"], self.names
+        if not isinstance(names, list) or names[: len(like)] != like:
+            raise ValueError(f"arms.names must begin with the arms of the constructor, got {short(names)}")
+        ages = np.empty(len(names), dtype=np.int64)
+        born, died = (conform(f"arms.{name}", saved[name], ages) for name in ("born", "died"))
+        if (np.diff(born) < 0).any() or (born < 0).any() or ((died != -1) & (died < born)).any():
+            raise ValueError("arms.born must increase, and arms.died come after it, got others")
+        slots: dict[str, int] = {}
+        for slot, name in enumerate(names):
+            if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or (died[slot] < 0 and name in slots):
+                raise ValueError(f"arms.names must be texts, different where they stand, got {short(name)}")
+            if died[slot] < 0:
+                slots[name] = slot
+        if not slots:
+            raise ValueError("arms.died must leave an arm that stands, got none")
+        self.names, self.born, self.died, self._slots = list(names), born, died, slots
+
+
+class StandingArms(PerArm):
+    """What a policy with named arms derives from, before its other base.
+
+    It calls ``_open_slots`` in its constructor, has ``_grow`` to make room for one more arm, and scores all slots;
+    those that are closed are left out here.
+    """
+
+    arms: list[str]
+    _catalogue: Catalogue
+
+    def _open_slots(self, arms: int | Sequence[str]) -> None:
+        if isinstance(arms, str):
+            raise ValueError(f"arms must be a number or a list of names, got arms={arms!r}")
+        # a number of arms is that many names, which are numbers
+        names = list(arms) if isinstance(arms, Sequence) else [str(k) for k in range(integer("arms", arms, at_least=1))]
+        self._catalogue = Catalogue(names)
+        self.arms = names
+
+    @property
+    def standing(self) -> list[str]:
+        """The names of the arms that may be chosen, in the order in which they came."""
+        with self._lock:
+            return [name for name, active in zip(self._catalogue.names, self._catalogue.active, strict=True) if active]
+
+    def _name(self, index: int) -> str:
+        # a slot never changes its name
+        return self._catalogue.names[index]
+
+    def _count(self, arms: Array) -> int:
+        return len(self._catalogue)
+
+    def _checked_pending(self, pending: Pending) -> Pending:
+        if pending.index >= len(self._catalogue):
+            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+        return super()._checked_pending(pending)
+
+    def add_arm(self, name: str) -> None:
+        """Let a new arm stand, from the next decision on, of which nothing is known.
+
+        Its coming is public and costs nothing: what is released of its records was charged with the run.
+
+        Raises
+        ------
+        ValueError
+            If it is no name, or that of an arm that stands. The policy's state is as it was.
+        """
+        self._check()
+        with self._lock:
+            self._check_open()
+            self._catalogue.check_new(name)
+
+            def change() -> None:
+                self._catalogue.add(name, self.decisions)
+                self._grow()
+
+            self._publicly(change)
+
+    def retire_arm(self, name: str) -> None:
+        """Never choose this arm again. Rewards on their way are taken in; its name becomes free.
+
+        Raises
+        ------
+        ValueError
+            If no arm of that name stands, or it is the last one. The policy's state is as it was.
+        """
+        self._check()
+        with self._lock:
+            self._check_open()
+            slot = self._catalogue.slot(name)
+            if self._catalogue.active.sum() == 1:
+                raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
+            self._publicly(lambda: self._catalogue.retire(slot, self.decisions))
+
+    @abstractmethod
+    def _grow(self) -> None:
+        """Make room, in what is learned, for the slot that was opened last."""
+
+    def _any_standing(self) -> Shares:
+        """Each of the arms that stand, with the same probability."""
+        active = self._catalogue.active
+        return Shares(active / active.sum())
+
+    def _of_standing(self, scores: Array) -> Array:
+        """The scores, with those of closed slots out of reach."""
+        return np.where(self._catalogue.died < 0, scores, -np.inf)
+
+    # ---------------------------------------------------------------------------------------------- state
+
+    def _kept(self) -> dict[str, Any]:
+        return {"arms": self._catalogue.kept(), "learned": super()._kept()}
+
+    def _resume(self, saved: Any) -> None:
+        if not isinstance(saved, Mapping) or set(saved) != {"arms", "learned"}:
+            raise ValueError(f"learned must hold the entries ['arms', 'learned'], got {short(saved)}")
+        before = len(self._catalogue)
+        self._catalogue.resume(saved["arms"])
+        if self.dim * len(self._catalogue) > 2 * _numbers(saved["learned"]) + 2**12:
+            raise ValueError(f"arms must be those of the arrays in the file, got {len(self._catalogue)} names")
+        for _ in range(before, len(self._catalogue)):
+            self._grow()
+        super()._resume(saved["learned"])
+
+    @classmethod
+    def _elements(cls, config: Mapping[str, Any]) -> int:
+        return super()._elements(config) * len(config["arms"])
+
+
+def _numbers(tree: Any) -> int:
+    """How many numbers the arrays of a tree hold."""
+    if isinstance(tree, Mapping):
+        return sum(map(_numbers, tree.values()))
+    if isinstance(tree, list):
+        return sum(map(_numbers, tree))
+    return tree.size if isinstance(tree, np.ndarray) else 0

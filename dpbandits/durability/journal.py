@@ -1,0 +1,205 @@
+"""The journal beside a checkpoint: decisions and rewards, so that a crash loses nothing that was acknowledged.
+
+One record per line: its CRC-32 as eight hexadecimal digits, a space, JSON.
+
+=============================================  =========================================================
+record                                         meaning
+=============================================  =========================================================
+``["of", run, name]``                          the first one: whose journal this is
+``["d", round, index, arm, note, person]``     a decision; the arm as hexadecimal bytes, little-endian
+``["r", id, reward]``                          its reward
+``["f", id]``                                  nobody waits for its reward any more
+``["p", kind]``                                of which type all persons' ids are
+=============================================  =========================================================
+
+A checkpoint names its journal and how much of it it has seen. Records before that place only tell which decisions were
+open then; what follows is done again. So a checkpoint need not hold the open decisions, and its size does not depend on
+how many rewards are late. When most records are of no use to anybody, a new journal begins with the open decisions.
+
+Rewards are written through to the disk before they are acknowledged; a decision is, with the first reward that follows.
+A last line that is not whole is of a write that nobody was told had succeeded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import secrets
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpbandits.policy.protocol import Pending
+from dpkit.states import files
+from dpkit.states.entries import short
+
+__all__ = ["Journal"]
+
+_NAME = re.compile(r"[0-9a-f]{16}")
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Journal:
+    """An append-only file of decisions and rewards.
+
+    Attributes
+    ----------
+    records : int
+        How many it holds.
+    """
+
+    def __init__(self, checkpoint: Path, run: str, name: str, seen: int) -> None:
+        self._checkpoint = checkpoint
+        self._first = ["of", run, name]
+        self._name = name
+        self._seen = seen
+        self.records = 0
+        self.path = _path(checkpoint, name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        self._file = os.fdopen(os.open(self.path, flags, 0o600), "r+b", buffering=0)
+
+    @classmethod
+    def fresh(cls, checkpoint: Path, run: str, waiting: Mapping[int, Pending]) -> Journal:
+        """A new one of this run, which begins with the open decisions."""
+        journal = cls(checkpoint, run, secrets.token_hex(8), 0)
+        journal._append([_encode(journal._first), *(_decision(pending) for pending in waiting.values())])
+        journal.sync()
+        return journal
+
+    @classmethod
+    def reopened(cls, checkpoint: Path, run: str, place: Any) -> Journal:
+        """The one that a checkpoint names.
+
+        Raises
+        ------
+        ValueError
+            If it is not there, or shorter than the checkpoint says.
+        """
+        if not isinstance(place, dict) or set(place) != {"name", "bytes"}:
+            raise ValueError(f"journal must hold the entries 'name' and 'bytes', got {short(place)}")
+        name, seen = place["name"], place["bytes"]
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or type(seen) is not int or seen < 0:
+            raise ValueError(f"journal must be a name and a length, got {short(place)}")
+        path = _path(checkpoint, name)
+        if not path.is_file() or path.stat().st_size < seen:
+            raise ValueError(f"the journal {path} must be beside its checkpoint, whole, got a missing or shorter one")
+        return cls(checkpoint, run, name, seen)
+
+    def place(self) -> dict[str, Any]:
+        """What a checkpoint keeps: that it has seen all of this journal."""
+        return {"name": self._name, "bytes": self._file.seek(0, os.SEEK_END)}
+
+    def decided(self, pending: Pending) -> None:
+        """A decision was made."""
+        self._append([_decision(pending)])
+
+    def rewarded(self, id: int, reward: float, *, sync: bool = True) -> None:
+        """Its reward came; on disk when this returns, or when ``sync`` was called."""
+        self._append([_encode(["r", id, reward])])
+        if sync:
+            self.sync()
+
+    def forgotten(self, id: int) -> None:
+        """Nobody waits for the reward any more."""
+        self._append([_encode(["f", id])])
+
+    def named(self, kind: str) -> None:
+        """The first person's id is of this type, and so will be the others'."""
+        self._append([_encode(["p", kind])])
+
+    def sync(self) -> None:
+        """Write through to the disk."""
+        getattr(os, "fdatasync", os.fsync)(self._file.fileno())
+
+    def only_this_one(self) -> None:
+        """Delete the journals of earlier checkpoints; the raw data in them has served."""
+        for path in files.beside(self._checkpoint, "journal"):
+            if path != self.path:
+                path.unlink(missing_ok=True)
+
+    def entries(self) -> Iterator[tuple[bool, Pending | tuple[int, float] | int | str]]:
+        """The records: whether the checkpoint has seen each, and a decision, (id, reward), id to be forgotten, or type.
+
+        A last line that is not whole is cut off.
+
+        Raises
+        ------
+        ValueError
+            For any other line that is not a record, and for the journal of another run.
+        """
+        self._file.seek(0)
+        start = 0
+        for line in self._file.read().splitlines(keepends=True):
+            record = _record(line)
+            if record is None:
+                if start + len(line) < self._file.seek(0, os.SEEK_END) or start < self._seen:
+                    raise ValueError(f"the journal {self.path} is damaged at byte {start}")
+                self._file.truncate(start)
+                return
+            self.records += 1
+            if start:
+                yield start < self._seen, _entry(record)
+            elif record != self._first:
+                raise ValueError(f"the journal {self.path} must be of this checkpoint's run, got that of another one")
+            start += len(line)
+
+    def _append(self, records: list[str]) -> None:
+        """Write records in one piece, or nothing: what a full disk left is cut off again."""
+        lines = []
+        for record in records:
+            text = record.encode()
+            lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
+        data = b"".join(lines)
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            if data and self._file.write(data) != len(data):
+                raise OSError(f"{self.path} could not be written: is the disk full?")
+        except BaseException:
+            self._file.truncate(end)
+            raise
+        self.records += len(records)
+
+
+def _decision(pending: Pending) -> str:
+    """The record of a decision, for a third of what an encoder takes."""
+    arm = pending.arm.astype("<f8").tobytes().hex()
+    note = ",".join(map(str, map(int, pending.note)))
+    return f'["d",{int(pending.round)},{int(pending.index)},"{arm}",[{note}],{int(pending.person)}]'
+
+
+def _record(line: bytes) -> list[Any] | None:
+    """The record in a line, or None if it is not whole."""
+    try:
+        if not line.endswith(b"\n") or int(line[:8], 16) != zlib.crc32(line[9:-1]):
+            return None
+        record = json.loads(line[9:-1].decode())  # which need not guess the encoding
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, list) else None
+
+
+def _entry(record: list[Any]) -> Pending | tuple[int, float] | int | str:
+    if len(record) == 6 and record[0] == "d":  # most are; a pattern would take as long as all the rest
+        _, round, index, text, note, person = record
+        kinds = type(round) is int and type(index) is int and type(person) is int
+        if kinds and type(text) is str and type(note) is list and -(2**63) <= person < 2**63:
+            arm = np.frombuffer(bytes.fromhex(text), "<f8").astype(np.float64)
+            if not note or all(type(n) is int for n in note):
+                return Pending(arm, index, round, tuple(note), person)
+    match record:
+        case ["r", int(id), float() | int() as reward] if math.isfinite(reward):
+            return id, float(reward)
+        case ["f", int(id)]:
+            return id
+        case ["p", str(kind)]:
+            return kind
+    raise ValueError(f"the journal must hold records of decisions and rewards, got {short(record)}")
+
+
+def _path(checkpoint: Path, name: str) -> Path:
+    return checkpoint.with_name(f".{checkpoint.name}.{name}.journal")

@@ -1,0 +1,95 @@
+"""The laws by which simulated environments draw arms: rows of norm at most 1.
+
+==============  =======================================================================
+name            arms
+==============  =======================================================================
+ball            every round K new ones, uniform in the unit ball
+sphere          every round K new ones, uniform on the unit sphere
+cube            every round K new ones, uniform in the cube [−1, 1]^d, divided by √d
+fixed           one set of K arms for the whole episode, uniform in the ball
+fixed_sphere    one set, uniform on the sphere
+fixed_cube      one set, uniform in the cube, divided by √d
+one_hot         one set: the first K ≤ d vectors of the standard basis
+==============  =======================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from accounting.arrays import Array
+
+__all__ = ["ArmLaw", "arm_blocks", "block_vectors", "checked_arm_law", "random_parameter"]
+
+ArmLaw = Literal["ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"]
+
+# name: the shape in which arms are uniform, and whether they stay
+_LAWS = {
+    "ball": ("ball", False),
+    "sphere": ("sphere", False),
+    "cube": ("cube", False),
+    "fixed": ("ball", True),
+    "fixed_sphere": ("sphere", True),
+    "fixed_cube": ("cube", True),
+    "one_hot": ("basis", True),
+}
+# numbers per block in which arms are drawn: large enough for numpy, small enough for the cache
+_BLOCK = 2**16
+# a hair inside the unit ball, so that rounding leaves no norm above 1
+_INSIDE = 1 - 1e-12
+
+
+def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
+    """The name of a law, by which ``arms`` arms of dimension ``dim`` can be drawn."""
+    if law not in _LAWS:
+        raise ValueError(f"arm_law must be one of {', '.join(map(repr, _LAWS))}, got arm_law={law!r}")
+    if law == "one_hot" and arms > dim:
+        raise ValueError(f"arms must be at most dim={dim} for arm_law='one_hot', got arms={arms}")
+    return law
+
+
+def arm_blocks(law: ArmLaw, rng: np.random.Generator, arms: int, dim: int) -> Iterator[Array]:
+    """Blocks of rounds, each of shape (rounds, arms, dim), without end; every block is drawn when it is asked for."""
+    shape, fixed = _LAWS[law]
+    size = max(1, _BLOCK // (arms * dim))
+    if fixed:
+        block = np.repeat(_draw(shape, rng, 1, arms, dim), size, axis=0)
+        while True:
+            yield block
+    while True:
+        yield _draw(shape, rng, size, arms, dim)
+
+
+def block_vectors(z: Array, arms: int) -> tuple[Array, Array]:
+    """For rows z (n, m) of norm at most 1 and x = (1, z)/√2: K vectors each that hold x in block k and zeros else; x.
+
+    Of shapes (n, K, K·(m + 1)) and (n, m + 1).
+    """
+    n, m = z.shape
+    x = np.concatenate([np.ones((n, 1)), z], axis=1) * (_INSIDE * math.sqrt(0.5))
+    blocks = np.zeros((n, arms, arms, m + 1))
+    own = np.arange(arms)
+    blocks[:, own, own] = x[:, None]
+    return blocks.reshape(n, arms, -1), x
+
+
+def random_parameter(rng: np.random.Generator, dim: int, norm: float) -> Array:
+    """A vector of shape (dim,) of that norm, in a uniform direction."""
+    direction = rng.standard_normal(dim)
+    return np.asarray(norm * direction / np.linalg.norm(direction))
+
+
+def _draw(shape: str, rng: np.random.Generator, rounds: int, arms: int, dim: int) -> Array:
+    if shape == "basis":
+        return np.repeat(_INSIDE * np.eye(arms, dim)[None], rounds, axis=0)
+    if shape == "cube":
+        return rng.uniform(-1.0, 1.0, (rounds, arms, dim)) * (_INSIDE / math.sqrt(dim))
+    X = rng.standard_normal((rounds, arms, dim))
+    radius: float | Array = _INSIDE
+    if shape == "ball":
+        radius = radius * rng.random((rounds, arms, 1)) ** (1 / dim)
+    return np.asarray(X * (radius / np.linalg.norm(X, axis=-1, keepdims=True)))

@@ -1,0 +1,81 @@
+"""The gallery: workloads that people have, by name, at sizes at which they can be compared.
+
+``dpbandits run --world NAME`` plays them. Where the world itself has no end, T is what the gallery suggests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dpbandits.lab.environments.advertising import Advertising
+from dpbandits.lab.environments.base import Environment
+from dpbandits.lab.environments.delayed import Delayed
+from dpbandits.lab.environments.disjoint import Disjoint
+from dpbandits.lab.environments.drifting import Drifting
+from dpbandits.lab.environments.films import Films
+from dpbandits.lab.environments.glm import GLM
+from dpbandits.lab.environments.people import People
+from dpbandits.lab.environments.quadratic import Quadratic
+from dpbandits.lab.environments.shifted import Shifted
+from dpbandits.lab.environments.sorted import Sorted
+from dpbandits.lab.environments.supervised import Supervised
+from dpbandits.lab.environments.unit_linear import UnitLinear
+
+__all__ = ["GALLERY", "World", "world"]
+
+
+class World(NamedTuple):
+    """What a name stands for: how to make it, T, and what it is there for."""
+
+    make: Callable[[], Environment]
+    rounds: int
+    what: str
+
+    def __repr__(self) -> str:
+        return f"World({self.what!r}): {self.rounds:,} rounds"
+
+
+GALLERY: dict[str, World] = {
+    "logit-shift": World(Shifted, 10_000, "rare rewards without a constant feature"),
+    "advertising": World(Advertising, 20_000, "4 % clicks; correlated features in [0, 1]"),
+    "advertising-centred": World(lambda: Advertising(centred=True), 20_000, "the same, features centred in public"),
+    "unit-linear": World(UnitLinear, 10_000, "linear rewards in [0, 1]"),
+    "one-hot": World(lambda: GLM(10, arms=10, arm_law="one_hot"), 10_000, "ten standing arms, one feature each"),
+    "sphere": World(lambda: GLM(5, arms=10, arm_law="fixed_sphere"), 10_000, "ten standing arms on a sphere"),
+    "digits": World(lambda: Supervised("digits", passes=4), 7188, "ten standing arms with a parameter each"),
+    "diamonds": World(lambda: Supervised("diamonds", rounds=20_000), 20_000, "five cuts of diamonds"),
+    "disjoint": World(Disjoint, 20_000, "five standing arms with a parameter each, logistic"),
+    "disjoint-50": World(lambda: Disjoint(7, arms=50), 50_000, "fifty of them"),
+    "counts": World(lambda: GLM(4, link="poisson", theta_norm=1.0), 10_000, "Poisson counts"),
+    "flip": World(Drifting, 20_000, "the parameter changes sign at an unknown time"),
+    "still": World(lambda: Drifting(change="none"), 20_000, "the same where nothing changes"),
+    "late": World(lambda: Delayed(GLM(), delay=200), 10_000, "every reward 200 rounds late"),
+    "overtaking": World(lambda: Delayed(GLM(), delay="geometric", mean=200), 10_000, "rewards late, in random order"),
+    "sorted": World(lambda: Sorted(GLM(), rounds=10_000), 10_000, "rounds sorted by what they offer"),
+    "quadratic": World(lambda: Quadratic(arms=10), 10_000, "a mean that is quadratic in the features"),
+    "people": World(
+        lambda: People(GLM(3, link="probit", theta_norm=2.0), persons=500, rounds=5000),
+        5000,
+        "500 persons who come ten times each",
+    ),
+    "regulars": World(
+        lambda: People(GLM(3, link="probit", theta_norm=2.0), persons=1000, rounds=5000, returns="zipf", most=100),
+        5000,
+        "1,000 persons of whom few come often",
+    ),
+    "films": World(Films, 6393, "671 persons' real ratings"),
+}
+
+
+def world(name: str) -> World:
+    """The entry of that name.
+
+    Examples
+    --------
+    >>> world("advertising").make().name, world("advertising").rounds
+    ('advertising, 4 % clicks (d = 8, K = 10)', 20000)
+    """
+    if name not in GALLERY:
+        raise ValueError(f"world must be one of {', '.join(GALLERY)}, got world={name!r}")
+    return GALLERY[name]

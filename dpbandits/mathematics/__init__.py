@@ -1,1 +1,0 @@
-"""Links, ellipsoids, estimators and designs: functions of arrays that policies call."""

@@ -1,0 +1,143 @@
+"""The policies, one file each, named after the algorithm.
+
+Each is loaded when it is first asked for: ``from dpbandits.policies import GLBOMD`` reads one of these files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dpbandits._lazy import attributes_of
+
+if TYPE_CHECKING:
+    from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM
+    from dpbandits.private.disjoint_shuffle_glm import DisjointShuffleGLM
+    from dpbandits.private.doubling import Doubling
+    from dpbandits.private.dp_lin_ucb import DPLinUCB
+    from dpbandits.private.dphdb import DPHDB
+    from dpbandits.private.joint_dp_glm import JointDPGLM
+    from dpbandits.private.ldp_glm import LDPGLM
+    from dpbandits.private.one_pass_private_glm import OnePassPrivateGLM
+    from dpbandits.private.person_private_glm import PersonPrivateGLM
+    from dpbandits.private.private_hvt_ucb import PrivateHvtUCB
+    from dpbandits.private.restarting import Restarting
+    from dpbandits.private.shuffle_glm import ShuffleGLM
+    from dpbandits.private.shuffle_lin_ucb import ShuffleLinUCB
+    from dpbandits.private.shuffle_one_pass_glm import ShuffleOnePassGLM
+    from dpbandits.private.shuffle_person_glm import ShufflePersonGLM
+    from dpbandits.private.standing_private_glm import StandingPrivateGLM
+    from dpbandits.reference.heavy_tails.ada_oful import AdaOFUL
+    from dpbandits.reference.heavy_tails.crmm import CRMM
+    from dpbandits.reference.heavy_tails.crt import CRT
+    from dpbandits.reference.heavy_tails.crtm import CRTM
+    from dpbandits.reference.heavy_tails.heavy_oful import HeavyOFUL
+    from dpbandits.reference.heavy_tails.hvt_ucb import HvtUCB
+    from dpbandits.reference.heavy_tails.menu import MENU
+    from dpbandits.reference.heavy_tails.mom import MoM
+    from dpbandits.reference.heavy_tails.tofu import TOFU
+    from dpbandits.reference.light_tails.ada_ofu_ecolog import AdaOFUECOLog
+    from dpbandits.reference.light_tails.ecolog import ECOLog
+    from dpbandits.reference.light_tails.glb_omd import GLBOMD
+    from dpbandits.reference.light_tails.glm_ucb import GLMUCB
+    from dpbandits.reference.light_tails.gloc import GLOC
+    from dpbandits.reference.light_tails.laplace_thompson import LaplaceThompson
+    from dpbandits.reference.light_tails.linear_thompson import LinearThompson
+    from dpbandits.reference.light_tails.ofu_glb import OFUGLB
+    from dpbandits.reference.light_tails.oful import OFUL
+    from dpbandits.reference.light_tails.oful_log_r import OFULogR
+    from dpbandits.reference.light_tails.oful_mlogb import OFULMLogB
+    from dpbandits.reference.light_tails.rs_glincb import RSGLinCB
+    from dpbandits.reference.simple.disjoint_lin_ucb import DisjointLinUCB
+    from dpbandits.reference.simple.disjoint_thompson import DisjointThompson
+    from dpbandits.reference.simple.epsilon_greedy import EpsilonGreedy
+    from dpbandits.reference.simple.uniform import Uniform
+
+__all__ = [
+    "AdaOFUECOLog",
+    "AdaOFUL",
+    "CRT",
+    "MENU",
+    "MoM",
+    "OFULMLogB",
+    "TOFU",
+    "LDPGLM",
+    "CRMM",
+    "CRTM",
+    "DPHDB",
+    "GLBOMD",
+    "GLMUCB",
+    "GLOC",
+    "OFUGLB",
+    "OFUL",
+    "DPLinUCB",
+    "DisjointLinUCB",
+    "DisjointPrivateGLM",
+    "DisjointShuffleGLM",
+    "DisjointThompson",
+    "Doubling",
+    "ECOLog",
+    "EpsilonGreedy",
+    "HeavyOFUL",
+    "HvtUCB",
+    "JointDPGLM",
+    "LaplaceThompson",
+    "LinearThompson",
+    "OFULogR",
+    "OnePassPrivateGLM",
+    "PersonPrivateGLM",
+    "PrivateHvtUCB",
+    "RSGLinCB",
+    "Restarting",
+    "ShuffleGLM",
+    "ShuffleLinUCB",
+    "ShuffleOnePassGLM",
+    "ShufflePersonGLM",
+    "StandingPrivateGLM",
+    "Uniform",
+]
+
+_HOMES = {
+    "AdaOFUECOLog": "dpbandits.reference.light_tails.ada_ofu_ecolog",
+    "AdaOFUL": "dpbandits.reference.heavy_tails.ada_oful",
+    "CRMM": "dpbandits.reference.heavy_tails.crmm",
+    "CRT": "dpbandits.reference.heavy_tails.crt",
+    "CRTM": "dpbandits.reference.heavy_tails.crtm",
+    "DisjointLinUCB": "dpbandits.reference.simple.disjoint_lin_ucb",
+    "DisjointPrivateGLM": "dpbandits.private.disjoint_private_glm",
+    "DisjointShuffleGLM": "dpbandits.private.disjoint_shuffle_glm",
+    "DisjointThompson": "dpbandits.reference.simple.disjoint_thompson",
+    "Doubling": "dpbandits.private.doubling",
+    "DPLinUCB": "dpbandits.private.dp_lin_ucb",
+    "DPHDB": "dpbandits.private.dphdb",
+    "ECOLog": "dpbandits.reference.light_tails.ecolog",
+    "EpsilonGreedy": "dpbandits.reference.simple.epsilon_greedy",
+    "GLBOMD": "dpbandits.reference.light_tails.glb_omd",
+    "GLMUCB": "dpbandits.reference.light_tails.glm_ucb",
+    "GLOC": "dpbandits.reference.light_tails.gloc",
+    "HeavyOFUL": "dpbandits.reference.heavy_tails.heavy_oful",
+    "HvtUCB": "dpbandits.reference.heavy_tails.hvt_ucb",
+    "JointDPGLM": "dpbandits.private.joint_dp_glm",
+    "LaplaceThompson": "dpbandits.reference.light_tails.laplace_thompson",
+    "LDPGLM": "dpbandits.private.ldp_glm",
+    "LinearThompson": "dpbandits.reference.light_tails.linear_thompson",
+    "MENU": "dpbandits.reference.heavy_tails.menu",
+    "MoM": "dpbandits.reference.heavy_tails.mom",
+    "OFUGLB": "dpbandits.reference.light_tails.ofu_glb",
+    "OFUL": "dpbandits.reference.light_tails.oful",
+    "OFULogR": "dpbandits.reference.light_tails.oful_log_r",
+    "OFULMLogB": "dpbandits.reference.light_tails.oful_mlogb",
+    "OnePassPrivateGLM": "dpbandits.private.one_pass_private_glm",
+    "PersonPrivateGLM": "dpbandits.private.person_private_glm",
+    "PrivateHvtUCB": "dpbandits.private.private_hvt_ucb",
+    "Restarting": "dpbandits.private.restarting",
+    "RSGLinCB": "dpbandits.reference.light_tails.rs_glincb",
+    "ShuffleGLM": "dpbandits.private.shuffle_glm",
+    "ShuffleLinUCB": "dpbandits.private.shuffle_lin_ucb",
+    "ShuffleOnePassGLM": "dpbandits.private.shuffle_one_pass_glm",
+    "ShufflePersonGLM": "dpbandits.private.shuffle_person_glm",
+    "StandingPrivateGLM": "dpbandits.private.standing_private_glm",
+    "TOFU": "dpbandits.reference.heavy_tails.tofu",
+    "Uniform": "dpbandits.reference.simple.uniform",
+}
+
+__getattr__, __dir__ = attributes_of(__name__, _HOMES)

@@ -1,0 +1,1 @@
+"""What every policy is: what it is asked, what it answers, and what a private one releases."""

@@ -1,0 +1,143 @@
+"""Numbers that come in: refused by name, or as arrays of float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import AdjacencyMismatch, Budget
+from accounting.arrays import Array
+from dpkit.models.links import Link
+
+__all__ = [
+    "checked_base_rate",
+    "checked_budget",
+    "finite_rewards",
+    "real_array",
+    "real_number",
+    "unit_row",
+    "unit_rows",
+]
+
+# beyond it a budget promises nothing, and binomial noise is too small to be priced in a reasonable time
+_LARGEST_EPSILON = 1e4
+# rows whose norm passes 1 by rounding only are scaled back, so that a sensitivity computed for norm 1 holds
+_NORM_TOLERANCE = 1e-9
+# one spare rounding step, so that scaled rows are at most 1 and not just about 1
+_SPARE = 1 + 2.0**-50
+# the products of rows; numpy 1 has a slower way only
+_vecdot: Callable[[Array, Array], Array] = getattr(np, "vecdot", lambda X, Y: np.einsum("ij,ij->i", X, Y))
+
+
+def real_array(name: str, value: ArrayLike) -> Array:
+    """``value`` as an array of float64, if it holds real numbers and nothing else.
+
+    Raises
+    ------
+    ValueError
+        For strings, times, complex numbers, objects (also integers beyond all floats), and masked entries.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} must have no masked entries, got {int(np.ma.getmaskarray(value).sum())} of them")
+    try:
+        found = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} must be rows of the same length, got rows of several lengths") from error
+    if found.dtype == np.float64:
+        return found
+    if found.dtype.kind not in "fiub":
+        kind = f"an array of type {found.dtype}" if found.ndim else f"one of type {type(value).__name__}"
+        raise ValueError(f"{name} must be real numbers, got {kind}")
+    with np.errstate(over="ignore"):  # infinite entries are refused by name
+        return found.astype(np.float64)
+
+
+def real_number(name: str, value: Any) -> float:
+    found = real_array(name, value)
+    if found.ndim:
+        raise ValueError(f"{name} must be one number, got an array of shape {found.shape}")
+    return float(found)
+
+
+def unit_rows(arms: ArrayLike, dim: int) -> Array:
+    """``arms`` as an array of shape (K, dim) whose rows have norm at most 1."""
+    X = real_array("arms", arms)
+    if X.ndim != 2 or X.shape[1] != dim or not len(X):
+        raise ValueError(f"arms must have shape (K, {dim}) with K >= 1, got shape {X.shape}")
+    squares = _vecdot(X, X)
+    largest = squares.item(squares.argmax())  # NaN, if there is one
+    if not largest <= 1.0:  # also true for NaN
+        if not np.isfinite(X).all():
+            raise ValueError(f"arms must be finite, got {X[~np.isfinite(X)][0]} in row {_bad_row(X)}")
+        if largest > (1.0 + _NORM_TOLERANCE) ** 2:
+            row = int(squares.argmax())
+            raise ValueError(
+                f"arms must have norm at most 1, got norm {math.sqrt(largest):.6g} in row {row}: scale them by public "
+                "bounds, as dpkit.features.PublicScaler does"
+            )
+        X = X / np.maximum(1.0, np.sqrt(squares) * _SPARE)[:, None]
+    return X
+
+
+def unit_row(row: Array) -> Array:
+    """A read-only copy of norm at most 1, whatever happens to the caller's array."""
+    arm: Array = row.copy()
+    square = float(arm.dot(arm))
+    if not square <= 1.0:
+        arm = arm / (math.sqrt(square) * _SPARE) if math.isfinite(square) else np.zeros_like(arm)
+    arm.setflags(write=False)
+    return arm
+
+
+def checked_base_rate(base_rate: float | None, link: Link, low: float, high: float) -> float:
+    """``base_rate``, or its default."""
+    if base_rate is not None:
+        rate = real_number("base_rate", base_rate)
+        if not (low < rate < high and math.isfinite(rate)):
+            raise ValueError(f"base_rate must lie strictly inside reward_range, ({low:g}, {high:g}), got {base_rate!r}")
+        return rate
+    middle, neutral = 0.5 * low + 0.5 * high, float(link.mean(0.0))
+    least, most = link.reward_range
+    # the middle of a range that cuts counts off says nothing of their mean
+    usable = math.isfinite(middle) and math.isinf(least) == math.isinf(most)
+    return middle if usable and link.reaches(middle) else neutral
+
+
+def checked_budget(budget: Budget, *, units: tuple[str, ...] = ("row", "round", "person")) -> Budget:
+    """A budget that Gaussian or binomial noise can meet, for one round or person replaced or zeroed out.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no :class:`~accounting.Budget`, its δ is 0, or its ε is larger than 10⁴.
+    AdjacencyMismatch
+        If it counts rows added or removed, or a unit that is not among ``units``.
+    """
+    if not isinstance(budget, Budget):
+        raise TypeError(f"budget must be a Budget such as Budget(1.0, 1e-6), got budget={budget!r}")
+    if budget.delta == 0:
+        raise ValueError("delta must be positive for Gaussian noise, got delta=0.0")
+    if budget.epsilon > _LARGEST_EPSILON:
+        raise ValueError(f"epsilon must be at most {_LARGEST_EPSILON:g} for a policy, got epsilon={budget.epsilon!r}")
+    if budget.adjacency == "add_remove":
+        raise AdjacencyMismatch("a bandit's rounds are replaced or zeroed out, got adjacency='add_remove'")
+    if budget.unit not in units:
+        protected = " or ".join(unit for unit in units if unit != "row")
+        raise AdjacencyMismatch(f"this policy protects one {protected}, got a budget with unit={budget.unit!r}")
+    return budget
+
+
+def finite_rewards(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """``reward_range``, which must be finite: sensitivities are computed from it."""
+    low, high = reward_range
+    if math.isinf(low) or math.isinf(high):
+        raise ValueError(f"reward_range must be finite for a private policy, got reward_range={reward_range}")
+    return low, high
+
+
+def _bad_row(X: Array) -> int:
+    return int(np.flatnonzero(~np.isfinite(X).all(axis=1))[0])

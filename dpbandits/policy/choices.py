@@ -1,0 +1,249 @@
+"""How a choice at random is drawn, and how probable every arm was: laws of one choice, as values.
+
+A policy whose choice is random returns one of these in place of scores; it is a snapshot, so that the probability can
+be asked for later, at no cost to the choice.
+
+* :class:`Shares`: arm k with probability p_k; :class:`Ties`: one of the arms of the largest score. Exact.
+* :class:`Independent`: the largest of c_k + s_k·ξ_k with independent standard normal ξ_k. One integral over the real
+  line, by Gauss–Legendre rules on pieces of half a standard deviation: exact to 10⁻⁹.
+* :class:`Perturbed`: the largest of c_k + x_kᵀ(θ + Rξ), ξ ~ N(0, I): the Gaussian measure of a polyhedron
+  (:mod:`dpbandits.policy.polyhedra`).
+
+Ties are for the first of the best arms, as in ``argmax``.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from accounting.arrays import Array
+from dpbandits.policy.polyhedra import measure
+
+__all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "gap_shares", "inverse_gap"]
+
+
+# a coordinate that is this small beside others is zero
+_TINY = 1e-12
+
+
+class Law(ABC):
+    """The distribution of one choice."""
+
+    @abstractmethod
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Scores of shape (K,): the arm of the largest is chosen."""
+
+    @abstractmethod
+    def chance(self, index: int) -> tuple[float, float]:
+        """The probability of an arm, and the standard error of that number."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """K."""
+
+    def chances(self) -> Array:
+        """The probabilities of all arms."""
+        return np.array([self.chance(index)[0] for index in range(len(self))])
+
+
+class Shares(Law):
+    """Arm k with probability p_k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Shares(np.array([0.25, 0.75])).chance(1)
+    (0.75, 0.0)
+    """
+
+    def __init__(self, shares: Array) -> None:
+        self.shares = shares
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        # the largest of p_k/E_k with independent exponential E_k is a draw from p
+        return np.asarray(self.shares / -np.log(rng.random(len(self.shares))))
+
+    def chance(self, index: int) -> tuple[float, float]:
+        return float(self.shares[index]), 0.0
+
+    def chances(self) -> Array:
+        return self.shares.copy()
+
+
+class Ties(Law):
+    """One of the arms of the largest score, each with the same probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Ties(np.array([1.0, 0.0, 1.0])).chances().tolist()
+    [0.5, 0.0, 0.5]
+    """
+
+    TOLERANCE = 1e-9
+
+    def __init__(self, scores: Array) -> None:
+        self.scores, self.best = scores, scores >= scores.max() - self.TOLERANCE
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        order = self.scores.max() + self.TOLERANCE * rng.random(len(self.scores))
+        return np.where(self.best, order, self.scores)
+
+    def chance(self, index: int) -> tuple[float, float]:
+        return float(self.best[index] / self.best.sum()), 0.0
+
+
+class Told(Law):
+    """A choice among K arms that was made elsewhere, with a probability that we are told."""
+
+    def __init__(self, probability: float, count: int) -> None:
+        self.probability, self.count = probability, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        raise RuntimeError("a choice that was made elsewhere cannot be made again")
+
+    def chance(self, index: int) -> tuple[float, float]:
+        return self.probability, 0.0
+
+
+def inverse_gap(scores: Array, rate: float) -> Shares:
+    """p_a = 1/(K + rate·gap_a) for all arms but the best, and the rest for that.
+
+    Source: Foster & Rakhlin, "Beyond UCB" (ICML 2020, arXiv:2002.04926), Algorithm 1; the rule is that of Abe & Long
+    (1999). Arms of score −∞ are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> inverse_gap(np.array([0.5, 0.0, 0.5]), rate=4.0).shares.tolist()
+    [0.4666666666666667, 0.2, 0.3333333333333333]
+    """
+    return Shares(gap_shares(scores, rate))
+
+
+def gap_shares(scores: Array, rate: float) -> Array:
+    """The probabilities of :func:`inverse_gap`, for one round or for rows of them."""
+    offered = np.isfinite(scores)
+    best = scores.argmax(axis=-1)[..., None]
+    gaps = np.where(offered, np.take_along_axis(scores, best, axis=-1) - scores, 0.0)
+    shares: Array = np.where(offered, 1.0 / (offered.sum(axis=-1, keepdims=True) + rate * gaps), 0.0)
+    np.put_along_axis(shares, best, 0.0, axis=-1)
+    np.put_along_axis(shares, best, 1.0 - shares.sum(axis=-1, keepdims=True), axis=-1)
+    return shares
+
+
+class Independent(Law):
+    """The largest of c_k + s_k·ξ_k; an arm with c_k = −∞ is not offered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(Independent(np.zeros(3), np.array([1.0, 1.0, 1.0])).chance(0)[0], 12)
+    0.333333333333
+    """
+
+    def __init__(self, center: Array, scale: Array) -> None:
+        self.center, self.scale = center, scale
+
+    def __len__(self) -> int:
+        return len(self.center)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        return np.asarray(self.center + self.scale * rng.standard_normal(len(self.center)))
+
+    def chance(self, index: int) -> tuple[float, float]:
+        from scipy.special import ndtr
+
+        # what is less than the last digit of a score does not move it
+        scale = np.where(self.center + 8.5 * self.scale == self.center, 0.0, self.scale)
+        c, s = float(self.center[index]), float(scale[index])
+        if c == -math.inf:
+            return 0.0, 0.0
+        others = np.isfinite(self.center) & (np.arange(len(self)) != index)
+        first = np.flatnonzero(others) < index
+        C, S = self.center[others], scale[others]
+        fixed = S == 0.0
+        # those that do not move are a floor, which must be passed, or reached by the first of them
+        floor = float(C[fixed].max(initial=-math.inf))
+        if s == 0.0:
+            beaten = (c > C[fixed]) | ((c == C[fixed]) & ~first[fixed])
+            return float(beaten.all()) * float(ndtr((c - C[~fixed]) / S[~fixed]).prod()), 0.0
+        C, S = C[~fixed], S[~fixed]
+        steps = np.arange(-17.0, 18.0) / 2.0
+        cuts = np.unique(np.concatenate([(c + s * steps), (C[:, None] + S[:, None] * steps).ravel()]))
+        low, high = max(c - 8.5 * s, floor), c + 8.5 * s
+        cuts = np.concatenate([[low], cuts[(cuts > low) & (cuts < high)], [high]])
+        if not low < high:
+            return 0.0, 0.0
+        nodes, weights = np.polynomial.legendre.leggauss(8)
+        half = 0.5 * np.diff(cuts)[:, None]
+        z = (cuts[:-1, None] + half * (1.0 + nodes)).ravel()
+        density = np.exp(-0.5 * ((z - c) / s) ** 2) / (s * math.sqrt(2.0 * math.pi))
+        for other, width in zip(C, S, strict=True):
+            density *= ndtr((z - other) / width)
+        return min(1.0, float(density @ (half * weights).ravel())), 0.0
+
+
+class Perturbed(Law):
+    """The largest of x_kᵀ(θ + Rξ) + c_k, for standard normal ξ.
+
+    Parameters
+    ----------
+    arms : ndarray of shape (K, d)
+        Copied, as they are the caller's.
+    theta : ndarray of shape (d,), optional
+    root : ndarray of shape (d, m), optional
+        R, by default the identity.
+    bonus : ndarray of shape (K,), optional
+
+    Examples
+    --------
+    In a random direction each of two orthogonal arms is as likely as the other, and a third between them loses:
+
+    >>> import numpy as np
+    >>> law = Perturbed(np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
+    >>> law.chances().round(9).tolist()
+    [0.5, 0.5, 0.0]
+    """
+
+    def __init__(
+        self, arms: Array, theta: Array | None = None, root: Array | None = None, bonus: Array | None = None
+    ) -> None:
+        self.arms, self.theta, self.root, self.bonus = arms.copy(), theta, root, bonus
+
+    def __len__(self) -> int:
+        return len(self.arms)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        xi: Array = rng.standard_normal((self.arms if self.root is None else self.root).shape[1:])
+        if self.root is not None:
+            xi = self.root @ xi
+        scores = self.arms @ (xi if self.theta is None else self.theta + xi)
+        return np.asarray(scores if self.bonus is None else scores + self.bonus)
+
+    def chance(self, index: int) -> tuple[float, float]:
+        others = np.arange(len(self)) != index
+        # arm ``index`` wins where A·ξ + b ≥ 0
+        apart = self.arms[index] - self.arms[others]
+        b = np.zeros(len(apart)) if self.theta is None else apart @ self.theta
+        if self.bonus is not None:
+            b = b + self.bonus[index] - self.bonus[others]
+        A = apart if self.root is None else apart @ self.root
+        lengths = np.sqrt(np.einsum("ij,ij->i", A, A))
+        moved = lengths > _TINY * max(1.0, float(np.abs(self.arms).max()))
+        later = np.flatnonzero(others) > index
+        if not ((b > 0.0) | ((b == 0.0) & later))[~moved].all():
+            return 0.0, 0.0
+        return measure(A[moved], b[moved])

@@ -1,0 +1,107 @@
+"""What a policy says of one round, what it remembers of it until the reward comes, and what a run has cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from accounting.arrays import Array
+from dpbandits.durability.registry import NOBODY
+from dpbandits.policy.choices import Law
+
+__all__ = ["Decision", "Pending", "PrivacyReport"]
+
+
+@dataclass(slots=True, eq=False)
+class Decision:
+    """What a policy chose in one round.
+
+    Attributes
+    ----------
+    id : int
+        Identifies the round when its reward comes back.
+    index : int
+        Row of the chosen arm.
+    arm : ndarray of shape (d,)
+        The chosen arm; read-only.
+    scores : ndarray of shape (K,)
+        What was maximised; not a probability. Empty where the choice was made elsewhere.
+    run : str
+        The run that the decision belongs to; no other one takes its reward.
+    law : Law or None
+        From what the choice was drawn; None where nothing was left to chance.
+    name : str
+        Of the arm, where arms have names; else empty.
+    """
+
+    id: int
+    index: int
+    arm: Array = field(repr=False)
+    scores: Array = field(repr=False)
+    run: str = field(repr=False)
+    law: Law | None = field(default=None, repr=False)
+    name: str = ""
+
+    @property
+    def probability(self) -> float:
+        """With which this arm was chosen, given all that the policy had released (or learned) and the arms.
+
+        1 where nothing was left to chance; NaN for a choice made elsewhere of which nobody said it. It is computed when
+        it is asked for. Where there is no closed form it has a small error, ``probability_error``; see
+        :mod:`dpbandits.policy.choices`.
+        """
+        return 1.0 if self.law is None else self.law.chance(self.index)[0]
+
+    @property
+    def probability_error(self) -> float:
+        """The standard error of ``probability`` as a number; 0 where it is exact."""
+        return 0.0 if self.law is None else self.law.chance(self.index)[1]
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A decision whose reward has not come: all that ``_learn`` is told of it.
+
+    Attributes
+    ----------
+    arm : ndarray of shape (d,)
+        What was chosen (for policies with a context: the context); empty once its batch is closed.
+    index : int
+        Its row.
+    round : int
+        Its number among the decisions of the run, from 0.
+    note : tuple of int
+        What else the policy has written down about the choice.
+    person : int
+        Whose round it was, hashed (:class:`dpbandits.durability.registry.Registry`), where the policy protects persons;
+        else ``NOBODY``.
+    """
+
+    arm: Array
+    index: int
+    round: int
+    note: tuple[int, ...] = ()
+    person: int = NOBODY
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """What a policy has cost: (ε, δ) spent and left, and what these numbers are about."""
+
+    epsilon: float
+    delta: float
+    left: float
+    trust: Literal["none", "joint", "shuffle", "local"]
+    adjacency: str
+    unit: str
+    simulation: bool
+
+    def __str__(self) -> str:
+        if math.isinf(self.epsilon):
+            return "not private"
+        mark = " (SIMULATION: the noise came from a seeded generator; not a private release)" if self.simulation else ""
+        return (
+            f"({self.epsilon:.6g}, {self.delta:g})-DP {self.trust}, one {self.unit} under {self.adjacency}, "
+            f"ε left {self.left:.6g}{mark}"
+        )

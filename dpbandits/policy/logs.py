@@ -1,0 +1,109 @@
+"""Rows of a log as rounds of a policy's own; see :meth:`dpbandits.Policy.learn_log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from accounting.arrays import Array
+from accounting.checks import integer
+from dpbandits._progress_bar import progress_bar
+from dpbandits.durability.registry import kind_of
+from dpkit.states.entries import short
+
+if TYPE_CHECKING:
+    from dpbandits.policy.protocol import Policy
+
+__all__ = ["CheckedRow", "checked_rows", "learn"]
+
+# rows between two moves of the bar
+_TICK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRow:
+    """What ``_admit_choice`` and ``_take_in`` are told of a row."""
+
+    arm: Array
+    index: int
+    reward: float
+    person: Any
+
+
+def checked_rows(policy: Policy, rows: Iterable[Any]) -> list[CheckedRow]:
+    """All rows, or the complaint about the first bad one, which says where it stands."""
+    if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
+        raise ValueError(f"rows must be an iterable of (arm, reward) or LoggedRound, got {short(rows)}")
+    checked = []
+    kinds: set[str] = set()
+    for number, row in enumerate(rows):
+        try:
+            checked.append(_checked(policy, row))
+            if getattr(policy, "_persons", None) is not None:
+                kinds.add(_kind(checked[-1].person))
+                if len(kinds) > 1:
+                    raise ValueError(f"person must be of one type in all rows, got {sorted(kinds)}")
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"rows[{number}]: {error}") from error
+    if not checked:
+        raise ValueError("rows must hold at least one row, got none")
+    return checked
+
+
+def _checked(policy: Policy, row: Any) -> CheckedRow:
+    if isinstance(row, (tuple, list)):
+        if len(row) not in (2, 3):
+            raise ValueError(f"a row must be (arm, reward) or (arm, reward, person), got {len(row)} entries")
+        if policy.takes == "context":
+            raise ValueError(
+                "a row must say which arm was chosen: LoggedRound(context, index, reward), got a tuple, for a policy "
+                "that takes contexts"
+            )
+        arm, reward, person = (*row, None)[:3]
+        offered, index = policy._checked_arms([arm]), 0
+    elif all(hasattr(row, name) for name in ("arms", "index", "reward")):
+        offered, index, reward = policy._checked_arms(row.arms), integer("index", row.index, at_least=0), row.reward
+        person = getattr(row, "person", None)
+        count = len(offered) if policy.takes == "arms" else _slots(policy)
+        if index >= count:
+            raise ValueError(f"index must be that of one of {count} arms, got index={index}")
+    else:
+        raise ValueError(f"a row must be (arm, reward), (arm, reward, person) or a LoggedRound, got {short(row)}")
+    if reward is None:
+        raise ValueError("reward must be a number in a log, got None: leave the row out")
+    return CheckedRow(policy._chosen(offered, index), index, policy._checked_reward(reward), person)
+
+
+def _slots(policy: Any) -> int:
+    """How many arms a policy with a parameter per arm knows, those that were retired included."""
+    return len(policy._catalogue) if hasattr(policy, "_catalogue") else int(policy.n_arms)
+
+
+def _kind(person: object) -> str:
+    if person is None:
+        raise ValueError(
+            "person must be given where the budget protects persons: (arm, reward, person) or LoggedRound(..., "
+            "person=id), got person=None"
+        )
+    return kind_of(person)
+
+
+def learn(policy: Policy, rows: list[CheckedRow], progress: bool) -> int:
+    """Take in rows that were checked; behind the policy's lock."""
+    if policy.horizon is not None and policy.decisions + len(rows) > policy.horizon:
+        left = policy.horizon - policy.decisions
+        raise ValueError(
+            f"rows must be at most {left}, what is left of horizon={policy.horizon}, got {len(rows)}: each is a round; "
+            "make a policy with a longer horizon, or learn the newest rows only"
+        )
+    # also refuses, before anything is learned, ids of another type than this run's
+    who = [policy._who(row.person) for row in rows]
+    with policy._together(), progress_bar(len(rows), "learning the log", progress and len(rows) > _TICK) as tick:
+        for done, (row, person) in enumerate(zip(rows, who, strict=True), start=1):
+            policy._settle(row.arm[None] if policy.takes == "arms" else row.arm)
+            key = policy._admit_choice(row.arm, row.index, person)
+            policy._take_in(key, policy._open[key], row.reward)
+            if done % _TICK == 0:
+                tick(_TICK)
+    return len(rows)

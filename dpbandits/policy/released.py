@@ -1,0 +1,296 @@
+"""What a private policy has released, as a value: it chooses anywhere, and holds no secret.
+
+Everything that a choice depends on, arms and draws aside, is the output of a private mechanism or a public number. So
+it may be copied, logged, published, or sent to a phone; choices made with it cost nothing more. The learner, which
+holds the secret half, writes such a choice down with ``register`` and learns its reward with ``update``:
+
+>>> import numpy as np
+>>> from accounting import Budget
+>>> from dpbandits import Released
+>>> from dpbandits.policies import OnePassPrivateGLM
+>>> learner = OnePassPrivateGLM(dim=2, budget=Budget(1.0, 1e-6), horizon=1000)
+>>> text = learner.released().to_json()                                        # to whoever decides
+>>> released = Released.from_json(text)
+>>> index, probability = released.choose(np.eye(2))
+>>> decision = learner.register(np.eye(2), index, probability=probability)     # back at the learner
+>>> learner.update(decision, reward=1.0)
+
+A ``Released`` is made of the policy's constructor arguments and of the fields of its public half that choices depend
+on. The class's own constructor makes an object of the former, from which secrets, generator, ledger and books are
+deleted: so what chooses is the policy's own code, and it has nothing else to read.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import threading
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import Budget, BudgetExceeded
+from accounting.arrays import Array
+from dpbandits.durability.state import known_kind
+from dpbandits.policy.choices import Law
+from dpkit import randomness
+from dpkit.states.entries import conform, plain, short
+
+if TYPE_CHECKING:
+    from dpbandits.policy.private import PrivatePolicy
+    from dpkit.models.links import Link
+
+__all__ = ["Released"]
+
+_FORMAT, _VERSION = "dpbandits released", 1
+_TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
+_LONGEST, _LONGEST_NAME, _DEEPEST = 2**28, 2000, 20
+_ENTRIES = {"policy": "", "config": None, "public": None, "releases": 0, "number": 0, "run": "", "price": ""}
+# what a policy has besides numbers that are public, and the attributes that it names as secret
+_BOOKS = {"rng", "ledger", "decisions", "label", "checkpoint", "_id", "_open", "_lock", "_new_checkpoint"}
+_BOOKS |= {"_run", "_journal", "_persons", "_unseen"}
+
+
+class Released:
+    """A policy's public half at one release: immutable, and safe to be used by several threads.
+
+    Made by :meth:`dpbandits.PrivatePolicy.released` and :meth:`from_json`.
+
+    Attributes
+    ----------
+    number : int
+        Grows whenever what choices depend on has changed; 0 before the first release.
+    run : str
+        The run of the policy.
+    price : str
+        What the whole run costs, in the words of ``policy.privacy()``.
+    policy : str
+        Module and name of the policy's class.
+    takes : {"arms", "context"}
+        What choices are made among: the rows of an array, or standing arms, given a context.
+    """
+
+    __slots__ = ("_config", "_link", "_shell", "number", "policy", "price", "run", "takes")
+
+    number: int
+    run: str
+    price: str
+    policy: str
+    takes: Literal["arms", "context"]
+    _shell: PrivatePolicy[Any]
+    _config: dict[str, Any]
+    _link: Link | None  # the caller's own
+
+    def __init__(
+        self,
+        shell: PrivatePolicy[Any],
+        config: dict[str, Any],
+        link: Link | None,
+        *,
+        policy: str,
+        number: int,
+        run: str,
+        price: str,
+    ) -> None:
+        values = {"_shell": shell, "_config": config, "_link": link} | {
+            "policy": policy, "number": number, "run": run, "price": price, "takes": shell.takes
+        }  # fmt: skip
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Released cannot be changed, got a new value for {name!r}")
+
+    def __repr__(self) -> str:
+        return f"Released({self.policy.rpartition(':')[-1]}, number={self.number}, {self.price})"
+
+    def __reduce__(self) -> Any:
+        return Released.from_json, (self.to_json(), self._link)
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What choices depend on: copies of the fields of ``policy.public`` that they are made of."""
+        return {name: plain(value) for name, value in self._shell._choosing().items()}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What arms are called, by their index, where they have names."""
+        found = getattr(self._shell, "_catalogue", None)
+        return () if found is None else tuple(found.names)
+
+    # -------------------------------------------------------------------------------------------- choosing
+
+    def choose(self, arms: ArrayLike, rng: np.random.Generator | None = None) -> tuple[int, float]:
+        """The row of the chosen arm (or the arm, for a context), and with which probability it was chosen.
+
+        Parameters
+        ----------
+        arms : array_like of shape (K, d), or a context of shape (d,)
+            As for the policy's ``select``.
+        rng : numpy.random.Generator, optional
+            None is the secure source.
+
+        Raises
+        ------
+        ValueError
+            If they are not such an array.
+        """
+        found = self._law(arms)
+        if not isinstance(found, Law):
+            return int(found.argmax()), 1.0
+        index = int(found.draw(randomness.resolve(rng)).argmax())
+        return index, found.chance(index)[0]
+
+    def probabilities(self, arms: ArrayLike) -> Array:
+        """The probability of every choice, shape (K,); see ``Decision.probability`` for its error."""
+        found = self._law(arms)
+        if isinstance(found, Law):
+            return found.chances()
+        chosen: Array = np.zeros(len(found))
+        chosen[found.argmax()] = 1.0
+        return chosen
+
+    def probability(self, arms: ArrayLike, index: int) -> float:
+        """That of one choice."""
+        found = self._law(arms)
+        return found.chance(index)[0] if isinstance(found, Law) else float(found.argmax() == index)
+
+    def _law(self, arms: ArrayLike) -> Array | Law:
+        return self._shell._score_elsewhere(self._shell._checked_arms(arms))
+
+    # ------------------------------------------------------------------------------------------------ JSON
+
+    def to_json(self) -> str:
+        """JSON; arrays are base64 of little-endian numbers, so that whoever reads it makes the same choices."""
+        tree = {"format": _FORMAT, "version": _VERSION} | {
+            "policy": self.policy, "config": self._config, "public": self.public, "releases": self._shell.releases,
+            "number": self.number, "run": self.run, "price": self.price,
+        }  # fmt: skip
+        return json.dumps(_written(tree), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, link: Link | None = None) -> Released:
+        """The inverse of :meth:`to_json`.
+
+        Parameters
+        ----------
+        text : str or bytes
+        link : Link, optional
+            The caller's link, if the policy did not use a named one.
+
+        Raises
+        ------
+        ValueError
+            If it is not of this format and version, or does not fit together: of an unknown policy, with missing or
+            further entries, or with values of another type or shape or that are not finite.
+        """
+        if len(text) > _LONGEST:
+            raise ValueError(f"a release must have at most {_LONGEST} characters, got {len(text)}")
+        try:
+            tree = _read(json.loads(text, parse_constant=_refused), 0)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"text must be a release as JSON: {error}") from None
+        if not isinstance(tree, dict) or (tree.pop("format", None), tree.pop("version", None)) != (_FORMAT, _VERSION):
+            raise ValueError(f"text must be of the format {_FORMAT!r}, version {_VERSION}, got another one")
+        if set(tree) != set(_ENTRIES):
+            raise ValueError(f"a release must hold the entries {sorted(_ENTRIES)}, got {short(sorted(tree))}")
+        for name, like in _ENTRIES.items():
+            if like is not None:
+                conform(name, tree[name], like)
+            elif not isinstance(tree[name], dict):
+                raise ValueError(f"{name} must hold entries, got {short(tree[name])}")
+        if len(tree["price"]) > _LONGEST_NAME or len(tree["run"]) > _LONGEST_NAME:
+            raise ValueError("price and run must be short texts, got longer ones")
+        try:
+            with np.errstate(all="ignore"):  # what overflows in a constructor or a check is refused
+                shell = shell_of(tree["policy"], tree["config"], link)
+                most = len(shell.schedule.ends)
+                if tree["releases"] > most:
+                    raise ValueError(f"releases must be at most {most}, got releases={tree['releases']}")
+                shell.releases = tree["releases"]
+                shell._take_choosing(tree["public"])
+        except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
+            raise ValueError(f"a release must fit together, got one that does not: {error!r}") from error
+        texts = {name: tree[name] for name in ("policy", "number", "run", "price")}
+        return cls(shell, tree["config"], link, **texts)
+
+
+def shell_of(kind: str, config: Mapping[str, Any], link: Link | None) -> PrivatePolicy[Any]:
+    """A policy of these arguments that can do nothing but choose; ``link`` is the caller's own, if there is one."""
+    with _templates:
+        made = _template(kind, json.dumps(_written(config), sort_keys=True), link)
+    shell: PrivatePolicy[Any] = object.__new__(type(made))
+    # nothing in a template is ever changed: what differs from release to release is not in it
+    vars(shell).update(vars(made))
+    return shell
+
+
+_templates = threading.Lock()
+
+
+@lru_cache(maxsize=32)
+def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
+    """From the constructor, once for all releases of a run."""
+    from dpbandits.policy.private import PrivatePolicy
+
+    made = known_kind(kind)
+    if made is None or not issubclass(made, PrivatePolicy):
+        raise ValueError(f"policy must be a private policy that is imported, got policy={short(kind)}")
+    arguments = _read(json.loads(config), 0)
+    arguments["budget"] = Budget(**arguments["budget"])
+    if link is not None:
+        arguments["link"] = link
+    policy = made(**arguments)
+    template: PrivatePolicy[Any] = object.__new__(made)
+    kept = vars(policy).keys() - _BOOKS - set(policy._secret)
+    vars(template).update({name: vars(policy)[name] for name in kept})
+    return template
+
+
+def _written(node: Any) -> Any:
+    """A tree of plain values and arrays as JSON has them."""
+    if isinstance(node, np.ndarray):
+        kind = f"{node.dtype.kind}{node.dtype.itemsize}"
+        data = np.ascontiguousarray(node, _TYPES[kind]).tobytes()
+        return {"__array__": [kind, list(node.shape), base64.b64encode(data).decode()]}
+    if isinstance(node, Mapping):
+        return {str(key): _written(value) for key, value in node.items()}
+    if isinstance(node, (list, tuple)):
+        return [_written(value) for value in node]
+    value = node.item() if isinstance(node, np.generic) else node
+    return {"__float__": repr(value)} if isinstance(value, float) and math.isinf(value) else value
+
+
+def _read(node: Any, depth: int) -> Any:
+    """The inverse of :func:`_written`."""
+    if depth > _DEEPEST:
+        raise ValueError("its tree is too deep")
+    if isinstance(node, list):
+        return [_read(value, depth + 1) for value in node]
+    if not isinstance(node, dict):
+        return node
+    if "__float__" in node:
+        if node not in ({"__float__": "inf"}, {"__float__": "-inf"}):
+            raise ValueError(f"a number must be finite, 'inf' or '-inf', got {short(node)}")
+        return float(node["__float__"])
+    if "__array__" not in node:
+        return {key: _read(value, depth + 1) for key, value in node.items()}
+    match node:
+        case {"__array__": [str(kind), list(shape), str(text)], **more} if kind in _TYPES and not more:
+            data = base64.b64decode(text, validate=True)
+            fits = len(shape) <= 8 and all(type(size) is int and 0 <= size < 2**40 for size in shape)
+            if kind == "b1" and max(data, default=0) > 1:
+                raise ValueError("an array of truth values must hold zeros and ones")
+            if not fits or math.prod(shape) * _TYPES[kind].itemsize != len(data):
+                raise ValueError(f"an array must have the shape that it says, got {short(shape)}")
+            flat = np.frombuffer(data, _TYPES[kind])
+            return flat.reshape(shape).astype(flat.dtype.newbyteorder("="))
+    raise ValueError(f"an array must be [type, shape, base64], got {short(node)}")
+
+
+def _refused(text: str) -> float:
+    raise ValueError(f"{text} is no value of a release")

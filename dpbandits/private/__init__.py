@@ -1,0 +1,1 @@
+"""The private policies, one file each, named after the algorithm."""

@@ -1,0 +1,196 @@
+"""What noisy sums of rewards say of arms that stand, where it is known exactly how often each was played.
+
+Batch j has n_jk plays of arm k, whose records g have the mean m_k = μ(x_kᵀθ) − c₀ and the variance v_k. Sums over
+batches leave with noise, and what they grow by from release to release is the sum of a batch, with noise whose
+covariance between batches is Σ = σ²(CᵀC)⁻¹, C the factor of :class:`dpkit.continual.Weighted`. Generalized least
+squares says what *all* releases tell of m. For an arm that was played in a single batch it has the noise of a single
+release, where the newest running sum has one and a half to two times as much. Records are summed
+
+* by arms: a sum of g for each of them (:func:`weighed`);
+* by directions: a sum of g·x (:func:`weighed_together`). K arms of dimension d < K that are all played alike are known
+  better that way, by the factor K/d in the precision, and worse where few are played of many.
+
+:func:`fitted` joins the arms: one parameter θ, with a normal prior, by Gauss and Newton.
+
+All are post-processing of what was released, and cost O(k³) for each arm that was played, O(J³d³ + KJ²d²) for J batches
+by directions, and O(KJd² + d³): nothing is of K² entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.arrays import Array
+from dpkit.models.ellipsoid import ball_constrained_minimizer
+from dpkit.models.prior import Posterior, Prior
+
+__all__ = ["Precision", "arrivals", "fitted", "weighed", "weighed_together"]
+
+
+# of Gauss and Newton: at most so many, and until nothing moves by more than that
+_STEPS, _STILL = 8, 1e-5
+# how far the share of rewards that come moves from batch to batch
+_DRIFT = 0.2
+
+
+@dataclass(frozen=True)
+class Precision:
+    """diag(p) + LR, of shape (K, K), which is not written out."""
+
+    p: Array
+    L: Array
+    R: Array
+
+    def __matmul__(self, columns: Array) -> Array:
+        return np.asarray((self.p * columns.T).T + self.L @ (self.R @ columns))
+
+
+def arrivals(noise: Array, plays: Array, came: Array, least: float) -> Array:
+    """Which share of the rewards of each batch has come, from ``least`` to 1.
+
+    A level of mean and deviation 1 and a random walk, seen through c_j = f_j·n_j + noise and chance; the normal
+    posterior's mean.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ, of the numbers that came.
+    plays, came : ndarray of shape (k,)
+        n and c.
+    least : float
+
+    Examples
+    --------
+    All come, and then half:
+
+    >>> import numpy as np
+    >>> plays = np.array([100.0, 200.0, 400.0])
+    >>> arrivals(9.0 * np.eye(3), plays, np.array([100.0, 100.0, 200.0]), least=0.01).round(1).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    steps = np.arange(1.0, len(plays) + 1.0)
+    prior = (1.0 + _DRIFT**2 * np.minimum(steps[:, None], steps)) * plays
+    known = np.linalg.solve(plays[:, None] * prior + noise + np.diag(0.25 * plays), came - plays)
+    return np.asarray(np.clip(1.0 + prior @ known, least, 1.0))
+
+
+def weighed(noise: Array, plays: Array, sums: Array, variances: Array) -> tuple[Array, Array]:
+    """What sums by arms say of each m_k: the precision p_k, and p_k times the estimate.
+
+    s_k = m_k·n_k + noise and chance, whose covariance is Σ + v_k·diag(n_k).
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ, positive definite.
+    plays, sums : ndarray of shape (k, K)
+        n, at least 0, and s.
+    variances : ndarray of shape (K,)
+        v, at least 0.
+
+    Examples
+    --------
+    One batch with 9 plays, whose records have the sum 3 and the variance 1 each:
+
+    >>> import numpy as np
+    >>> p, score = weighed(np.array([[4.0]]), np.array([[9.0]]), np.array([[3.0]]), variances=np.ones(1))
+    >>> (score / p).round(3).item(), (1.0 / p).round(3).item()    # (4 + 9·1)/9²
+    (0.333, 0.16)
+    """
+    weights, known = np.zeros_like(plays.T), plays.any(axis=0)
+    if known.any():
+        n = plays.T[known, :, None]
+        weights[known] = np.linalg.solve(noise + variances[known, None, None] * n * np.eye(len(noise)), n)[:, :, 0]
+    return np.einsum("kj,jk->k", weights, plays), np.einsum("kj,jk->k", weights, sums)
+
+
+def weighed_together(
+    noise: Array, plays: Array, sums: Array, variances: Array, arms: Array
+) -> tuple[tuple[Array, Array], Array]:
+    """What sums by directions say of m: its precision, as factors (K, Jd) and (Jd, K), and that times the estimate.
+
+    s_j = Σ_k n_jk·m_k·x_k + noise and chance: Σ_ij·I for two batches, and Σ_k v_k·n_jk·x_kx_kᵀ for one. Batches after
+    the J first ones have no records; what they show is the noise of the others.
+
+    Parameters
+    ----------
+    noise : ndarray of shape (k, k)
+        Σ.
+    plays : ndarray of shape (J, K)
+        n of the first batches, J ≤ k.
+    sums : ndarray of shape (k, d)
+        s.
+    variances : ndarray of shape (K,)
+    arms : ndarray of shape (K, d)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> noise, plays, sums = (np.full((1, 1), number) for number in (4.0, 9.0, 3.0))
+    >>> (L, R), score = weighed_together(noise, plays, sums, np.ones(1), np.eye(1))
+    >>> (L @ R).round(3).item(), score.round(3).item()    # as above
+    (6.231, 2.077)
+    """
+    J, d = len(plays), arms.shape[1]
+    sure = np.linalg.inv(noise)
+    left = np.linalg.inv(sure[:J, :J])
+    s = sums[:J] + left @ sure[:J, J:] @ sums[J:]
+    covariance = np.kron(left, np.eye(d)).reshape(J, d, J, d)
+    each = np.arange(J)
+    covariance[each, :, each] += np.einsum("jk,ka,kb->jab", plays * variances, arms, arms)
+    design = (plays[:, None, :] * arms.T).reshape(J * d, len(arms))
+    weights = np.linalg.solve(covariance.reshape(J * d, J * d), design)
+    return (weights.T, design), weights.T @ s.ravel()
+
+
+def fitted(
+    arms: Array,
+    moments: Callable[[Array], tuple[Array, Array]],
+    evidence: Callable[[Array], tuple[Array | Precision, Array]],
+    prior: Prior,
+    start: Array,
+    radius: float,
+) -> Posterior:
+    """θ given what is known of m, to first order around its mean.
+
+    Parameters
+    ----------
+    arms : ndarray of shape (K, d)
+    moments : callable
+        From e = (x_kᵀθ)_k to m and its slopes in e, positive.
+    evidence : callable
+        From these slopes, to which variances are in proportion, to the precision of m, of shape (K, K), and that times
+        its estimate.
+    prior : Prior
+    start : ndarray of shape (d,)
+        Where to begin.
+    radius : float
+        S ≥ ‖θ‖.
+
+    Examples
+    --------
+    Two arms of a linear model of which the first is known well; the prior has mean 0 and variance 1:
+
+    >>> import numpy as np
+    >>> known = lambda slopes: (np.diag([99.0, 0.0]), np.array([99.0, 0.0]))
+    >>> linear = lambda e: (e, np.ones(2))
+    >>> found = fitted(np.eye(2), linear, known, Prior(np.zeros(2), np.eye(2)), np.zeros(2), radius=3.0)
+    >>> found.mean.round(6).tolist(), found.covariance.diagonal().round(6).tolist()
+    ([0.99, 0.0], [0.01, 1.0])
+    """
+    theta = start
+    for _ in range(_STEPS):
+        e = arms @ theta
+        mean, slopes = moments(e)
+        precision, scores = evidence(slopes)
+        steep = arms * slopes[:, None]
+        eigenvalues, U = np.linalg.eigh(steep.T @ (precision @ steep) + prior.precision)
+        # m is taken to be mean + slope·(xᵀθ' − e)
+        pull = steep.T @ (scores - precision @ (mean - slopes * e)) + prior.precision @ prior.mean
+        before, theta = theta, ball_constrained_minimizer(eigenvalues, U, pull, radius)
+        if np.abs(theta - before).max() <= _STILL:
+            break
+    return Posterior(theta, (U / eigenvalues) @ U.T, (U / np.sqrt(eigenvalues)) @ U.T)

@@ -1,0 +1,80 @@
+"""What a policy with secant records remembers of earlier releases, and whether rewards are what its model says.
+
+Everything here is a function of what was released.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting.arrays import Array
+
+__all__ = ["Past", "misfit", "warn_of_misfit"]
+
+# earlier releases that are remembered: each after so many times the rounds of the one before
+_PAST, _APART = 12, 1.15
+
+
+@dataclass(frozen=True)
+class Past:
+    """Some earlier releases, the newest last: their rounds, their H, and Σθ_jᵀM_jθ_j up to them. Empty places are 0."""
+
+    rounds: Array
+    H: Array
+    squares: Array
+
+    @classmethod
+    def empty(cls, dim: int) -> Past:
+        """Before the first release."""
+        return cls(np.zeros(_PAST), np.zeros((_PAST, dim, dim)), np.zeros(_PAST))
+
+    def before(self, rounds: float) -> tuple[float, Array, float]:
+        """The last one that came after at most so many rounds, or else the oldest."""
+        i = max(0, int(np.searchsorted(self.rounds, rounds, side="right")) - 1)
+        return float(self.rounds[i]), self.H[i], float(self.squares[i])
+
+    def followed_by(self, rounds: int, H: Array, squares: float) -> Past:
+        """With one more in place of the oldest, if it comes late enough after the newest."""
+        if rounds < _APART * self.rounds[-1]:
+            return self
+        new = (self.rounds, np.array([rounds], dtype=float)), (self.H, H[None]), (self.squares, np.array([squares]))
+        return Past(*(np.concatenate([old[1:], one]) for old, one in new))
+
+
+def misfit(residuals: Array, theta: Array, variance: float, count: int, bound: float) -> float:
+    """The mean of ψ(r − μ(xᵀθ))·xᵀθ/‖θ‖ over a batch, over its bound B, where it is clearly not 0; else 0.
+
+    Clearly: by a quarter, and by six standard deviations.
+
+    Parameters
+    ----------
+    residuals : ndarray of shape (d,)
+        m − Mθ, the noisy sum of ψ(r − μ(xᵀθ))·x.
+    theta : ndarray of shape (d,)
+        In force in the batch.
+    variance : float
+        Of the noise in residuals along θ; r − μ deviates by at most B in each round besides.
+    count : int
+        Rounds of the batch.
+    bound : float
+        B.
+    """
+    length = math.sqrt(float(theta @ theta))
+    if length == 0.0:
+        return 0.0
+    total = float(residuals @ theta) / length
+    share = total / (count * bound)
+    return share if abs(share) > 0.25 and abs(total) > 6.0 * math.sqrt(variance + count * bound**2) else 0.0
+
+
+def warn_of_misfit(found: float, base_rate: float) -> None:
+    """Say that the base rate may be far off."""
+    warnings.warn(
+        f"rewards are far {'above' if found > 0 else 'below'} what the model says of the arms that it prefers: "
+        f"base_rate={base_rate:g} may be far off; state a better guess, or give every arm a constant feature",
+        stacklevel=4,
+    )

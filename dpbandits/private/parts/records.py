@@ -1,0 +1,204 @@
+"""Records of rounds, whose noisy sum is all that a policy knows: clipping levels, and the scales of their two parts.
+
+A record is a pair (w·x xᵀ, g·x), formed at a parameter θ that was released; e = xᵀθ.
+
+* Tangent (:class:`GLMRecord`): w = clip(μ̇(e), w_min, W) and g = clip(w·e + r − μ(e), ±B), the round's least-squares
+  approximation of the loss around θ.
+* Secant (:class:`SecantRecord`): with c₀ the base rate and s(e) = (μ(e) − c₀)/e, w = ψ·clip(s(e), s_min, W) and
+  g = ψ·clip(r − c₀, ±B). There is no θ in g, and no part of ±B is spent on w·e − μ(e). W is the slope at the base
+  rate, or that of the chord to where good arms are, e = 0.6S: where rewards are rare, chords to far points of the curve
+  are several times as steep as at the base rate, and else it is steepest there, where no good arm is. Noise for slopes
+  that few rounds have drowns what the others say. M = Σw·x xᵀ is too small by about a factor ρ that is known: ρMθ is
+  Σψ(μ(e) − c₀)x, the difference Σgx − ρMθ the gradient Σψ(r − μ(e))x, and with slopes γ for w, about those of the
+  curve itself, θ* solves γMθ* = Σgx − (ρ − γ)Mθ. But γ ≤ ρ: where the curve is steeper than its chord, as below the
+  middle of a sigmoid, Newton's step adds more noise, that of (γ − ρ)Mθ, than it saves steps. The factor
+  ψ = min(1/‖x‖, 2) makes gradients of unit length: the noise does not shrink with ‖x‖. Vectors longer than 1, as
+  v = A x may be, have ψ = 1/‖v‖², and those longer than 10⁵⁰, or of entries that are no numbers, ψ = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accounting.arrays import Array
+from accounting.checks import positive
+from dpkit.models.links import Link
+
+if TYPE_CHECKING:
+    from dpkit.models.losses import GLM
+
+__all__ = [
+    "GLMRecord",
+    "SecantRecord",
+    "balanced_share",
+    "checked_slope",
+    "link_objective",
+    "typical_deviation",
+]
+
+# the largest ψ: a round with a short arm weighs little in the regret, too
+_LONGEST_SCALE = 2.0
+# of 2001 points from −S to S, that at 0.6S; and how much of the slope at the base rate is left at least: where S or the
+# base rate is far off, ρ is large, and so is the noise of (ρ − γ)Mθ
+_TYPICAL, _LEAST_CUT = 1600, 0.7
+# ‖v‖² from which ψ is 0: no metric makes such vectors, and W/‖v‖² might have lost its digits
+_LONGEST_SQUARE = 1e100
+# the squares of W, and of what is in proportion to it, must be numbers
+_FLATTEST, _STEEPEST = 1e-100, 1e100
+
+
+@dataclass(frozen=True, slots=True)
+class GLMRecord:
+    """The levels w_min, W and B at which the weights of a record are clipped."""
+
+    link: Link
+    w_min: float
+    W: float
+    B: float
+
+    @classmethod
+    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> GLMRecord:
+        """W is the largest slope over |e| ≤ S and w_min a fifth of it; B is ``clip``.
+
+        By default B is 1.2 × the largest |r − μ(0)|, or the largest |w·e + r − μ(e)| there is where that is smaller,
+        and for counts at most 1.2 × :func:`typical_deviation`.
+        """
+        S, (low, high) = theta_bound, reward_range
+        W = link.lipschitz(S)
+        e = np.linspace(-S, S, 2001)
+        excess = np.clip(link.derivative(e), 0.2 * W, W) * e - link.mean(e)
+        centre = float(link.mean(0.0))
+        largest = max(float(np.abs(excess + r).max()) for r in (low, high))
+        default = min(largest, 1.2 * max(abs(low - centre), abs(high - centre)), 1.2 * typical_deviation(link, S))
+        return cls(link, 0.2 * W, W, default if clip is None else positive("clip", clip))
+
+    def weigh(self, e: float, reward: float) -> tuple[float, float]:
+        """w and g, within their levels whatever a caller's link says."""
+        w = min(max(self.w_min, float(self.link.derivative(e))), self.W)
+        return w, min(max(-self.B, w * e + reward - float(self.link.mean(e))), self.B)
+
+
+@dataclass(frozen=True, slots=True)
+class SecantRecord:
+    """The levels s_min, W and B at which the weights of a secant record are clipped, and the slope of the curve.
+
+    Privacy. With x = ‖x‖u, ‖u‖ = 1, and any length, the record is (ω·u uᵀ, γ·u) with ω = ψs‖x‖² and γ = ψg‖x‖. Let
+    q = ψ‖x‖ = min(1, 2‖x‖, 1/‖x‖), so that ‖x‖ ≥ q/2 and q‖x‖ ≤ 1. As s and g are clipped, ω = sq‖x‖ ∈ [0, W] and
+    |γ| ≤ qB, and ω ≥ ½s_min·q²: what ``dpkit.geometry.pair_sensitivity`` asks for with ``least`` = ½s_min.
+    """
+
+    link: Link
+    s_min: float
+    W: float
+    B: float
+    centre: float
+    # the largest variance of a reward of mean c₀, over the slope there: 1 for a Bernoulli reward and its link
+    chance: float
+    # for e ∈ [0, S]: w·e², w the secant's slope as it is recorded, which increases, and γ and ρ
+    squares: Array
+    tangents: Array
+    secants: Array
+
+    @classmethod
+    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float], clip: float | None) -> SecantRecord:
+        """W is μ̇(0) or s(0.6S), the smaller one; s_min the least s over |e| ≤ S, or a fifth of W; B is ``clip``.
+
+        But W is at least 0.7·μ̇(0), and a fifth of the largest s there.
+
+        By default B is the largest |r − c₀|, so that nothing is cut off, and for counts at most 0.8 ×
+        :func:`typical_deviation`: there is no prediction in g that would have to fit into ±B.
+        """
+        low, high = reward_range
+        c = float(link.mean(0.0))
+        e = np.linspace(-theta_bound, theta_bound, 2001)
+        e[1000] = 0.0
+        slopes = np.where(e == 0.0, link.derivative(0.0), (link.mean(e) - c) / np.where(e == 0.0, 1.0, e))
+        steepest = checked_slope(float(slopes.max()))
+        base, typical = float(slopes[1000]), float(slopes[_TYPICAL])
+        W = max(min(base, max(typical, _LEAST_CUT * base)), 0.2 * steepest)
+        s_min = max(float(slopes.min()), 0.2 * W)
+        half, s = e[1000:], np.clip(slopes[1000:], s_min, W)
+        secants = np.maximum(slopes[1000:], s_min) / s
+        tangents = np.minimum(np.maximum(link.derivative(half), s_min) / s, secants)
+        default = min(max(high - c, c - low), 0.8 * typical_deviation(link, theta_bound))
+        B = default if clip is None else positive("clip", clip)
+        # of rewards as they are after clipping; no reward in the range has the mean c₀ if that is outside
+        least, most = max(low - c, -B), min(high - c, B)
+        largest = -least * most if least < 0.0 < most else 0.25 * (high - low) ** 2
+        chance = largest / max(float(link.derivative(0.0)), s_min)
+        return cls(link, s_min, W, B, c, chance, np.maximum.accumulate(s * half**2), tangents, secants)
+
+    @property
+    def least(self) -> float:
+        """m = ½s_min; see above."""
+        return self.s_min / _LONGEST_SCALE
+
+    def weigh(self, x: Array, e: float, reward: float) -> tuple[float, float]:
+        """ψs and ψg, within their levels whatever a caller's link says."""
+        square = float(x @ x)
+        if not square < _LONGEST_SQUARE:
+            return 0.0, 0.0
+        length = math.sqrt(square)
+        psi = _LONGEST_SCALE if length * _LONGEST_SCALE <= 1.0 else 1.0 / max(length, square)
+        secant = (float(self.link.mean(e)) - self.centre) / e if abs(e) > 1e-6 else float(self.link.derivative(0.0))
+        s = min(max(self.s_min, secant), self.W)
+        return psi * s, psi * min(max(-self.B, reward - self.centre), self.B)
+
+    def slopes(self, square: float) -> tuple[float, float]:
+        """γ, at least 0.3, and ρ, both at the e ≥ 0 at which w·e² is ``square``."""
+        gamma, rho = (float(np.interp(square, self.squares, ratios)) for ratios in (self.tangents, self.secants))
+        return max(0.3, gamma), rho
+
+
+def checked_slope(W: float) -> float:
+    """The largest slope of a link, whoever's it is, if it is one that can be computed with."""
+    if not _FLATTEST <= W <= _STEEPEST:  # also true for NaN
+        raise ValueError(
+            f"link must have a largest slope from {_FLATTEST:g} to {_STEEPEST:g} within theta_bound, got {W:g}: state "
+            "another base_rate or a smaller theta_bound, or look at the link"
+        )
+    return W
+
+
+def typical_deviation(link: Link, theta_bound: float) -> float:
+    """How far a count is from μ(0), typically: the root mean square, over e uniform in [−S, S].
+
+    For rewards in [0, ∞) of variance μ̇(e), that of Poisson counts; infinite for other links. The range to which such
+    rewards are cut is far above nearly all of them, and noise in proportion to it would drown what clipping saves: what
+    is cut off at B ≈ 1 standard deviation costs less than noise for B ≈ 3. It depends on nothing but μ and S.
+    """
+    if math.isfinite(link.reward_range[1]) or math.isinf(link.reward_range[0]):
+        return math.inf
+    e = np.linspace(-theta_bound, theta_bound, 2001)
+    squares = (link.mean(e) - link.mean(0.0)) ** 2 + link.derivative(e)
+    return math.sqrt(float(np.mean(squares)))
+
+
+def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:
+    """A ``gradient_share`` for which b and Hθ are known about equally well, from 0.65 to 0.8.
+
+    The variance σ_b² + ½(1 + 1/d)·0.7·σ_H²‖θ‖² of ``noisy_estimate.errors`` is, by
+    :func:`~dpkit.moments.pairs.pair_scales`, in proportion to (2B)²/share + 0.7(1 + 1/d)(WS)²/(1 − share), and least
+    where share/(1 − share) is the ratio of these roots. By measurement 0.65 is best also where that is less (H decides
+    where to look, too); and so is 0.8 where it is more.
+    """
+    gradients, matrices = 2.0 * B, math.sqrt(0.7 * (1.0 + 1.0 / dim)) * W * theta_bound
+    return min(max(gradients / (gradients + matrices), 0.65), 0.8)
+
+
+def link_objective(link: Link, theta_bound: float, clip: float) -> GLM:
+    """The loss m(e) − r·e of a link, for the optimizers of ``dpkit``: gradients are cut to the length ``clip``."""
+    from dpkit.models.losses import GLM  # the optimizers cost 25 ms, and few policies have one
+
+    return GLM(
+        link.name,
+        loss=lambda e, r: np.asarray(link.integral(e) - r * e),
+        slope=lambda e, r: np.asarray(link.mean(e) - r),
+        slope_bound=math.inf,
+        curvature_bound=link.lipschitz(theta_bound),
+        clip=clip,
+    )

@@ -1,0 +1,108 @@
+"""PersonPrivateGLM: a generalized linear bandit that protects all that a person does in it.
+
+For whoever runs a bandit, behind a trusted server, on people who come back. A policy that protects single rounds
+protects a person with m rounds m times less. This one protects the person, for a price that is a *total*: every release
+forms what each person contributes anew, from all rounds that the person has had so far and at the parameter θ that was
+last released, and takes from each person a share of what that person has left.
+
+Release j, after a public number of decisions. Person p has had n_p rounds. Over those whose reward came, with e = xᵀθ,
+the secant weight w = clip((μ(e) − μ(0))/e, W/5, W) and g = r − μ(e) + η·w·e,
+
+    M_p = mean of w·x xᵀ, cut to ‖M_p‖_F ≤ F,     b_p = mean of g·x, cut to ‖b_p‖ ≤ B_p,
+    H_j = Σ ω_p M_p + noise/a,     G_j = Σ ω_p b_p + noise,     ω_p = α_p/Δ_p,     α_p² = κ·(what p has left).
+
+While people have had fewer than 1.4 rounds on average, η = 1: then g does not depend on θ, and to cut it does not lock
+a run in. Afterwards η = 0, and B_p = R·(0.1 + 0.6/√n_p) can be small; R is the largest |r − μ(0)|, μ(0) the base rate.
+F is in proportion to the secant weight at |e| = S, near which good arms are: a larger one would be paid for by all.
+κ is large while newcomers come, small when nobody new does, and 1 at the last release.
+
+What follows is post-processing of all releases so far. Where good arms are played the link is flatter than its secant,
+by a factor γ_j that θ_jᵀH_jθ_j tells. So G_j + (γ_j − η_j)H_jθ_j estimates γ_jH_jθ*, but for the common factor Σω_p.
+Such pairs are averaged with the weights of the best linear unbiased estimate, the curvature is raised by its noise, θ
+is the minimiser over ‖θ‖ ≤ S, and until the next release every round plays argmax xᵀθ + β‖x‖_{P⁻¹} with the precision P
+of θ.
+
+Guarantee
+---------
+* Unit: one person, that is everything in all rounds of that person: arm sets, rewards, their times, and whether they
+  come at all. Which rounds a person has is public. Neighbours: two runs in which one person differs ("replace"), or
+  counts for nothing ("zero_out").
+* Δ_p bounds how far (a·M_p, b_p) moves: √(2a²F² + 4B_p²) under replace, since M_p and its replacement are positive
+  semidefinite, and ``dpkit.geometry.pair_sensitivity(a, F, 1, B_p)`` where n_p = 1; √(a²F² + B_p²) under zero_out.
+* So release j shifts by at most α_p, a function of public numbers of *decisions*, and Σ_j α²_{p,j} ≤ 1 for everybody.
+  The run costs one ``Gaussian(z)`` (docs/privacy-proofs.md), calibrated to the budget exactly and recorded when the
+  policy is made.
+* Joint privacy: what others see of a person is post-processing of these releases, applied to their own arms (the
+  billboard lemma of Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* Rewards may be late, out of order or missing: a person whose rewards have not come pays as if they had, and
+  contributes less.
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* It holds for the program as it runs: contributions are rounded to whole numbers, and noise is exact (``_people``).
+
+Cost per round: O(Kd²) to select and O(d) to update. A release takes O(Td²) for the T rounds so far. Memory O(Td): raw
+rounds are kept, and are in the state. With a checkpoint every release writes all of them, 8d + 17 bytes a round, and 8
+bytes for each person: over a run, with batches that grow by 1.2, six times the last state.
+
+This policy belongs to this package. Its ingredients: Hsu et al. (2014) and Shariff & Sheffet (2018) for joint privacy
+by noisy sums; Smith & Thakurta (2022) and Koskela, Tobaben & Honkela (2023) for totals that are spent adaptively.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from dpbandits.private.parts.refreshed import RefreshingPolicy
+from dpkit.moments.people import PersonSums
+
+__all__ = ["PersonPrivateGLM"]
+
+
+class PersonPrivateGLM(RefreshingPolicy):
+    """Optimism over everybody's refreshed statistics, released on a public schedule, with a person as the unit.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    link : str or Link
+        μ in E[r | x] = μ(xᵀθ).
+    budget : Budget
+        What the whole run may cost, for one person replaced (or zeroed out); ``unit="person"``, δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S ≥ ‖θ‖.
+    growth : float
+        Length of a batch over the length of the one before, at least 1.02.
+    first_batch : int, optional
+        Rounds before the first release, which play the best arm in a random direction. By default (1 + 2z)d, z the
+        noise multiplier of the run, from 2d to 4d and at most T/20.
+    spending : float
+        In (0, 1): κ while every round is a newcomer's; κ falls to a quarter of it when nobody new comes.
+    exploration : float
+        β ≥ 0.
+    prior : (array_like, array_like), optional
+        Mean and precision of a normal prior of θ, public knowledge, by which the first batch plays, too; see
+        :class:`~dpbandits.policies.OnePassPrivateGLM`. By default 0 and d/S².
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``: see
+        :class:`dpbandits.PrivatePolicy`, also for errors.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = PersonPrivateGLM(dim=2, budget=Budget(1.0, 1e-6, unit="person"), horizon=2000, rng=rng)
+    >>> reward = 0.0
+    >>> for t in range(2000):
+    ...     decision = policy.select([[1.0, 0.0], [0.0, 1.0]], person=t % 200)
+    ...     policy.update(decision, float(rng.random() < (0.2, 0.8)[decision.index]))
+    ...     reward += (0.2, 0.8)[decision.index]
+    >>> reward / 2000 > 0.7
+    True
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    _sums_of = PersonSums

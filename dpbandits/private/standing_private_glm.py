@@ -1,0 +1,350 @@
+"""StandingPrivateGLM: a jointly differentially private bandit on public arms that stand.
+
+For whoever offers everybody the same few things every day: treatments, prices, layouts, answers. The arms x_1, …, x_K
+are public numbers and do not change, E[r | k] = μ(x_kᵀθ), and all that is anybody's secret is the reward. (One-hot
+arms make it a bandit of K arms that have nothing in common.) Where arms are described by features of the person who
+comes, take :class:`~dpbandits.policies.OnePassPrivateGLM`, or
+:class:`~dpbandits.policies.DisjointPrivateGLM`.
+
+Which arm a round plays follows from what was released before and from the policy's own draws. So how often each arm was
+played costs nothing to know, and is known exactly: the whole budget goes to sums of rewards, g = clip(r − c₀, ±B), c₀
+the base rate. At first, if K > d, they are summed by directions, g·x; and from the batch on in which plays are spread
+over three arms at most (the sum of n, squared, over that of n²), for each arm by itself. They leave after batches of
+growing, public length, by one continual mechanism. All releases together, weighed by the covariance of their noise, say
+what each arm pays, and how precisely; from that follows the normal posterior of θ, N(θ̂, V), to first order
+(``private.parts.arm_fits``). Until the next release every round plays
+
+    argmax_k x_kᵀ(θ̂ + β·f·V^{1/2}ξ),  ξ ~ N(0, I) afresh,  f = min(1, √(2(1 − t/T))),
+
+Thompson's draws from a posterior that knows of the noise; f, since an arm that is found late is worth little.
+
+Guarantee
+---------
+* Unit: one round, that is its reward, whether that comes, and when; or one person, of whom the first reward that comes
+  is learned. Neighbours: two runs in which one round differs ("replace"), or its reward never comes ("zero_out").
+* Plays are no secret. Let y_j be the j-th release, and ω the draws by which arms are chosen, not the noise. What is
+  played in batch j + 1 is a function of (y_1, …, y_j, ω), *the same one* in both runs: no reward enters it otherwise.
+  For every ω, y is the output of a continual Gaussian sum under adaptive inputs, in which two runs differ by one
+  record; plays, choices and estimates are computed from (y, ω). ``learn_log`` is refused: arms that others chose may
+  tell of those who came.
+* A record enters the batch in which its reward comes: g·x or g in the sum of the arm that was played, and one in the
+  number of rewards that have come. It moves all sums by at most ``moments.arms.reward_sensitivity``, also where
+  it comes into another batch, or not at all. Where c₀ is the middle of the range that is the length of the range
+  alone: no share of the budget is spent on second moments, or on that number.
+* The whole run costs one ``Gaussian(z)``, calibrated to the budget exactly and recorded when the policy is made.
+* Joint privacy: what round s sees of any other round t is post-processing of these releases (the billboard lemma of
+  Hsu, Huang, Roth, Roughgarden & Wu 2014).
+* After a crash, the newest state goes on and an older one is refused (see ``checkpoint``).
+* It holds for the program as it runs: records are summed as whole numbers, and noise is exact (``dpkit.continual``).
+
+Rewards that never come, or come late: plays are scaled by the share of rewards that has come so far, by the released
+number (``arrived``), and by that of each batch where the unit is a person, as nothing is learned of those who come
+back. So where they are missing by chance, alike for all arms, nothing is biased. An arm for which more are missing than
+for others is taken for one nearer to the base rate than it is. So is, for a while, one that was tried of late where
+rewards come late: announce it (``delay``), and plays are counted when their rewards come.
+
+Cost per round: O(Kd + d²) to select, O(d) to update; O(Kk³ + J³d³ + K²d) at the k-th of about ln(T)/ln(growth)
+releases, J of them by directions, ten or so. Memory O((K + d)k + K² + d²).
+
+This policy belongs to this package. Its ingredients: Thompson (1933) and Agrawal & Goyal (2013) for the draws;
+Denisov et al. (2022) for the noise; Aitken (1936) for the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import Budget
+from accounting.arrays import Array
+from accounting.checks import integer, positive
+from dpbandits.arms.public_arms import PublicArms
+from dpbandits.policy.checks import unit_rows
+from dpbandits.policy.choices import Law, Perturbed, inverse_gap
+from dpbandits.policy.parameters import Exploration, checked_exploration
+from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.protocol import Decision, Pending
+from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
+from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.estimating import EstimatingPolicy
+from dpbandits.private.parts.records import SecantRecord
+from dpbandits.private.parts.release_weights import release_weights
+from dpkit.models.links import Link, get_link
+from dpkit.models.prior import Prior, PriorLike, checked_prior
+from dpkit.moments.arms import ArmSums
+
+__all__ = ["StandingPrivateGLM"]
+
+# the factor of more takes seconds to find, and a release as long
+_MOST_RELEASES = 128
+# records are summed by directions until plays are spread over no more than so many arms
+_SPREAD = 3.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The public half.
+
+    θ̂; a root such that θ̂ + root·ξ is what plays; θ's covariance; of every batch the plays of each arm, and what the
+    released sums and the number of rewards grew by, zero where there was none yet; the share of rewards that has
+    come; and how many batches, up to the open one at most, are summed by directions.
+    """
+
+    theta: Array
+    root: Array
+    covariance: Array
+    plays: Array
+    growth: Array
+    arrived: float
+    together: int
+
+
+class StandingPrivateGLM(EstimatingPolicy[Estimate]):
+    """Thompson's draws from the posterior under noisy sums of rewards, for arms that are public and stand.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension d of an arm.
+    arms : array_like of shape (K, d)
+        All of them, rows of norm at most 1. They are public: nothing of this data may be in them.
+    link : str or Link
+        μ in E[r | k] = μ(x_kᵀθ).
+    budget : Budget
+        What the whole run may cost, for one round, or one person, replaced (or zeroed out); δ > 0.
+    horizon : int
+        T, the number of rounds that the policy will take part in.
+    theta_bound : float
+        S ≥ ‖θ‖.
+    growth : float
+        Length of a batch over the length of the one before; such that there are at most 128 releases.
+    first_batch : int, optional
+        Rounds before the first release, which play by the prior. By default 4d, at most T/20.
+    delay : int
+        By how many rounds all rewards come late, from public knowledge: plays are counted so many rounds later. Where
+        some come much earlier than others, or in doubt, leave it out: one that is twice too long is worse than none.
+    clip : float, optional
+        B. By default the largest |r − c₀|, so that nothing is cut off; for counts at most 0.8 × a typical |r − c₀|.
+    exploration : float or "inverse_gap"
+        β ≥ 0. At 0.85 regret is a little lower and more runs miss the best arm. Or arms are drawn by the gaps of their
+        predicted rewards; see :class:`~dpbandits.policies.OnePassPrivateGLM`.
+    gamma_scale : float
+        Of "inverse_gap", by default that of Vowpal Wabbit.
+    prior : (array_like, array_like), optional
+        Mean and precision of a normal prior of θ, which must be public knowledge. By default 0 and d/S².
+    **options
+        ``reward_range`` (by default that of the link; it must be finite), ``base_rate``, ``on_violation``,
+        ``expire_after``, ``rng``, ``ledger``, ``label``, ``checkpoint``, ``rounds_per_person`` (1): see
+        :class:`dpbandits.PrivatePolicy`, also for errors.
+
+    Examples
+    --------
+    Three layouts of a page, of which nothing is known beforehand:
+
+    >>> import numpy as np
+    >>> from accounting import Budget
+    >>> rng = np.random.default_rng(0)   # seeded: a simulation; leave rng out to protect real people
+    >>> policy = StandingPrivateGLM(3, np.eye(3), budget=Budget(1.0, 1e-6), horizon=2000, rng=rng)
+    >>> reward = 0.0
+    >>> for _ in range(2000):
+    ...     decision = policy.select()
+    ...     policy.update(decision, float(rng.random() < (0.2, 0.5, 0.8)[decision.index]))
+    ...     reward += (0.2, 0.5, 0.8)[decision.index]
+    >>> reward / 2000 > 0.7
+    True
+    >>> print(policy.privacy())
+    (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
+    """
+
+    trust: ClassVar[Literal["joint"]] = "joint"
+    _secret = ("_sums",)
+    # which arm it was
+    _notes = 1
+    _choices_read = ("theta", "root")
+    # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play.made``)
+    public_arms: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        dim: int,
+        arms: ArrayLike,
+        link: str | Link = "logistic",
+        *,
+        budget: Budget,
+        horizon: int,
+        theta_bound: float = 3.0,
+        growth: float = 1.2,
+        first_batch: int | None = None,
+        delay: int = 0,
+        clip: float | None = None,
+        exploration: Exploration = 1.0,
+        gamma_scale: float = 10.0,
+        prior: PriorLike | None = None,
+        **options: Unpack[PrivateOptions],
+    ) -> None:
+        self.link = get_link(link)
+        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
+        self.arms = np.array(unit_rows(arms, self.dim))
+        self.arms.setflags(write=False)
+        self._public_arms = PublicArms(self.arms)
+        S = self.theta_bound = positive("theta_bound", theta_bound)
+        T = self._rounds = self._batches(first_batch, 4 * self.dim, growth)
+        m = len(self.schedule.ends)
+        if m > _MOST_RELEASES:
+            raise ValueError(
+                f"growth must be such that there are at most {_MOST_RELEASES} releases, got growth={growth!r}, by "
+                f"which there are {m}"
+            )
+        self.exploration, self._width = checked_exploration(exploration)
+        self.gamma_scale = positive("gamma_scale", gamma_scale)
+        self.prior = checked_prior(prior, self.dim, S)
+        self._prior = Prior.of(self.prior, self.dim, self.dim / S**2, S)
+        low, high = finite_rewards(self.reward_range)
+        self._record = SecantRecord.of(self.link, S, (low, high), clip)
+        self.clip = self._record.B
+        g = max(-self.clip, low - self._record.centre), min(self.clip, high - self._record.centre)
+        K, self.delay = len(self.arms), integer("delay", delay, at_least=0)
+        if self.delay >= T:
+            raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
+        known: dict[str, Any] = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
+        self._sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
+        root = self._width * self._prior.root
+        start = self._prior.mean, root, self._prior.covariance
+        # where there are no more arms than dimensions, their own sums are never worse
+        together = int(max(_SPREAD, self.dim) < K)
+        self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K + 1)), 1.0, together)
+        if self.prior is None:
+            clear = clarity(self.dim, T, self._record.W, S, self._sums.noise_of_sums(max(1, m)))
+            warn_of_cold_start(clear, self.dim, T, budget)
+        self._open_run(self._sums.cost)
+
+    def _weigh(self, noise: float) -> Array:
+        """How much the noise of each release matters, where that of a single one is this."""
+        return release_weights(self.schedule.ends, clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise))
+
+    @property
+    def arrived(self) -> float:
+        """The share of rewards that has come, as last released; 1 where that cannot be told from all."""
+        return self.public.arrived
+
+    # ---------------------------------------------------------------------------------------------- choose
+
+    def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
+        """Choose one of all arms, or of those that are offered in this round, in any order.
+
+        What is offered must be public: a choice among some arms *because of the person who comes* is not protected.
+
+        Raises
+        ------
+        ValueError
+            If a row is none of the arms, and as by :meth:`dpbandits.Policy.select`.
+        """
+        return super().select(self.arms if arms is None else arms, person)
+
+    def register(
+        self,
+        arms: ArrayLike | None,
+        index: int,
+        person: str | bytes | int | None = None,
+        *,
+        probability: float | None = None,
+        release: int | None = None,
+    ) -> Decision:
+        """Write down a choice that was made elsewhere: by what ``released()`` gives and fresh draws, and nothing else.
+
+        It is counted without noise, so a choice by anything that is known of a person would not be protected.
+        """
+        offered = self.arms if arms is None else arms
+        return super().register(offered, index, person, probability=probability, release=release)
+
+    def _check_log(self) -> None:
+        """Refuse logs: arms that others chose may tell of the persons who came, and plays are counted without noise."""
+        raise ValueError(
+            "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
+            "StandingPrivateGLM counts plays without noise, and takes only choices of its own"
+        )
+
+    def _checked_arms(self, arms: ArrayLike) -> Array:
+        if arms is self.arms:
+            return self.arms
+        return self.arms[self._public_arms.which(super()._checked_arms(arms))]
+
+    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+        return tuple(self._public_arms.which(arm[None]))
+
+    def _checked_pending(self, pending: Pending) -> Pending:
+        found = super()._checked_pending(pending)
+        if not 0 <= found.note[0] < len(self.arms):
+            raise ValueError(f"an open decision's note must be the number of an arm, got {found.note[0]}")
+        return found
+
+    def _resume(self, saved: Any) -> None:
+        super()._resume(saved)
+        known = self.public
+        if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
+            raise ValueError(
+                "public must have plays of at least 0, arrived in (0, 1], and together of as many batches, got others"
+            )
+
+    def _score(self, arms: Array) -> Law:
+        if self.exploration == "inverse_gap":
+            rounds = self.schedule.start(self.releases)
+            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
+        return Perturbed(arms, self.public.theta, self.public.root)
+
+    # ----------------------------------------------------------------------------------------------- learn
+
+    def _count_play(self, pending: Pending) -> None:
+        # as it is decided, live or from the journal: whether its reward comes is a secret
+        self._sums.decided(pending.round, pending.note[0])
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        g = min(max(-self.clip, reward - self._record.centre), self.clip)
+        self._sums.add(pending.note[0], g, together=self.public.together > self.releases)
+
+    # --------------------------------------------------------------------------------------------- release
+
+    def _release(self) -> Estimate:
+        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
+        sums, last, j = self._sums, self.public, self.releases
+        totals, came, played = sums.release()
+        totals = np.append(totals, came)
+        plays, growth = last.plays.copy(), last.growth.copy()
+        plays[j], growth[j] = played, totals - growth.sum(axis=0)
+        k, rounds, unsure = j + 1, self.schedule.ends[j], sums.noise_of_count(j + 1)
+        due = max(1, rounds - self.delay)
+        missing = came + 2.0 * unsure < due
+
+        d, J, noise, record = self.dim, min(k, last.together), sums.noise_of_batches(k), self._record
+        arrived, apart = 1.0, plays[:k].copy()
+        if missing:
+            arrived = min(max(came, unsure) / due, 1.0)
+            share = np.full(k, arrived)
+            if self._persons is not None:
+                # of those who come back nothing is learned, so that the share falls. What is late is another matter:
+                # as many rewards as are missing in a batch come in later ones, and plays and rewards agree in total
+                per_count = (sums.noise_of_count(1) / sums.noise_of_sums(1)) ** 2
+                share = arrivals(per_count * noise, apart.sum(axis=1), growth[:k, -1], min(arrived, unsure / due))
+            apart *= share[:, None]
+        joint, apart[:J] = apart[:J].copy(), 0.0
+
+        def moments(e: Array) -> tuple[Array, Array]:
+            # within their levels whatever a caller's link says
+            mean = np.fmin(np.fmax(self.link.mean(e) - record.centre, -self.clip), self.clip)
+            return mean, np.fmin(np.fmax(self.link.derivative(e), record.s_min), record.W)
+
+        def evidence(slopes: Array) -> tuple[Precision, Array]:
+            variances = record.chance * slopes
+            precisions, scores = weighed(noise, apart, growth[:k, d:-1], variances)
+            more, score = weighed_together(noise, joint, growth[:k, :d], variances, self.arms)
+            return Precision(precisions, *more), scores + score
+
+        known = fitted(self.arms, moments, evidence, self._prior, last.theta, self.theta_bound)
+        late = min(1.0, math.sqrt(2.0 * max(0.0, 1.0 - rounds / self._rounds)))
+        spread = float(played.sum() ** 2 / max(1.0, played @ played))
+        together = last.together + int(last.together > j and spread > _SPREAD)
+        return Estimate(known.mean, self._width * late * known.root, known.covariance, plays, growth, arrived, together)

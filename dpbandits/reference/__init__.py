@@ -1,0 +1,1 @@
+"""The reference policies, which protect nobody: what private ones are compared with."""

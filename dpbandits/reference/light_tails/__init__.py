@@ -1,0 +1,1 @@
+"""Policies for rewards with light tails."""

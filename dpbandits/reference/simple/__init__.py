@@ -1,0 +1,1 @@
+"""Simple policies, and those with a parameter for each arm."""

@@ -1,0 +1,45 @@
+"""Uniform: every arm with the same probability. It reads no data; the floor that every other policy must beat."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import numpy as np
+
+from accounting.arrays import Array
+from dpbandits.policy.choices import Law, Shares
+from dpbandits.policy.protocol import Options, Pending, Policy
+
+__all__ = ["Uniform"]
+
+
+class Uniform(Policy):
+    """Choose an arm uniformly at random.
+
+    Parameters
+    ----------
+    dim : int
+        Dimension of an arm.
+    **options
+        ``reward_range``, ``base_rate``, ``on_violation``, ``horizon``, ``expire_after``, ``rng``: see
+        :class:`dpbandits.Policy`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Uniform(dim=2, rng=np.random.default_rng(0)).select(np.eye(2)).index in (0, 1)
+    True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(dim, **options)
+
+    def _score(self, arms: Array) -> Law:
+        return Shares(np.full(len(arms), 1.0 / len(arms)))
+
+    def _learn(self, pending: Pending, reward: float) -> None:
+        """Nothing: the choice never depends on rewards."""

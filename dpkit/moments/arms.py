@@ -1,0 +1,195 @@
+"""The secret half of a policy whose arms are public and stand: sums of rewards, by arms or by directions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accounting import Adjacency, Budget, Gaussian, Release, calibrate
+from accounting.arrays import Array
+from dpkit.continual import Weighted
+from dpkit.moments.pairs import whole_digits
+from dpkit.states import entries
+
+__all__ = ["ArmSums", "reward_scales", "reward_sensitivity"]
+
+# of the squared length of a record, what saying that it came is worth where it is not free
+_LEAST_COUNT = 1 / 16
+
+
+def reward_scales(low: float, high: float, adjacency: Adjacency) -> tuple[float, float]:
+    """c and a: a record is (c·g·v, a) with ‖v‖ ≤ 1, its second part saying that it came; low ≤ g ≤ high.
+
+    c·B = ½ for the largest |g| = B. a is as large as it can be without adding to the sensitivity, and at least B·c/4.
+
+    Examples
+    --------
+    >>> reward_scales(-0.5, 0.5, "replace"), reward_scales(-0.5, 0.5, "zero_out")
+    ((1.0, 0.5), (1.0, 0.125))
+    """
+    B = max(high, -low)
+    free = 0.0 if adjacency == "zero_out" else (high - low) ** 2 / (2.0 * B**2) - 1.0
+    return 0.5 / B, 0.5 * math.sqrt(max(_LEAST_COUNT, free))
+
+
+def reward_sensitivity(c: float, a: float, low: float, high: float, adjacency: Adjacency, *, whose: str) -> float:
+    """How far one round, or all that one person teaches, moves the sums; low ≤ 0 ≤ high.
+
+    Proof. A record of arm k is (γ·v, a) with c·low ≤ γ ≤ c·high; one that does not come is 0. In batches that are
+    summed by directions v = (x_k, 0), in others (0, e_k): which is public, and ‖v‖ ≤ 1. Let B be the largest |g|.
+
+    * It comes in one world only: γ² + a² ≤ c²B² + a². That is all where it counts for nothing on one side
+      ("zero_out").
+    * A *round* that comes in both has the same arm in both, since what is played follows from what was released. In
+      the same batch it moves by |γ − γ′|·‖v‖ ≤ c·(high − low). If it comes into two batches, with v and v′, and
+      ϱ ∈ [0, 1] is the inner product of two columns of the mechanism's factor, which is nonnegative and has columns of
+      norm at most 1, the squared distance is at most γ² + γ′² + 2a² − 2ϱ(γγ′vᵀv′ + a²). It is linear in ϱ and in
+      vᵀv′ ∈ [0, 1], so at most the larger of (γ − γ′)² and γ² + γ′² + 2a².
+    * A *person* teaches once, but that may be in another round in the other world, with any other arm: then vᵀv′ ≥ −1,
+      and it is at most the larger of 4c²B² and 2c²B² + 2a².
+
+    Examples
+    --------
+    >>> reward_sensitivity(1.0, 0.5, -0.5, 0.5, "replace", whose="round")
+    1.0
+    >>> reward_sensitivity(0.5, 0.1, -0.2, 1.0, "replace", whose="person")
+    1.0
+    """
+    longest = (c * max(high, -low)) ** 2 + a**2
+    if adjacency == "zero_out":
+        return math.sqrt(longest)
+    apart = c * (high - low) if whose == "round" else 2.0 * c * max(high, -low)
+    return max(apart, math.sqrt(2.0 * longest))
+
+
+class ArmSums:
+    """Sums of g·x, sums of g for each arm, and how many records came, over batches, at the cost of ``budget`` in all.
+
+    A record enters one of the first two. All leave as one :class:`dpkit.continual.Weighted`. How often each arm was
+    *played* is counted here, too, without noise: it is a function of what was released and of the policy's own draws.
+
+    Records are rounded to multiples of 2^−digits before they are summed; see :class:`~._sums.PairSums`.
+
+    Parameters
+    ----------
+    arms : ndarray of shape (K, d)
+        x, rows of norm at most 1.
+    low, high : float
+        low ≤ g ≤ high, with low < 0 < high.
+    budget : Budget
+    releases : int
+        How many there are at most.
+    horizon : int
+        The number of rounds; as rewards may be late, a batch may have as many records.
+    rng : numpy.random.Generator
+        The policy's.
+    weigh : callable
+        From the noise of a single release in a sum of g to the weights of all releases.
+    delay : int
+        A play is counted in the batch that is open so many decisions later.
+
+    Attributes
+    ----------
+    noise : float
+        σ, of a single release of a sum of g.
+    """
+
+    _KEPT = ("sums", "records", "plays", "decisions", "waiting")
+
+    def __init__(
+        self,
+        arms: Array,
+        low: float,
+        high: float,
+        *,
+        budget: Budget,
+        releases: int,
+        horizon: int,
+        rng: np.random.Generator,
+        weigh: Callable[[float], Array],
+        delay: int = 0,
+    ) -> None:
+        self._c, self._a = reward_scales(low, high, budget.adjacency)
+        digits, slack = whole_digits(horizon, sum(arms.shape) + 1)
+        self._unit = 2.0**digits
+        whose = "person" if budget.unit == "person" else "round"
+        sensitivity = reward_sensitivity(self._c, self._a, low, high, budget.adjacency, whose=whose) + slack
+        one = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget) * sensitivity / self._c
+        self.sums = Weighted.calibrated(
+            weights=weigh(one) if releases else [1.0],
+            budget=budget,
+            shape=sum(arms.shape) + 1,
+            sensitivity=sensitivity,
+            rng=rng,
+        )
+        self.noise = self.sums.noise_std(1) * float(self.sums.factor[0, 0]) / self._c
+        self._arms = arms
+        # of the open batch: by directions, by arms, and how many, whole numbers in units of 2^−digits; and plays
+        self.records, self.plays = np.zeros(sum(arms.shape) + 1), np.zeros(len(arms))
+        # how many there were, and the arms of the last ``delay`` + 1, which are not counted yet: −1 is none
+        self.decisions, self.waiting = 0, np.full(delay + 1, -1)
+
+    @property
+    def cost(self) -> Release:
+        """What all releases together cost a round, or a person."""
+        return self.sums.cost
+
+    def decided(self, round: int, arm: int) -> None:
+        """A play: that of the next decision, or of the last one once more, which an interrupt left unmade."""
+        place = round % len(self.waiting)
+        if round >= self.decisions:
+            self._count(place)
+        self.waiting[place], self.decisions = arm, round + 1
+
+    def _count(self, place: int) -> None:
+        """Count the oldest play that waits, once."""
+        arm = int(self.waiting[place])
+        self.waiting[place] = -1
+        if arm >= 0:
+            self.plays[arm] += 1.0
+
+    def add(self, arm: int, g: float, *, together: bool) -> None:
+        """Take in the record of a round whose reward came: by directions (``together``), or by arms."""
+        d = self._arms.shape[1]
+        if together:
+            self.records[:d] += np.rint(self._unit * self._c * g * self._arms[arm])
+        else:
+            self.records[d + arm] += np.rint(self._unit * self._c * g)
+        self.records[-1] += np.rint(self._unit * self._a)
+
+    def release(self) -> tuple[Array, float, Array]:
+        """Close the batch: noisy sums of g·x and, after them, of g, and the number of records; and the batch's plays.
+
+        Sums and number are those of all batches so far.
+        """
+        self._count(self.decisions % len(self.waiting))
+        records, plays = self.records / self._unit, self.plays
+        self.records, self.plays = np.zeros_like(self.records), np.zeros_like(self.plays)
+        noisy = self.sums.add(records)
+        return noisy[:-1] / self._c, float(noisy[-1]) / self._a, plays
+
+    def noise_of_batches(self, k: int) -> Array:
+        """The covariance, between batches, of the noise in what sums grow by in each of the first k releases."""
+        inverse = np.linalg.inv(self.sums.factor[:k, :k])
+        return np.asarray(self.noise**2 * inverse @ inverse.T)
+
+    def noise_of_count(self, k: int) -> float:
+        """The standard deviation of the number of rewards in the k-th release."""
+        return self.sums.noise_std(k) / self._a
+
+    def noise_of_sums(self, k: int) -> float:
+        """The standard deviation of each sum of g in the k-th release."""
+        return self.sums.noise_std(k) / self._c
+
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return entries.kept(self, self._KEPT) | {"units": np.array([self._c, self._a])}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        entries.resume(self, self._KEPT, entries.in_units(saved, (self._c, self._a)))
+        if (self.plays < 0).any() or self.waiting.min() < -1 or self.waiting.max() >= len(self.plays):
+            raise ValueError("plays must be at least 0, and waiting ones name an arm, got others")

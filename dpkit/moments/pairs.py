@@ -1,0 +1,186 @@
+"""The secret half of a policy whose records are pairs (w·x xᵀ, g·x): the open batch, and the sum of all batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from accounting import Budget, Gaussian, Release, calibrate
+from accounting.arrays import Array
+from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Weighted
+from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
+from dpkit.states import entries
+
+__all__ = ["MOST_WEIGHTED", "PairSums", "pair_scales", "whole_digits"]
+
+# of more releases, the best factor takes longer to find than a stream should take to open
+MOST_WEIGHTED = 64
+
+
+def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:
+    """a and c, for which records (a·svec(w·x xᵀ), c·g·x) have squared sensitivity 1 if their parts changed separately.
+
+    ``gradient_share`` of it goes to g·x.
+    """
+    return math.sqrt(1 - gradient_share) / (math.sqrt(2) * W), math.sqrt(gradient_share) / (2 * B)
+
+
+def whole_digits(records: int, size: int) -> tuple[int, float]:
+    """How many binary digits of scaled records are kept, at most 30, and what that adds to a sensitivity.
+
+    For sums of at most so many ``records`` of ``size`` entries of at most 1; see :class:`PairSums`.
+    """
+    digits = min(30, 52 - records.bit_length())
+    return digits, 4.0 * math.sqrt(size) * 2.0**-digits
+
+
+class PairSums:
+    """Running sums H of w·x xᵀ and b of g·x over batches, each with Gaussian noise, at the cost of ``budget`` in all.
+
+    Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
+    part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
+    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, also where it comes into another batch. The same
+    holds for a person with one record in all. A person with up to n records, one at most in each of n batches, which
+    may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any n
+    columns of the mechanism's factor add up to (``participations=n``); for that it must be nonnegative, and it is.
+
+    Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
+    no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
+    and those of a sum are whole numbers below 2⁵² in units of 2^−digits. An entry of a record is rounded by half a unit
+    and computed within far less, and the half-vector of a sum is rounded by at most a unit in each world; √(number of
+    entries) times four units are added to the sensitivity, some 10⁻⁷ of it for up to 2²² rounds.
+
+    Parameters
+    ----------
+    dim : int
+        d.
+    W, B : float
+        0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B, always.
+    share : float
+        In (0, 1).
+    budget : Budget
+    releases : int
+        How many there are at most.
+    horizon : int
+        The number of rounds; as rewards may be late, a batch may have as many records.
+    rng : numpy.random.Generator
+        The policy's.
+    mechanism : {"buffered", "tree"}
+    records : int, optional
+        n, where the unit is a person; see above.
+    discount : float, optional
+        The sums lose this factor with every batch, by ``dpkit.continual.Discounted``; the sensitivity is as before.
+    least : float
+        m: every record has a q ∈ [0, 1] for which ‖g·x‖ ≤ qB and ‖w·x xᵀ‖ ≥ mq²; as for ``pair_sensitivity``.
+    weigh : callable, optional
+        From σ_b and σ_H, the noise of a single release, to the weights of all of them: then the mechanism is
+        ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
+
+    Attributes
+    ----------
+    decay : float
+        ``discount``, or 1: H and b of the newest batch are those now less ``decay`` times those before it.
+    """
+
+    _KEPT = ("sums", "batch")
+
+    def __init__(
+        self,
+        dim: int,
+        W: float,
+        B: float,
+        share: float,
+        *,
+        budget: Budget,
+        releases: int,
+        horizon: int,
+        rng: np.random.Generator,
+        mechanism: str = "buffered",
+        records: int | None = None,
+        discount: float | None = None,
+        least: float = 0.0,
+        weigh: Callable[[float, float], Array] | None = None,
+    ) -> None:
+        self.dim = dim
+        self._a, self._c = pair_scales(W, B, share)
+        digits, slack = whole_digits(horizon, dim * (dim + 1) // 2 + dim)
+        self._unit = 2.0**digits
+        # a record as a column times x: what is multiplied with is kept, since making arrays is half the cost of a round
+        self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
+        self._weighted = self._column[:dim, 0]
+        records = 1 if records is None else records
+        scales = self._a, W, self._c, B, budget.adjacency
+        apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
+        self.decay = 1.0 if discount is None else discount
+        kind: type[ContinualSum] = BufferedToeplitz if mechanism == "buffered" else BinaryTree
+        more: dict[str, Any] = {"participations": records, "horizon": max(1, releases)}
+        if discount is not None:
+            kind = Discounted
+            more["discount"] = discount
+        elif weigh is not None and records == 1 and 0 < releases <= MOST_WEIGHTED:
+            kind = Weighted
+            one = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget) * (apart + slack)
+            more = {"weights": weigh(one / self._c, one / self._a)}
+        self.sums = kind.calibrated(
+            **more,
+            budget=budget,
+            shape=dim * (dim + 1) // 2 + dim,
+            sensitivity=apart + slack,
+            rng=rng,
+        )
+        self._empty()
+
+    def _empty(self) -> None:
+        # of the open batch, H and below it b: whole numbers, in units of 2^−digits
+        self.batch = np.zeros((self.dim + 1, self.dim))
+
+    @property
+    def cost(self) -> Release:
+        """What all releases together cost a round, or a person."""
+        return self.sums.cost
+
+    def add(self, x: Array, w: float, g: float) -> None:
+        """Take in one record; one of two zeros adds nothing, also where x is no vector of finite numbers."""
+        if w == 0.0 and g == 0.0:
+            return
+        np.multiply(x, self._unit * self._a * w, self._weighted)
+        self._column[-1, 0] = self._unit * self._c * g
+        record = self._record
+        np.dot(self._column, x[None], record)
+        np.rint(record, record)
+        self.batch += record
+
+    def release(self) -> tuple[Array, Array]:
+        """Close the batch: noisy H and b of all batches so far."""
+        batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
+        self._empty()
+        noisy = self.sums.add(batch)
+        D = len(noisy) - self.dim
+        return smat(noisy[:D] / self._a), noisy[D:] / self._c
+
+    def noise(self, k: int) -> tuple[float, float]:
+        """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""
+        std = self.sums.noise_std(k)
+        return std / self._a, std / self._c
+
+    def batch_noise(self, k: int) -> tuple[float, float]:
+        """The same of the k-th batch alone: of a release less ``decay`` times the one before it.
+
+        That is row k of C⁻¹; of a Toeplitz factor it has about the entries of √(1 − z), whose squares sum to 4/π.
+        """
+        if isinstance(self.sums, Weighted):
+            std = self.sums.difference_std(k)
+        else:
+            std = self.sums.noise_std(1) * math.sqrt(4 / math.pi)
+        return std / self._a, std / self._c
+
+    def kept(self) -> dict[str, Any]:
+        """For a state file."""
+        return entries.kept(self, self._KEPT) | {"units": np.array([self._a, self._c])}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        entries.resume(self, self._KEPT, entries.in_units(saved, (self._a, self._c)))

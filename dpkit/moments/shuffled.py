@@ -1,0 +1,214 @@
+"""Sums of records over batches of users, each through users' randomizers, a shuffler and an analyzer.
+
+The rounds of a batch are its users: their number is public, and each of them is in this batch and in no other. A user
+who has something to tell before the batch ends sends one randomized record, every other user the randomized null
+vector. So a change of one user, of its record or of whether and when it came, changes one input of one sum; and what a
+user pays is one release of its batch: the batches compose in parallel. A person who is a user of m batches changes one
+input of each of m sums, and pays for m releases (``accounting.amplification.participation.at_most``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Budget, Release, parallel
+from accounting.arrays import Array
+from accounting.releases import Composed
+from dpkit.geometry import pair_sensitivity, smat, svec
+from dpkit.moments.pairs import pair_scales
+from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
+from dpkit.states.entries import conform, in_units, short
+
+__all__ = ["PairBatches", "ShuffledBatches", "batch_protocol", "max_cost"]
+
+# Records that are randomized together: the noise of m users is one binomial draw, which costs little more than one's.
+_TOGETHER = 64
+
+
+# the same batches come again in every run of a simulation, and calibration is far slower than a lookup
+@lru_cache(maxsize=512)
+def batch_protocol(
+    dimension: int, users: int, bound: float, distance: float, budget: Budget, batches: int = 1
+) -> SumProtocol:
+    """The constants of a vector sum over ``users``, of which so many together meet ``budget``."""
+    return VectorSum(dimension, users, bound, budget=budget, distance=distance, rounds=batches).protocol
+
+
+def max_cost(costs: Iterable[Release]) -> Release:
+    """What batches of these costs cost a user, who is in one of them; nothing if no batch is ever released."""
+    listed = list(costs)
+    return parallel(*listed) if listed else Composed()
+
+
+class ShuffledBatches:
+    """The sums of records x, ‖x‖₂ ≤ ``bound``, over batches of users, each through users, shuffler and analyzer.
+
+    Parameters
+    ----------
+    ends : sequence of int
+        After how many decisions the batches end, ascending.
+    dimension : int
+        Of a record.
+    form : callable
+        What users tell, as rows of shape (m, ·) → their records, of shape (m, dimension).
+    bound, distance : float
+        ‖x‖₂ ≤ bound, and ‖x − x′‖₂ ≤ distance for any two records of one user, the null vector among them.
+    budget : Budget
+        What the sums of the batches may cost a user, who is in one of them.
+    rng : numpy.random.Generator
+        The policy's.
+    records : int, optional
+        m, where the unit is a person, who is a user of m batches at most.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[int],
+        dimension: int,
+        form: Callable[[Array], Array],
+        *,
+        bound: float,
+        distance: float,
+        budget: Budget,
+        rng: np.random.Generator,
+        records: int | None = None,
+    ) -> None:
+        self._most = min(records or 1, max(1, len(ends)))
+        self.protocols = [
+            batch_protocol(dimension, end - start, bound, distance, budget, self._most)
+            for start, end in pairwise([0, *ends])
+        ]
+        self.form = form
+        self._coordinates = dimension
+        self.rng = rng
+        self.released = 0
+        self.absent = 0.0  # the share of the last released batch's users that had sent nothing
+        # of the batches that are not released yet
+        self._tallies: dict[int, Tally] = {}
+        self._waiting: dict[int, list[Array]] = {}
+
+    @property
+    def cost(self) -> Release:
+        """What all batches together cost one user: that of the one that costs most, for a person m times."""
+        return self._most * max_cost(protocol.cost for protocol in self.protocols)
+
+    def noise_std(self, batch: int) -> float:
+        """The standard deviation of the noise in each coordinate of the sum of a batch."""
+        protocol = self.protocols[batch]
+        return protocol.noise_std(protocol.users)
+
+    def add(self, row: Array, batch: int) -> None:
+        """What one user of a batch tells. After the last batch it is dropped: nobody would ever see it."""
+        if self.released <= batch < len(self.protocols):
+            waiting = self._waiting.setdefault(batch, [])
+            waiting.append(row)
+            if len(waiting) == _TOGETHER:
+                self._randomize(batch)
+
+    def release(self) -> Array:
+        """Close the batch: the users without a record send null vectors, and the shuffler lets the sum out."""
+        batch = self.released
+        self._randomize(batch)
+        protocol = self.protocols[batch]
+        absent = protocol.users - (self._tallies[batch].users if batch in self._tallies else 0)
+        if absent > 0:
+            self._send(np.zeros((absent, protocol.dimension)), batch)
+        shuffled = Shuffler(protocol, rng=self.rng).shuffle_tallies(self._tallies.pop(batch))
+        self.released += 1
+        self.absent = absent / protocol.users
+        return Analyzer(protocol).decode(shuffled, protocol.users)
+
+    def _randomize(self, batch: int) -> None:
+        if waiting := self._waiting.pop(batch, None):
+            self._send(self.form(np.array(waiting)), batch)
+
+    def _send(self, records: Array, batch: int) -> None:
+        sent = Randomizer(self.protocols[batch], rng=self.rng).tally(records)
+        self._tallies[batch] = self._tallies[batch] + sent if batch in self._tallies else sent
+
+    def kept(self) -> dict[str, Any]:
+        """Randomized counts only: records that wait for others are randomized first."""
+        for batch in list(self._waiting):
+            self._randomize(batch)
+        open_batches = max(self._tallies, default=self.released - 1) + 1 - self.released
+        users, ones = self._empty(open_batches)
+        for batch, tally in self._tallies.items():
+            users[batch - self.released], ones[batch - self.released] = tally.users, tally.ones
+        return {"released": self.released, "users": users, "ones": ones}
+
+    def _empty(self, batches: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Of so many open batches, how many users have sent a record, and what they sent: nothing yet."""
+        return np.zeros(batches, dtype=np.int64), np.zeros((batches, self._coordinates), dtype=np.int64)
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        if not isinstance(saved, Mapping) or set(saved) != {"released", "users", "ones"}:
+            raise ValueError(f"sums must hold the entries ['ones', 'released', 'users'], got {short(saved)}")
+        released = conform("released", saved["released"], 0)
+        batches = len(saved["users"]) if isinstance(saved["users"], np.ndarray) and saved["users"].ndim == 1 else 0
+        if released + batches > len(self.protocols):
+            raise ValueError(
+                f"released must be at most {len(self.protocols)}, got released={released} and {batches} open batches"
+            )
+        likes = zip(("users", "ones"), self._empty(batches), strict=True)
+        users, ones = (conform(name, saved[name], like) for name, like in likes)
+        self.released, self._waiting = released, {}
+        self._tallies = {
+            batch: Tally(self.protocols[batch], int(count), row)
+            for batch, (count, row) in enumerate(zip(users, ones, strict=True), released)
+            if count
+        }
+
+
+class PairBatches(ShuffledBatches):
+    """The sums H of w·x xᵀ and b of g·x, |w| ≤ W, |g| ≤ B, over batches of users, each with noise.
+
+    Users tell x, w and g in one row. Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared
+    sensitivity goes to the second part, were the two replaced independently; two records of one user differ by at most
+    ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, m as there.
+    """
+
+    def __init__(
+        self,
+        ends: Sequence[int],
+        dim: int,
+        W: float,
+        B: float,
+        share: float,
+        *,
+        budget: Budget,
+        rng: np.random.Generator,
+        records: int | None = None,
+        least: float = 0.0,
+    ) -> None:
+        self.a, self.c = pair_scales(W, B, share)
+        self._half = dim * (dim + 1) // 2
+        bound = math.hypot(self.a * W, self.c * B)
+        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency, least=least)
+        known = {"bound": bound, "distance": distance}
+        super().__init__(ends, self._half + dim, self._records, **known, budget=budget, rng=rng, records=records)
+
+    def _records(self, rows: Array) -> Array:
+        """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
+        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
+        return np.concatenate([svec((self.a * w * X)[:, :, None] * X[:, None, :]), self.c * g * X], axis=1)
+
+    def kept(self) -> dict[str, Any]:
+        """As of other sums, with their units."""
+        return super().kept() | {"units": np.array([self.a, self.c])}
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked."""
+        super().resume(in_units(saved, (self.a, self.c)))
+
+    def release_pair(self, weight: float = 1.0) -> tuple[Array, Array]:
+        """Close the batch: H and b with noise, times ``weight``."""
+        scaled = self.release()
+        return weight * smat(scaled[: self._half] / self.a), weight * scaled[self._half :] / self.c

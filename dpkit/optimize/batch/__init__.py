@@ -1,0 +1,1 @@
+"""Optimizers that see all rows at once."""

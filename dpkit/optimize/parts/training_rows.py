@@ -1,0 +1,134 @@
+"""What DP-FTRL trains on: clipped gradient sums of chosen units at an iterate, for GLMs over rows and torch modules."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from accounting import Adjacency, Budget
+from accounting.checks import integer
+from dpkit.models.losses import GLM
+from dpkit.optimize.parts.people import People, PersonSums, checked_people, gradient_sums
+from dpkit.optimize.parts.rows import GradientSums, checked_data
+from dpkit.torch.private_steps import clipped_sums
+from dpkit.torch.torch_models import Problem, Released, module_problem, person_means
+from dpkit.whole_rows import WHOLE_BITS, check_rows, grid
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["ModuleSums", "Sums", "sums_of"]
+
+Vector = NDArray[np.float64]
+
+
+class Sums(Protocol):
+    """Exact sums of clipped gradients over units: rows, or people."""
+
+    clip: float
+    units: int
+    clipped: int
+    nfev: int
+
+    def at(self, theta: Vector, rows: NDArray[np.intp], /) -> Vector:
+        """Σ over some units of the clipped gradients at θ."""
+
+    def sensitivity(self, adjacency: Adjacency, /) -> float:
+        """How far one unit moves a sum, in ℓ₂."""
+
+
+class ModuleSums:
+    """:class:`Sums` of a torch module, whose parameters are one vector here."""
+
+    def __init__(self, problem: Problem, people: People | None, held: int) -> None:
+        check_rows(len(problem.rows))
+        self.problem, self.clip, self.clipped, self.nfev = problem, problem.clip, 0, 0
+        self._people, self._held = people, held
+        self.units = len(problem.rows) if people is None else len(people.sizes)
+        self._unit = grid(problem.clip, WHOLE_BITS)[0]
+        self._released = Released(problem)
+
+    @property
+    def start(self) -> Vector:
+        """The parameters as they are."""
+        return np.concatenate([p.detach().double().cpu().numpy().ravel() for p in self.problem.parameters])
+
+    def sensitivity(self, adjacency: Adjacency, /) -> float:
+        return 2.0 * self.clip if adjacency == "replace" else self.clip
+
+    def load(self, theta: Vector) -> None:
+        """Give the module these parameters, in their own precision."""
+        import torch
+
+        start = 0
+        for p in self.problem.parameters:
+            p.data.copy_(torch.from_numpy(theta[start : start + p.numel()]).reshape(p.shape))
+            start += p.numel()
+
+    def released(self, theta: Vector) -> torch.nn.Module:
+        """A copy of the untrained module, with these parameters."""
+        self.load(theta)
+        self._released.update()
+        return copy.deepcopy(self._released.module)
+
+    def at(self, theta: Vector, rows: NDArray[np.intp], /) -> Vector:
+        self.load(theta)
+        problem, people = self.problem, self._people
+        if people is None:
+            parts = [rows[i : i + self._held] for i in range(0, len(rows), self._held)]
+        else:
+            parts = people.parts(rows, self._held)
+        layers = problem.layers if people is None else None
+        total: NDArray[Any] = np.zeros(len(theta), dtype=np.float64 if layers is None else np.int64)
+        for part in parts:
+            if layers is not None:
+                sums, count = layers.sums(*problem.rows.at(part))
+            else:
+                sums, count = self._clipped(part)
+            total += np.concatenate([s.cpu().numpy().ravel() for s in sums])
+            self.clipped += count
+            self.nfev += len(part)
+        return np.asarray(total * self._unit) if layers is None else layers.rounded(total)
+
+    def _clipped(self, part: NDArray[np.intp]) -> tuple[list[torch.Tensor], int]:
+        problem, people = self.problem, self._people
+        found = problem.gradients(*problem.rows.at(part)) if people is None else person_means(problem, people, part)
+        return clipped_sums(found, self.clip)
+
+
+def sums_of(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    budget: Budget,
+    loss: Callable[[Any, Any], Any] | None,
+    clip: float | None,
+    groups: ArrayLike | None,
+    rows_at_once: int,
+) -> tuple[GradientSums | PersonSums | ModuleSums, Vector]:
+    """The sums of a GLM or a torch module, and the parameters that training starts from."""
+    held = integer("rows_at_once", rows_at_once, at_least=1)
+    if isinstance(model, GLM):
+        if loss is not None or clip is not None:
+            raise ValueError(f"loss and clip are those of the objective, got loss={loss!r} and clip={clip!r}")
+        rows = np.asarray(X)
+        if rows.ndim != 2 or rows.shape[1] == 0:
+            raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={rows.shape}")
+        rows, labels = checked_data(rows, y, rows.shape[1])
+        sums = gradient_sums(model, rows, labels, checked_people(budget, groups, len(rows)))
+        return sums, np.zeros(rows.shape[1])
+    try:
+        import opacus  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError("torch modules need Opacus and torch: pip install dpkit[opacus]") from None
+    problem = module_problem(model, X, y, loss, clip)
+    people = checked_people(budget, groups, len(problem.rows))
+    problem.try_one_row()
+    module = ModuleSums(problem, people, held)
+    return module, module.start

@@ -1,0 +1,1 @@
+"""Optimizers that see one row after the other."""

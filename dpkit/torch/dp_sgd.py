@@ -1,0 +1,332 @@
+"""DP-SGD for torch modules, with Opacus: private mini-batch training of any differentiable model.
+
+For models that are no GLM: networks, or one of our losses with a torch optimizer. Needs the extra ``opacus``; torch and
+Opacus are imported when :func:`dp_sgd` is called. Source: Abadi et al. (2016), "Deep learning with differential
+privacy", arXiv:1607.00133, Algorithm 1; Opacus: Yousefpour et al. (2021), arXiv:2109.12298.
+
+    B_t: each row with probability q = batch/n,    ĝ_t = (1/batch)(Σ_{i∈B_t} clip_C(∇ℓ(θ_t; x_i)) + N(0, (zC)²I)),
+
+and a torch optimizer takes a step along ĝ_t. An empty batch is a step along the noise.
+
+Privacy. Unit: one row, or with ``groups`` one person, who counts as one row whose gradient is the mean over all of
+that person's. A row's gradient over all parameters is cut to length C, and sums of such gradients are exact: one row
+that comes or goes moves the sum by at most C. What divides the sum is the public expected batch size, and the number
+of steps follows from the public n. An epoch of k steps costs k × PoissonSubsampled(Gaussian(z), q), under add_remove
+or for a swap, whichever the budget counts (``accounting.amplification.subsampling`` has the proofs). All of it is fixed
+before the first step, so z is the smallest for which all epochs meet the budget by their privacy loss distribution: 5
+to 20 % below what the Rényi curve asks for. Every epoch is reserved in the ledger before its first step, the first one
+as the beginning of all: a ledger that is still empty then follows the rule of the whole run, or takes it as its plan,
+and ends where it ends. Whenever the run stops, and whatever that looked at, what was done is dominated by all epochs.
+Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
+
+Noise and sums are exact (``_private_steps``; for lists of linear layers and activations ``_linear_layers``). One thing
+is not: torch may compute a row's gradient with other last digits if the batch has another size, since it picks its
+kernels by that. The claim is for gradients that do not.
+
+Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
+what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
+
+Cost per step: batch gradients, of ``rows_at_once`` at a time, or for linear layers one product; noise for every
+parameter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting import (
+    Adjacency,
+    Budget,
+    BudgetExceeded,
+    Gaussian,
+    PoissonSubsampled,
+    Release,
+    calibrate,
+    epsilon,
+)
+from accounting.checks import integer, positive
+from dpkit import randomness
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.models.losses import GLM
+from dpkit.optimize.parts.people import People, checked_people
+from dpkit.optimize.parts.result import NOTHING, outcome
+from dpkit.optimize.parts.rows import checked_budget, poisson_sample, public_count
+from dpkit.torch.private_steps import private_optimizer
+from dpkit.torch.torch_models import (
+    Problem,
+    Released,
+    linear_problem,
+    module_problem,
+    person_means,
+    torch_optimizer,
+)
+from dpkit.whole_rows import check_rows
+
+if TYPE_CHECKING:
+    import torch
+    from scipy.optimize import OptimizeResult
+
+    from accounting import Ledger  # loaded by whoever has one
+    from accounting.ledger.entries import Outcome, Row
+
+__all__ = ["dp_sgd"]
+
+
+def dp_sgd(
+    model: GLM | torch.nn.Module,
+    X: ArrayLike | torch.Tensor | torch.utils.data.Dataset[Any],
+    y: ArrayLike | torch.Tensor | None = None,
+    *,
+    budget: Budget,
+    loss: Callable[[Any, Any], Any] | None = None,
+    clip: float | None = None,
+    epochs: int = 10,
+    batch: int | None = None,
+    learning_rate: float = 0.1,
+    optimizer: Callable[[list[Any]], torch.optim.Optimizer] | None = None,
+    rows_at_once: int = 256,
+    public_rows: int | None = None,
+    groups: ArrayLike | None = None,
+    callback: Callable[[OptimizeResult], object] | None = None,
+    rng: np.random.Generator | None = None,
+    ledger: Ledger | None = None,
+) -> OptimizeResult:
+    """Train a torch module, or a GLM as a linear one, by noisy steps on Poisson samples.
+
+    Parameters
+    ----------
+    model : GLM or torch.nn.Module
+        An objective with a ``clip``, which is run as ``torch.nn.Linear(d, 1, bias=False)`` in float64 from 0; or a
+        module in training mode, which is copied and not changed. Every row is run by itself, under
+        ``torch.func.vmap``: layers that it cannot run, layers with batch statistics, modules that write into their
+        buffers and those that draw random numbers (dropout) are refused.
+    X : (n, ...) array_like or Tensor, or torch.utils.data.Dataset
+        The rows; (n, d) for a GLM. A ``Dataset`` of pairs (x, target) of tensors is read as it is sampled.
+    y : (n, ...) array_like or Tensor, optional
+        The targets; None with a ``Dataset`` only.
+    budget : Budget
+        With δ > 0, counted by "add_remove" or "replace".
+    loss : callable, optional
+        (outputs, targets) of a batch of one row → a tensor, such as ``torch.nn.functional.cross_entropy``. Required
+        for a module, refused for a GLM.
+    clip : float, optional
+        C: the L2 norm of a row's gradient over all parameters. Required for a module, refused for a GLM.
+    epochs : int
+        Of ⌈n/batch⌉ steps each.
+    batch : int, optional
+        The expected number of rows in a batch, at most n; by default √n.
+    learning_rate : float
+        Of plain SGD, if there is no ``optimizer``.
+    optimizer : callable, optional
+        The list of trainable parameters → a torch optimizer of all of them.
+    rows_at_once : int
+        How many rows' gradients are held in memory together.
+    public_rows : int, optional
+        n; by default the number of rows. Required under add_remove.
+    groups : (n,) array_like of int or str, optional
+        Whose row each one is, public. Then the unit is a person, with any number of rows: people are sampled, a
+        person's mean gradient is clipped, n and ``batch`` count people, and ``budget.unit`` must be "person".
+    callback : callable, optional
+        Called after each epoch with an ``OptimizeResult`` of ``epoch``, ``nit``, ``epsilon`` (spent so far), ``x`` and
+        ``module``, all of them covered by the cost.
+    rng : numpy.random.Generator, optional
+        None draws samples and noise from the secure source, the noise on a lattice; a seeded generator gives a
+        simulation.
+    ledger : Ledger, optional
+        Charged before the first step of each epoch. One with the same budget that is still empty takes all epochs, and
+        then nothing else; one that holds other releases counts by its own filter, which may end the run a few percent
+        of its ε early.
+
+    Returns
+    -------
+    OptimizeResult
+        See :func:`dpkit.optimize.parts.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for
+        a GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
+        (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z) and ``history``, that of
+        Opacus's accountant: the steps that were taken. A ``KeyboardInterrupt``, or a ledger that refuses a later
+        epoch, ends the run: what was trained is returned, with ``success=False``. Without rows ``x`` is the start,
+        at no cost.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range, arrays that are not finite, or a module that cannot be run row by row. Nothing is
+        drawn or charged.
+    BudgetExceeded
+        If the ledger refuses the first reservation.
+    ImportError
+        Without torch or Opacus.
+
+    Notes
+    -----
+    The budget holds whenever the run ends. ``epsilon`` of a run that was cut short counts the epochs that were begun,
+    and is a guarantee by itself if the decision to stop did not depend on the data.
+
+    Examples
+    --------
+    >>> import numpy as np, torch  # doctest: +SKIP
+    >>> from accounting import Budget, Ledger  # doctest: +SKIP
+    >>> from dpkit.optimize import dp_sgd  # doctest: +SKIP
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2))  # doctest: +SKIP
+    >>> y = (X[:, 0] * X[:, 1] > 0).astype(np.int64)  # no linear model fits it # doctest: +SKIP
+    >>> budget = Budget(4.0, 1e-5, adjacency="add_remove")  # doctest: +SKIP
+    >>> ledger = Ledger(budget)  # doctest: +SKIP
+    >>> net = torch.nn.Sequential(torch.nn.Linear(2, 16), torch.nn.Tanh(), torch.nn.Linear(16, 2))  # doctest: +SKIP
+    >>> fit = dp_sgd(
+    ...     net, X, y, loss=torch.nn.functional.cross_entropy, clip=1.0, budget=budget, ledger=ledger, public_rows=1000,
+    ...     epochs=15, batch=100, optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.03),
+    ... )  # doctest: +SKIP
+    >>> labels = fit.module(torch.tensor(X, dtype=torch.float32)).argmax(dim=1).numpy()  # doctest: +SKIP
+    >>> bool((labels == y).mean() > 0.8), round(fit.epsilon, 4), ledger.total == fit.cost  # doctest: +SKIP
+    (True, 4.0, True)
+    """
+    from scipy.optimize import OptimizeResult
+
+    try:
+        import opacus  # noqa: F401
+        import torch  # noqa: F401
+    except ImportError:
+        raise ImportError("dp_sgd needs Opacus and torch: pip install dpkit[opacus]") from None
+    checked_budget(budget, allowed=("replace", "add_remove"), people=True)
+    if budget.delta == 0:
+        raise ValueError("budget must have delta > 0, got delta=0")
+    if isinstance(model, GLM):
+        if loss is not None or clip is not None:
+            raise ValueError(f"loss and clip are those of the objective, got loss={loss!r} and clip={clip!r}")
+        problem = linear_problem(model, X, y)
+    else:
+        problem = module_problem(model, X, y, loss, clip)
+    check_rows(len(problem.rows))
+    people = checked_people(budget, groups, len(problem.rows))
+    units = len(problem.rows) if people is None else len(people.sizes)
+    n = public_count(units, public_rows, budget.adjacency)
+    last = integer("epochs", epochs, at_least=1)
+    expected = max(1, math.isqrt(n)) if batch is None else integer("batch", batch, at_least=1)
+    inner = torch_optimizer(optimizer, positive("learning_rate", learning_rate), problem.parameters)
+    held = integer("rows_at_once", rows_at_once, at_least=1)
+    source = randomness.resolve(rng)
+    released = Released(problem)
+    if n == 0:
+        nothing = {"module": released.module, "epsilon": 0.0, "noise_multiplier": math.inf, "history": []}
+        message = "no rows: the start is returned"
+        return outcome(released.update(), NOTHING, nit=0, nfev=0, message=message, clipped=0, **nothing)
+    if expected > n:
+        raise ValueError(f"batch must be at most the number of rows {n}, got batch={batch!r}")
+    problem.try_one_row()
+    steps, rate = math.ceil(n / expected), expected / n
+
+    def epochs_of(count: int) -> Release:
+        return _steps(z, count * steps, rate, budget.adjacency)
+
+    z = _noise_multiplier(last * steps, rate, budget)
+    mechanism = GaussianMechanism(noise_multiplier=z, sensitivity=problem.clip, adjacency="add_remove", rng=source)
+    layers = problem.layers if people is None else None
+    private, history = private_optimizer(inner, problem.parameters, mechanism, batch=expected, rate=rate, layers=layers)
+
+    begun, success = 0, True
+    message = f"{last} epochs of {steps} steps on Poisson samples of {expected} rows in the mean"
+    try:
+        for epoch in range(1, last + 1):
+            begun = epoch
+            try:
+                row = None
+                if ledger is not None:
+                    row = ledger.spend(
+                        epochs_of(1),
+                        label=f"DP-SGD, epoch {epoch} of {last}",
+                        simulation=randomness.is_simulation(source),
+                        plan=epochs_of(last),
+                    )
+            except BudgetExceeded as refusal:
+                if epoch == 1:
+                    raise
+                begun, success, message = epoch - 1, False, f"stopped after epoch {epoch - 1}: {refusal}"
+                break
+            with _settled(ledger, row):
+                for _ in range(steps):
+                    _step(private, problem, people, rate, held, source)
+            if callback is not None:
+                x, spent = released.update(), _epsilon(epochs_of(epoch), budget)
+                callback(OptimizeResult(x=x, module=released.module, epoch=epoch, nit=epoch * steps, epsilon=spent))
+    except KeyboardInterrupt:
+        success, message = False, f"interrupted in or after epoch {begun} of {last}: what was trained is kept"
+    cost = epochs_of(begun)
+    taken = sum(count for _, _, count in history)
+    result = outcome(
+        released.update(),
+        cost,
+        nit=taken,
+        nfev=taken * expected,
+        message=message,
+        clipped=private.clipped,
+        module=released.module,
+        epsilon=_epsilon(cost, budget),
+        noise_multiplier=z,
+        history=history,
+    )
+    result.success = success
+    return result
+
+
+def _steps(z: float, count: int, rate: float, adjacency: Adjacency) -> Release:
+    return count * PoissonSubsampled(Gaussian(z, adjacency="add_remove"), rate, adjacency=adjacency)
+
+
+@lru_cache(maxsize=256)
+def _noise_multiplier(count: int, rate: float, budget: Budget) -> float:
+    """z; remembered, for it takes up to a second, and runs with other seeds or learning rates ask for it again."""
+    return calibrate(lambda z: _steps(z, count, rate, budget.adjacency), budget)
+
+
+@lru_cache(maxsize=256)
+def _epsilon(cost: Release, budget: Budget) -> float:
+    return min(budget.epsilon, float(epsilon(cost, budget.delta)))
+
+
+@contextmanager
+def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
+    """Note what became of a reservation; an interrupted epoch is released, for its steps are returned."""
+    outcome: Outcome = "failed"
+    try:
+        yield
+        outcome = "released"
+    except KeyboardInterrupt:
+        outcome = "released"
+        raise
+    finally:
+        if ledger is not None and row is not None:
+            ledger.commit(row, outcome)
+
+
+def _step(
+    private: Any, problem: Problem, people: People | None, rate: float, held: int, source: np.random.Generator
+) -> None:
+    """One Poisson sample, some of its rows (or people) at a time, and one noisy step."""
+    chosen = poisson_sample(source, len(problem.rows) if people is None else len(people.sizes), rate)
+    parts = [chosen[i : i + held] for i in range(0, chosen.size, held)] or [chosen]
+    if people is not None:
+        parts = people.parts(chosen, held) or [chosen]
+    for number, part in enumerate(parts, start=1):
+        if people is None and problem.layers is not None:
+            layers = problem.layers
+            private.take(*layers.sums(*problem.rows.at(part)) if part.size else (layers.nothing(), 0))
+        else:
+            if part.size and people is not None:
+                found = person_means(problem, people, part)
+            elif part.size:
+                found = problem.gradients(*problem.rows.at(part))
+            else:
+                found = [p.new_zeros((0, *p.shape)) for p in problem.parameters]
+            for p, gradient in zip(problem.parameters, found, strict=True):
+                p.grad_sample = gradient
+        # all but the last part are added up, without noise
+        private.signal_skip_step(do_skip=number < len(parts))
+        private.step()
+        private.zero_grad()
