@@ -25,7 +25,7 @@ def test_one_policy_is_read_alone_and_a_state_brings_its_own(tmp_path):
     policy.save(tmp_path / "state")
     code = (
         "import sys, json\nfrom dpbandits import Policy\nimport dpbandits.policies\n"
-        "files = lambda: [m for m in sys.modules if m.startswith(('dpbandits.private.', 'dpbandits.reference.')) and m.endswith('glb_omd')]\n"
+        "homes = set(dpbandits.policies._HOMES.values())\nfiles = lambda: [m for m in sys.modules if m in homes]\n"
         f"before = files(); loaded = Policy.load({str(tmp_path / 'state')!r})\n"
         "print(json.dumps([before, files(), type(loaded).__module__]))"
     )
