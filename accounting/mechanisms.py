@@ -158,7 +158,7 @@ class NoisyMax(Release):
 
     ``noise="gumbel"`` is the exponential mechanism (bounded range, Cesar & Rogers 2021); ``"exponential"`` is
     permute-and-flip and ``"laplace"`` the classical mechanism, each of which costs as much as Laplace noise; many
-    permute-and-flips cost a little less.
+    of the latter cost less.
 
     Examples
     --------

@@ -141,12 +141,10 @@ class FixedSizeSubsampled(Release):
 
     Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
     moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
-    Which data are the worst depends on what was seen already; with Gaussian and Laplace noise, noise on one integer and
-    for pure releases that is played out (:mod:`accounting.accountants.replaced_steps`,
-    :mod:`~accounting.accountants.replaced_laplace`, :mod:`~accounting.accountants.replaced_integers`,
-    :mod:`~accounting.accountants.replaced_coins`), for noisy maxima bounded
-    (:mod:`~accounting.accountants.replaced_maxima`, :mod:`~accounting.accountants.staged_maxima`), and with other
-    noise priced a little higher.
+    Which data are the worst depends on what was seen already; with Gaussian noise, noise on one integer and for pure
+    releases that is played out (:mod:`accounting.accountants.replaced_steps`,
+    :mod:`~accounting.accountants.replaced_integers`, :mod:`~accounting.accountants.replaced_coins`), for noisy maxima
+    bounded (:mod:`~accounting.accountants.replaced_maxima`), and other noise is priced higher.
 
     Examples
     --------

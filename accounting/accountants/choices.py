@@ -1,8 +1,9 @@
 """Choices among the parts of a total: which coins they are at worst, and games in their place.
 
-A game of fewer choices dominates these, whatever else there is, and so does the pair of a single one. With Gumbel and
-exponential noise that pair has the curve of the game of one. With Laplace noise it is that of the noise itself, and
-the game costs less: the coin with the loss ε yields it less than half of the time.
+A game of fewer choices dominates these, whatever else there is, and so does the pair of a single one. With Gumbel noise
+that pair has the curve of the game of one. With Laplace noise it is that of the noise itself, and the game costs less:
+the coin with the loss ε yields it less than half of the time. With exponential noise there is no game: each choice is
+as Laplace noise.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from accounting.accountants.coin_games import Played, is_playable, most_played, states
-from accounting.accountants.coin_kinds import CoinKind, Kind
+from accounting.accountants.coin_kinds import CoinKind
 
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
     from accounting.accountants.losses import LossPair
@@ -22,17 +23,14 @@ __all__ = ["in_games", "kind_of", "played"]
 _FEW, _MOST_STATES = 12, 1000
 
 
-def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> Kind | None:
+def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> CoinKind | None:
     """The coins that a choice is at worst, on a sample; None for what is no choice."""
     from accounting.accountants.laplace_maxima import MaximumPair, excess
     from accounting.accountants.losses import SpanPair
-    from accounting.accountants.permute_and_flip import FlipKind, FlipPair
 
     match pair:
         case SpanPair(span=span):
             return CoinKind(span, 0.0, rate, present)
-        case FlipPair(theta=theta):
-            return FlipKind(theta, rate, present)
         case MaximumPair(theta=theta):
             more = excess(theta)
             return CoinKind(theta + more, more, rate, present)
@@ -74,15 +72,15 @@ def in_games(pairs: Counter[LossPair]) -> Counter[LossPair]:
     return +found
 
 
-def _kind(pair: LossPair) -> Kind | None:
+def _kind(pair: LossPair) -> CoinKind | None:
     from accounting.accountants.sampled_losses import SubsampledPair
 
     return kind_of(pair.inner, pair.rate, pair.present) if isinstance(pair, SubsampledPair) else kind_of(pair)
 
 
-def _is_exact(kind: Kind) -> bool:
+def _is_exact(kind: CoinKind) -> bool:
     """Whether the pair of a single choice is: but for Laplace noise, where the coins are less than that."""
-    return not (isinstance(kind, CoinKind) and kind.least > 0)
+    return kind.least == 0
 
 
 def _of_one_kind(pair: LossPair, game: Played) -> LossPair:

@@ -8,11 +8,9 @@ outcomes before it, is a game with one player:
 
 p the probability of the loss t: given the losses so far, x is what is left of ε. Then δ(ε) ≤ V_k(ε). For
 report-noisy-max with Gumbel noise s = ε₀ and 0 ≤ t ≤ ε₀ (Cesar & Rogers 2021), and two scores are such a coin for every
-t, so that this is exact. With exponential noise the coins of two scores are another curve, and as exact
-(:mod:`accounting.accountants.permute_and_flip`). With Laplace noise s is 1.2ε₀ or
-less (:mod:`accounting.accountants.laplace_maxima`), and as that is pure DP, s − ε₀ ≤ t ≤ ε₀.
-One pair that dominates a single choice for all ε (``SpanPair``) is worse than any coin, and its compositions are up to
-15 % dearer; the best single t for all of them is a little cheaper than the truth.
+t, so that this is exact. With Laplace noise s is 1.2ε₀ or less (:mod:`accounting.accountants.laplace_maxima`), and as
+that is pure DP, s − ε₀ ≤ t ≤ ε₀. One pair that dominates a single choice for all ε (``SpanPair``) is worse than any
+coin, and its compositions are up to 15 % dearer; the best single t for all of them is a little cheaper than the truth.
 
 *Samples.* Where the unit is read with probability q, e^L − 1 is q times what it was, or the two neighbours change
 places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, so the same coins are the worst ones.
@@ -25,11 +23,11 @@ second, the value is
     a₀ + b₀y + p′·A + q(p − p′)B,    A = (a₁ + b₁y) − (a₀ + b₀y),    B = a₁ − a₀,
 
 and B = (b₁ − b₀)y where the neighbours change places; B ≥ 0. With u = e^(−t) and κ = e^(−s) is p′ = (u − κ)/(1 − κ) and
-p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A); so it is with the coins of
-permute-and-flip. The points change their cells where a loss is a multiple of h. So the maximum over all t is one over
-finitely many cells. Below the lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is
-of second order in h. All is reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however
-weak the choices; and y itself is not needed, however strong they are.
+p − p′ = (1 + κ − u − κ/u)/(1 − κ): concave in u, with its maximum where u² = κqB/(qB − A). The points change
+their cells where a loss is a multiple of h. So the maximum over all t is one over finitely many cells. Below the
+lattice V̂ is linear, from 1 at y = 0; above it the last value. What the lattice adds is of second order in h. All is
+reckoned in differences of V̂, and in 1 − u where s is small: no digits are lost, however weak the choices; and y itself
+is not needed, however strong they are.
 
 *Several kinds* are played together where there are few of each: the player then also chooses, by what was seen, which
 one comes next, V(x) = max over kinds and t of what is left after one of that kind.
@@ -51,7 +49,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_kinds import CoinKind, Kind
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.coin_lattice import Coins
 
 __all__ = [
@@ -87,27 +85,27 @@ _FAINT, _LOWEST, _MARGIN = 69.0, 14.0, 64
 
 
 #: One kind, and how often it is played.
-Played = tuple[Kind, int]
+Played = tuple[CoinKind, int]
 #: Several, in any order.
 Games = tuple[Played, ...]
 
 
-def is_playable(kind: Kind, count: int) -> bool:
+def is_playable(kind: CoinKind, count: int) -> bool:
     """Whether there are answers: not too many choices, and neither next to nothing nor too strong."""
-    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.longest < _LEAST or kind.longest > _STRONGEST:
+    if not 1 <= count <= MOST_CHOICES or kind.rate * kind.span < _LEAST or kind.span > _STRONGEST:
         return False
-    if kind.rate == 1 and not kind.present and kind.longest > _STRONGEST_ABSENT:
+    if kind.rate == 1 and not kind.present and kind.span > _STRONGEST_ABSENT:
         return False
     return count * kind.highest < _LARGEST or _extent(((kind, count),))[1] < _LARGEST
 
 
-def most_played(kind: Kind, count: int) -> int:
+def most_played(kind: CoinKind, count: int) -> int:
     """Of how many choices a game may be, of ``count`` of them: fewer, where their losses are large."""
     most = min(count, MOST_CHOICES)
     return most if is_playable(kind, most) else max(1, min(most, math.ceil(_LARGEST / kind.highest) - 1))
 
 
-def largest_moments(kind: Kind, orders: Array) -> Array:
+def largest_moments(kind: CoinKind, orders: Array) -> Array:
     """The largest ln E[e^(order·L)] of all coins, at each order."""
     t = np.linspace(*kind.ends, 65)
     high, low = kind.losses(t)
@@ -145,7 +143,7 @@ def _extent(games: Games) -> tuple[float, float, float]:
     shorter = _OVERHEAD * cells
     fastest = (shorter + math.sqrt(shorter**2 + 4 * _MOST_WORK * cells * (above + below))) / (2 * _MOST_WORK)
     step = max(min(*steps, max(kind.width for kind, _ in games) / 8), fastest)
-    if count >= _ALIGNED and len(games) == 1 and isinstance(kind, CoinKind) and kind.rate == 1:
+    if count >= _ALIGNED and len(games) == 1 and kind.rate == 1:
         # Both losses of a plain coin are multiples at the same t if their range is one: half as many cells. Then the
         # player can have both in the middle of one, where a chord is h²V″/8 above V; else 3/4 of that is the most.
         step = kind.span / math.ceil(math.sqrt(4 / 3) * kind.span / step)

@@ -21,7 +21,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind
 
 __all__ = ["Coins"]
 
@@ -35,7 +35,7 @@ _AT_ONCE = 1 << 19
 class Coins:
     """All coins of a kind, on a lattice of a ``step``; ``most`` cells on, it has ended."""
 
-    def __init__(self, kind: Kind, step: float, most: int) -> None:
+    def __init__(self, kind: CoinKind, step: float, most: int) -> None:
         self._kind, self._step = kind, step
         t = _ends(kind, step, most)
         high, low = _sampled(kind, (t[:-1] + t[1:]) / 2)
@@ -48,7 +48,7 @@ class Coins:
         self._away = tuple(np.expm1(-step * point) for point in self._points)
         i_most, k_most = int(i.max()), int(k.max())
         self._farthest = (-i_most - 1, k_most) if kind.present else (i_most, -k_most - 1)
-        left = math.exp(-kind.exponent)
+        left = math.exp(-kind.span)
         self._bulge = kind.multiple * left * float(np.max(np.exp(t[:-1]) * np.expm1(np.diff(t) / 2) ** 2))
         self._u, self._s = np.exp(-t), -np.expm1(-t)
         self._sums = self._at_ends(t, most)
@@ -58,7 +58,7 @@ class Coins:
     def _at_ends(self, t: Array, most: int) -> list[list[tuple[bool, int, float]]]:
         """The value at every end of a cell: a sum of V, or of D, so many points on, with weights."""
         kind, s = self._kind, -np.expm1(-t)
-        share, more = kind.chances(np.exp(-t), s, -np.exp(-t) * np.expm1(t - kind.exponent))
+        share, more = kind.chances(np.exp(-t), s, -np.exp(-t) * np.expm1(t - kind.span))
         more = kind.rate * more
         high, low = _sampled(kind, t)
         shifts = (-high, low) if kind.present else (high, -low)
@@ -99,7 +99,7 @@ class Coins:
     def _improve(self, result: Array, whole: Array, drops: Array, places: range) -> None:
         """The best coin at some places of ``result``."""
         kind, pad = self._kind, self._pad
-        q, left, gone = kind.rate, math.exp(-kind.exponent), -math.expm1(-kind.exponent)
+        q, left, gone = kind.rate, math.exp(-kind.span), -math.expm1(-kind.span)
 
         def line(v: Array, d: Array, away: Array | float) -> tuple[Array, Array]:
             """V̂ around a point that is ``away``, at this one; and what multiplies P − Q of it."""
@@ -130,7 +130,7 @@ class Coins:
         # second + Q·a + (P − Q)·b/q, which is concave in u
         a, b = first - second, q * (other_first - other_second)
         slope = np.maximum(b - a, 1e-300)
-        if kind.exponent < 1:
+        if kind.span < 1:
             bend = (gone * b - a) / slope
             s = bend / (1 + np.sqrt(np.maximum(1 - bend, 0.0)))
             s = np.minimum(np.maximum(s, self._s.take(cell)), self._s.take(cell + 1))
@@ -143,29 +143,28 @@ class Coins:
         np.maximum.at(result, place, second + share * a + more * b)
 
 
-def _sampled(kind: Kind, t: Array) -> tuple[Array, Array]:
+def _sampled(kind: CoinKind, t: Array) -> tuple[Array, Array]:
     """The high loss and minus the low one of every t, on the sample, as the kind has them."""
-    high, low = kind.plain(t)
+    high, low = t, kind.span - t
     if kind.rate < 1:
         with np.errstate(divide="ignore"):
             return np.log1p(kind.rate * np.expm1(high)), -np.log1p(kind.rate * np.expm1(-low))
     return high, low
 
 
-def _ends(kind: Kind, step: float, most: int) -> Array:
+def _ends(kind: CoinKind, step: float, most: int) -> Array:
     """The t at which the high loss or the low one passes from a cell to the next, and the first and the last t."""
     start, end = kind.ends
-    high, low = kind.plain(np.array([start, end]))
 
-    def between(ends: Array) -> Array:
+    def between(first: float, last: float) -> Array:
         """The losses from one to the other that are multiples of the step on a sample."""
-        first, last = (np.log1p(kind.rate * np.expm1(ends)) / step).tolist()
+        first, last = (np.log1p(kind.rate * np.expm1(np.array([first, last]))) / step).tolist()
         multiples = step * np.arange(max(math.ceil(first - 1e-9), -most), min(math.floor(last + 1e-9), most) + 1)
-        return np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0))
+        return np.asarray(np.log1p(np.maximum(np.expm1(multiples) / kind.rate, -1.0)))
 
     with np.errstate(invalid="ignore", divide="ignore"):
-        inside = kind.inverses(between(high), -between(-low))
+        inside = between(start, end), kind.span + between(start - kind.span, end - kind.span)
     t = np.unique(np.clip(np.concatenate([[start, end], *inside]), start, end))
-    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.longest])]
+    t = t[np.concatenate([[True], np.diff(t) > 1e-11 * kind.span])]
     t[-1] = end
     return np.asarray(t)

@@ -10,10 +10,7 @@ curve of what is left of the others, C_ρ that of the ρ that is left, and suppo
 reaches no more than their composition. If the next one is zCDP, of a part of ρ, fix what the pair of A draws: it and
 C of the rest are together ρ-zCDP, so they reach no more than C_ρ, and so do the means over the draws. If it is one of
 the others, fix what the concentrated pair draws: it and the rest of the others reach no more than A. By induction from
-the last release on, all reach no more than the composition of A and C_ρ. So it is with the curve of k releases of one
-ρ (:mod:`accounting.accountants.concentrated_games`) in place of C_ρ: what one more of them reaches with that of k − 1
-is the curve of k, and means over what the pair of A draws are no more. Where some count as one, of which a part is
-left, they are what is ρ'-zCDP with the ρ' that is left of them, before the curve of those that follow.
+the last release on, all reach no more than the composition of A and C_ρ.
 
 *From below*, some coins of it, each of which is certainly ρ-zCDP. In (q, p) they are points; P and Q of the polygon
 through them have the losses ln Δp/Δq. Who plays a zCDP release *last* may choose the coin by what was seen, and so
@@ -29,7 +26,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.concentrated_games import concentrated_delta, is_played, played_curve
 from accounting.accountants.curves import Atoms, Curve, delta_of_atoms, pair_of_curve
 from accounting.accountants.losses import Symmetric
 from accounting.concentrated import epsilon_of, zcdp_delta
@@ -42,8 +38,6 @@ Array = NDArray[np.float64]
 _POINTS = 800
 # A curve is followed down to about this, and as long as Q has more than next to nothing: beyond, P may have the rest.
 _LOG_LEAST, _LOG_SMALLEST = -640.0, -700.0
-# Of several, the game is played for δ near this, and counts as far down as this share of it.
-_LEVEL, _BELOW = 1e-9, 1e-3
 # A smaller ρ is priced as this one: ε is next to nothing.
 _SMALLEST_RHO = 1e-16
 
@@ -55,16 +49,15 @@ def _orders(rho: float) -> Array:
 
 @dataclass(frozen=True)
 class ConcentratedPair(Curve):
-    """``count`` releases, whatever is ``rho``-zCDP, from above."""
+    """Whatever is ``rho``-zCDP, from above."""
 
     rho: float
-    count: int = 1
 
     def _at(self, epsilon: float) -> float:
-        return concentrated_delta(self.rho, self.count, epsilon)
+        return zcdp_delta(self.rho, epsilon)
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _from_above(max(self.rho, _SMALLEST_RHO), self.count)
+        return _from_above(max(self.rho, _SMALLEST_RHO))
 
 
 @dataclass(frozen=True)
@@ -81,20 +74,16 @@ class CoinsPair(Atoms, Symmetric):
 
 
 @lru_cache(maxsize=16)
-def _from_above(rho: float, count: int) -> tuple[Array, Array, Array, float]:
-    total = rho * count * (1 + 2.0**-52)
-    points = [(0.0, concentrated_delta(rho, count, 0.0))]
-    if is_played(rho, count, _LEVEL):
-        played = np.column_stack(played_curve(rho, count, math.log(_LEVEL)))
-        points = [(e, min(d, zcdp_delta(total, e))) for e, d in played.tolist() if d > _LEVEL * _BELOW]
-    for eta in _orders(total):
-        coin = worst_coin(total, float(eta))
+def _from_above(rho: float) -> tuple[Array, Array, Array, float]:
+    points = [(0.0, zcdp_delta(rho, 0.0))]
+    for eta in _orders(rho):
+        coin = worst_coin(rho, float(eta))
         log_delta = coin.log_delta
-        epsilon = epsilon_of(total, log_delta, coin.eta, coin.low)
+        epsilon = epsilon_of(rho, log_delta, coin.eta, coin.low)
         if points[-1][0] < epsilon < log_delta - _LOG_SMALLEST:
             points.append((epsilon, math.exp(log_delta) * (1 + 1e-12)))
     if len(points) == 1:
-        raise ArithmeticError(f"what is {total:g}-zCDP may have losses that are too large for floats")
+        raise ArithmeticError(f"what is {rho:g}-zCDP may have losses that are too large for floats")
     epsilons, deltas = np.array(points).T
     return pair_of_curve(epsilons, deltas)
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import Games, played_curve, played_delta
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.lattice_games import Play, game_below
 from accounting.accountants.long_games import curve_of_many
 from accounting.accountants.losses import Symmetric, histogram
@@ -292,7 +292,7 @@ class LongPair(LopsidedAtoms):
     It is there only where that game does not take too long; for δ near e^``level``.
     """
 
-    kind: Kind
+    kind: CoinKind
     count: int
     level: float
 

@@ -1,13 +1,12 @@
 """Releases that may fail: the probability that one gives everything away, apart from the rest of its description.
 
-And thirteen descriptions that only accountants make.
+And twelve descriptions that only accountants make.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from accounting.accountants.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
@@ -31,9 +30,6 @@ from accounting.releases import (
     parallel,
 )
 
-if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
-    from accounting.accountants.row_pairs import RowPair
-
 __all__ = [
     "CentralShuffledBinomial",
     "DifferenceOfCounts",
@@ -47,7 +43,6 @@ __all__ = [
     "WholeShuffledBinomial",
     "WorstCoins",
     "WorstLattice",
-    "WorstRow",
     "rest_delta",
     "split_failures",
 ]
@@ -133,13 +128,6 @@ class Triangle(Release):
 
     release: Gaussian | Laplace
     rate: float
-
-
-@dataclass(frozen=True, repr=False)
-class WorstRow(Release):
-    """Objective perturbation of one row in one dimension, which is its own pair."""
-
-    row: RowPair
 
 
 @dataclass(frozen=True, repr=False)

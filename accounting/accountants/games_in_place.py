@@ -1,7 +1,6 @@
 """Games in place of parts of a total: where many choices or steps, played together, cost less than one by one.
 
-A game dominates what it stands for, whatever else is in the total; see :mod:`accounting.accountants.replaced_games`,
-:mod:`accounting.accountants.staged_maxima`, :mod:`accounting.accountants.sampled_games` and
+A game dominates what it stands for, whatever else is in the total; see :mod:`accounting.accountants.replaced_games` and
 :mod:`accounting.accountants.long_games`. So every answer with a game in place is a bound, as it is without, and the
 least one counts.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.long_games import curve_of_many, is_long
 
@@ -31,21 +30,11 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
     return games if games != parts else None
 
 
-def _in_stages(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with many noisy maxima on batches of a fixed size in stages, where that is cheaper."""
-    if all(count == 1 for _, count in parts):
-        return None
-    from accounting.accountants.replaced_games import in_stages
-
-    found = in_stages(parts, delta)
-    return found if found != parts else None
-
-
-def _short_games(parts: Parts) -> tuple[Counter[Kind], Parts]:
+def _short_games(parts: Parts) -> tuple[Counter[CoinKind], Parts]:
     """How many choices of each kind are in games of that kind alone, and all other parts."""
     from accounting.accountants.curves import PlayedPair
 
-    counts: Counter[Kind] = Counter()
+    counts: Counter[CoinKind] = Counter()
     others = []
     for pair, times in parts:
         if isinstance(pair, PlayedPair) and len(pair.games) == 1:
@@ -56,7 +45,7 @@ def _short_games(parts: Parts) -> tuple[Counter[Kind], Parts]:
     return counts, tuple(others)
 
 
-def choices_of_one_kind(parts: Parts) -> tuple[Kind, int] | None:
+def choices_of_one_kind(parts: Parts) -> tuple[CoinKind, int] | None:
     """The kind and the number of choices, if ``parts`` are nothing but games of one kind."""
     counts, others = _short_games(parts)
     if others or len(counts) != 1:
@@ -90,20 +79,5 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
     return (*others, *((pair, 1) for pair in many.values())) if many else None
 
 
-def _with_samples(parts: Parts, delta: float) -> Parts | None:
-    """``parts`` with samples of zCDP releases played as a whole."""
-    from accounting.accountants.concentrated_losses import ConcentratedPair
-    from accounting.accountants.sampled_losses import SubsampledPair
-
-    if not any(
-        count > 1 and isinstance(pair, SubsampledPair) and isinstance(pair.inner, ConcentratedPair)
-        for pair, count in parts
-    ):
-        return None
-    from accounting.accountants.sampled_games import sampled_games
-
-    return sampled_games(parts, delta)
-
-
 #: In this order: what is found with one of them may be too little to try the next.
-IN_PLACE = _with_samples, _with_games, _in_stages, with_long_games
+IN_PLACE = _with_games, with_long_games

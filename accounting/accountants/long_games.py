@@ -44,7 +44,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import largest_moments
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind
 
 __all__ = ["curve_of_many", "delta_of_many", "epsilon_of_many", "is_long"]
 
@@ -90,7 +90,7 @@ class _Plan:
 
 
 @lru_cache(maxsize=64)
-def _plan(kind: Kind, count: int, level: float, coarser: float = 1.0) -> _Plan:
+def _plan(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> _Plan:
     """For δ near e^``level``, on a lattice so many times ``coarser`` than it should be."""
     orders = np.geomspace(1e-2, 1e3, 120) / kind.highest
     moments = count * largest_moments(kind, orders)
@@ -122,13 +122,13 @@ def _plan(kind: Kind, count: int, level: float, coarser: float = 1.0) -> _Plan:
     return _Plan(drift, step, below, above, jump, epsilon * (1 + 1e-9), float(products[at]))
 
 
-def is_long(kind: Kind, count: int, level: float) -> bool:
+def is_long(kind: CoinKind, count: int, level: float) -> bool:
     """Whether there are that many choices, of which few tell much; for δ near e^``level``."""
     if (
         count <= _FEWEST
         or kind.rate == 1
         or not _LEAST < level < _MOST
-        or not 1e-3 < kind.longest < 40
+        or not 1e-3 < kind.span < 40
         or kind.width < 1e-3
     ):
         return False
@@ -136,7 +136,7 @@ def is_long(kind: Kind, count: int, level: float) -> bool:
     return _FEWEST * plan.jumps < _JUMPS and plan.work < _MOST_WORK and plan.above + abs(count * plan.drift) < _LARGEST
 
 
-def _breaks(kind: Kind, plan: _Plan) -> list[float]:
+def _breaks(kind: CoinKind, plan: _Plan) -> list[float]:
     """The t of all coins with a loss on the lattice, and the two ends."""
     first, last = kind.ends
     high, low = kind.losses(np.array(kind.ends))
@@ -147,15 +147,14 @@ def _breaks(kind: Kind, plan: _Plan) -> list[float]:
     losses = plan.step * places - plan.drift
     with np.errstate(divide="ignore", invalid="ignore"):
         plain = np.log1p(np.maximum(np.expm1(losses if kind.present else -losses) / kind.rate, -1.0))
-        of_high, of_low = kind.inverses(np.maximum(plain, 0.0), np.maximum(-plain, 0.0))
-    t = np.where(plain >= 0, of_high, of_low)
+        t = np.where(plain >= 0, plain, kind.span + plain)
     return [first, *np.unique(t[(t > first) & (t < last)]).tolist(), last]
 
 
-def _laws(kind: Kind, plan: _Plan) -> tuple[Array, int]:
+def _laws(kind: CoinKind, plan: _Plan) -> tuple[Array, int]:
     """The masses of P of all laws, by columns; in rows for places that fall, from the second value on."""
     found: list[dict[int, float]] = []
-    left = math.exp(-kind.exponent)
+    left = math.exp(-kind.span)
     for start, end in itertools.pairwise(_breaks(kind, plan)):
         high, low = kind.losses(np.array([(start + end) / 2]))
         cells = [math.floor((plan.drift + loss) / plan.step) for loss in (float(high[0]), -float(low[0]))]
@@ -179,9 +178,9 @@ def _laws(kind: Kind, plan: _Plan) -> tuple[Array, int]:
     return masses, highest
 
 
-def _law(kind: Kind, u: float, less: float, cells: list[int], plan: _Plan) -> dict[int, float]:
+def _law(kind: CoinKind, u: float, less: float, cells: list[int], plan: _Plan) -> dict[int, float]:
     """P's masses, rounded up, where the losses are in ``cells``."""
-    s, rest = 1 - u, u - math.exp(-kind.exponent)
+    s, rest = 1 - u, u - math.exp(-kind.span)
     share, more = (float(x) for x in kind.chances(np.array(u), np.array(s), np.array(rest)))
     width = math.expm1(plan.step)
     gain = kind.rate * (more + kind.multiple * less)
@@ -202,7 +201,7 @@ def _law(kind: Kind, u: float, less: float, cells: list[int], plan: _Plan) -> di
 class _Game:
     """T and T′."""
 
-    def __init__(self, kind: Kind, plan: _Plan) -> None:
+    def __init__(self, kind: CoinKind, plan: _Plan) -> None:
         masses, highest = _laws(kind, plan)
         self._laws = np.ascontiguousarray(masses.T)
         self._falling = np.exp(plan.step * np.arange(-highest, 0, dtype=np.float64))
@@ -256,7 +255,7 @@ def _leap(game: _Game, f: Array, level: float, left: int, rest: float) -> tuple[
 
 
 @lru_cache(maxsize=16)
-def _curve(kind: Kind, count: int, level: float, coarser: float = 1.0) -> tuple[Array, Array] | None:
+def _curve(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> tuple[Array, Array] | None:
     """Values x, and δ of all choices at ε = x, rounded up; for δ near e^``level``. None if it takes too long."""
     plan = _plan(kind, count, level, coarser)
     moved, game = count * plan.drift, _Game(kind, plan)
@@ -282,7 +281,7 @@ def _curve(kind: Kind, count: int, level: float, coarser: float = 1.0) -> tuple[
     return z - moved, np.minimum(f, 1.0)
 
 
-def curve_of_many(kind: Kind, count: int, level: float) -> tuple[Array, Array] | None:
+def curve_of_many(kind: CoinKind, count: int, level: float) -> tuple[Array, Array] | None:
     """Values x from below 0 on, and δ of all choices at ε = x, rounded up, for δ near e^``level``; None as above."""
     curve = _curve(kind, count, level)
     if curve is None:
@@ -291,7 +290,7 @@ def curve_of_many(kind: Kind, count: int, level: float) -> tuple[Array, Array] |
     return x + 1e-11 * (abs(x) + float(x[-1] - x[0])), values
 
 
-def epsilon_of_many(kind: Kind, count: int, delta: float, enough: float = 0.0) -> float | None:
+def epsilon_of_many(kind: CoinKind, count: int, delta: float, enough: float = 0.0) -> float | None:
     """ε at ``delta``, rounded up, or one that is at most ``enough``; None if it takes too long."""
     level = math.log(delta)
     if _plan(kind, count, level).enough <= enough:
@@ -317,7 +316,7 @@ def _epsilon(curve: tuple[Array, Array] | None, delta: float) -> float | None:
     return max(0.0, found + 1e-11 * (abs(found) + float(x[-1] - x[0])))
 
 
-def delta_of_many(kind: Kind, count: int, epsilon: float, enough: float = 0.0) -> float | None:
+def delta_of_many(kind: CoinKind, count: int, epsilon: float, enough: float = 0.0) -> float | None:
     """δ at ``epsilon``, rounded up, or one that is at most ``enough``; None if it takes too long, or is no such game.
 
     The game is for δ near one that is known: first by Chernoff's bound, and then by a coarser lattice.

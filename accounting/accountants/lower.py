@@ -24,18 +24,19 @@ from accounting.accountants.last_coins import last_coins
 from accounting.accountants.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
 from accounting.accountants.orders import best_order_for_epsilon
 from accounting.accountants.pairs import alternatives
-from accounting.accountants.played_coins import concentrated_epsilon_at_least
 from accounting.accountants.pure import pure
 from accounting.accountants.rdp import rdp
-from accounting.accountants.sampled_coins import sampled_epsilon_at_least
-from accounting.accountants.witnesses import compositions, without_curvature, witness, witnesses
+from accounting.accountants.witnesses import compositions, witness, witnesses
 from accounting.amplification.randomizers import epsilon_at_least
+from accounting.concentrated import lower_zcdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
+    ZCDP,
     BestOfPoissonRuns,
     BestOfRuns,
     Composed,
     FixedSizeSubsampled,
+    Gaussian,
     LocalShuffled,
     NoisyMax,
     ObjectivePerturbation,
@@ -55,8 +56,8 @@ _SHARES = (1.0, 0.85, 0.7, 0.6, 0.5, 0.4, 0.3, 0.15, 0.0)
 
 
 # The share of an upper bound beyond which the game is certainly as good as fixed coins; it is far from that of Laplace
-# noise. Of batches of a fixed size, fixed laws of three scores may be better.
-_ENOUGH = {"gumbel": 0.99, "exponential": 0.99, "laplace": 0.5}
+# noise, and nearer to that of exponential noise. Of batches of a fixed size, fixed laws of three scores may be better.
+_ENOUGH = {"gumbel": 0.99, "exponential": 0.92, "laplace": 0.5}
 # From this ε on, choices that follow what was seen are better than fixed coins by more than a lattice loses.
 _VERY_STRONG = 4.0
 _ENOUGH_OF_BATCHES = 0.99
@@ -67,8 +68,8 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if isinstance(release, LocalShuffled) and delta > 0:
         known = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
         return max(epsilon_at_least(randomizer, int(release.users), delta) for randomizer in known)
-    if 0 < delta < 1 and (concentrated := concentrated_epsilon_at_least(release, delta)) is not None:
-        return concentrated
+    if isinstance(release, ZCDP) and 0 < delta < 1 and (coin := lower_zcdp_epsilon(release.rho, delta)) > 0:
+        return coin
     best = _best_order(release, delta)
     found, enough = _played_epsilon(release, delta, best) if 0 < delta < 1 else (0.0, False)
     if enough:
@@ -81,7 +82,6 @@ def lower_epsilon(release: Release, delta: float) -> float:
     if 0 < delta < 1:
         tried |= dict.fromkeys(_with_played_batches(release, delta, best))
         tried |= dict.fromkeys(_with_coins(release, best))
-        found = max(found, sampled_epsilon_at_least(release, delta))
     return max(found, *(_lower_epsilon(one, delta) for one in tried))
 
 
@@ -188,6 +188,14 @@ def _lower_epsilon(release: Release, delta: float) -> float:
         return 0.0
 
 
+def _without_curvature(part: Release) -> Release:
+    """``part``, or for objective perturbation that of a loss that is linear."""
+    match part:
+        case ObjectivePerturbation(noise_multiplier=z):
+            return Gaussian(z, adjacency=part.adjacency)
+    return part
+
+
 def _best_order(release: Release, delta: float) -> float:
     """The best Rényi order of the whole, less 1; 1 where there is none, and a large one for pure DP."""
     if not 0 < delta < 1:
@@ -200,7 +208,7 @@ def _best_order(release: Release, delta: float) -> float:
         return order_of(known, delta)
     # where the curvature matters that curve ends at a small order
     if any(isinstance(part, ObjectivePerturbation) for part, _ in parts):
-        release = compose((without_curvature(part), count) for part, count in parts)
+        release = compose((_without_curvature(part), count) for part, count in parts)
     rest = split_failures(release)[1]
     try:
         if _has_several_best(parts):

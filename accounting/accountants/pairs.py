@@ -23,7 +23,6 @@ from accounting.accountants.failures import (
     WholeShuffledBinomial,
     WorstCoins,
     WorstLattice,
-    WorstRow,
 )
 from accounting.accountants.gdp import gdp, lattice_noise
 from accounting.amplification.runs import runs_of
@@ -63,7 +62,7 @@ _MOST_BRANCHES = 64
 # Integer losses that are listed one by one.
 _MOST_LISTED = 1 << 19
 # Weaker choices are priced as pure ones.
-_LEAST_FLIPPED = 1e-300
+_LEAST_CHOICE = 1e-300
 
 
 def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
@@ -101,11 +100,9 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             return [Counter({IntegerPair("laplace", z, int(shift)): 1})]
         case NoisyMax(epsilon=eps, noise="gumbel"):
             return [Counter({SpanPair(eps): 1})]
-        case NoisyMax(epsilon=eps, noise="exponential") if eps > _LEAST_FLIPPED:
-            from accounting.accountants.permute_and_flip import FlipPair
-
-            return [Counter({FlipPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
-        case NoisyMax(epsilon=eps, noise="laplace") if eps > _LEAST_FLIPPED:
+        case NoisyMax(epsilon=eps, noise="exponential") if eps > _LEAST_CHOICE:
+            return [Counter({LaplacePair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
+        case NoisyMax(epsilon=eps, noise="laplace") if eps > _LEAST_CHOICE:
             from accounting.accountants.laplace_maxima import MaximumPair
 
             return [Counter({MaximumPair(eps * (1 + 2 * _UNIT_ROUNDOFF)): 1})]
@@ -157,8 +154,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
 
             up, times = 1 + 2 * _UNIT_ROUNDOFF, 2.0 if release.replaced else 1.0
             return [Counter({OneRowPair(up / (times * z), math.log1p(curvature) * up, release.replaced): 1})]
-        case WorstRow(row=row):
-            return [Counter({row: 1})]
         case LocalShuffled(epsilon=eps) if eps > MOST_LOCAL_EPSILON:
             return [Counter({Coins(eps): 1})]
         case LocalShuffled(epsilon=eps, users=users, randomizer=randomizer):
@@ -251,7 +246,7 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
             elif isinstance(pair, GaussianPair):
                 square += times * count * pair.mu**2
             elif isinstance(pair, ConcentratedPair):
-                concentrated[pair.rho] += times * count * pair.count
+                concentrated[pair.rho] += times * count
             else:
                 total[pair] += times * count
     if lattices:
@@ -259,12 +254,10 @@ def _join(parts: list[tuple[Counter[LossPair], int]]) -> Counter[LossPair]:
         total += last
     if square > 0:
         total[GaussianPair(math.sqrt(square) * (1 + 4 * _UNIT_ROUNDOFF))] = 1
-    if len(concentrated) == 1:
-        ((rho, count),) = concentrated.items()
-        total[ConcentratedPair(rho, count)] = 1
-    elif concentrated:
+    if concentrated:
+        several = concentrated.total() > 1
         rho = math.fsum(rho * count for rho, count in concentrated.items())
-        total[ConcentratedPair(rho * (1 + 4 * _UNIT_ROUNDOFF))] = 1
+        total[ConcentratedPair(rho * (1 + 4 * _UNIT_ROUNDOFF) if several else rho)] = 1
     return total
 
 

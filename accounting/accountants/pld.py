@@ -37,6 +37,7 @@ from accounting.accountants.orders import best_order_for_delta, best_order_for_e
 from accounting.accountants.pairs import alternatives
 from accounting.accountants.sums import Sum, smallest
 from accounting.checks import nonnegative
+from accounting.concentrated import zcdp_epsilon
 from accounting.conversions import log_target
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Release
@@ -151,12 +152,11 @@ class _Answer:
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
     from accounting.accountants.best_many import epsilon_of_best
-    from accounting.accountants.concentrated_games import concentrated_epsilon
     from accounting.accountants.concentrated_losses import ConcentratedPair
 
     alone = _alone(parts)
     if isinstance(alone, ConcentratedPair):
-        return concentrated_epsilon(alone.rho, alone.count, delta)
+        return zcdp_epsilon(alone.rho, delta)
     if alone is not None:
         return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
     many = choices_of_one_kind(parts)
@@ -210,7 +210,7 @@ def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     if choices := _choices(parts):
         found = played_delta(choices, epsilon)
         # otherwise the game is certainly the better one
-        return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].longest > 1 or found < 1e-30 else found
+        return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].span > 1 or found < 1e-30 else found
     return delta_of_best(parts, epsilon, _delta_of_sum(parts, epsilon))
 
 

@@ -8,13 +8,11 @@ from dataclasses import replace
 from accounting.accountants import (
     replaced_coins,
     replaced_integers,
-    replaced_laplace,
     replaced_maxima,
     replaced_steps,
-    staged_maxima,
 )
 from accounting.accountants.choices import kind_of
-from accounting.accountants.coin_kinds import Kind
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.convolution import Parts
 from accounting.accountants.failures import PlayedBatches
 from accounting.accountants.integer_losses import IntegerPair
@@ -29,14 +27,11 @@ from accounting.accountants.losses import (
     LossPair,
     SpanPair,
 )
-from accounting.accountants.permute_and_flip import FlipPair
 from accounting.accountants.replaced_coins import ReplacedCoins, unary
 from accounting.accountants.replaced_integers import ReplacedIntegers
-from accounting.accountants.replaced_laplace import ReplacedLaplace
 from accounting.accountants.replaced_maxima import ReplacedMaxima
 from accounting.accountants.replaced_steps import ReplacedSteps
 from accounting.accountants.sampled_losses import ReplacedPair
-from accounting.accountants.staged_maxima import EarlierMaxima, LastMaxima
 from accounting.accountants.triangles import deviation
 from accounting.releases import (
     DiscreteGaussian,
@@ -44,7 +39,6 @@ from accounting.releases import (
     FixedSizeSubsampled,
     Gaussian,
     GeneralizedGaussian,
-    Laplace,
     PureDP,
     RandomizedResponse,
     Release,
@@ -52,12 +46,8 @@ from accounting.releases import (
     UnaryEncoding,
 )
 
-__all__ = ["batches_at_least", "game_at_least", "in_stages", "played", "weight"]
+__all__ = ["batches_at_least", "game_at_least", "played", "weight"]
 
-# Fewer noisy maxima are better off in a game.
-_FEWEST_IN_STAGES = 10
-# For smaller δ their programs take long.
-_LEAST_IN_STAGES = 1e-30
 # λ of discrete Gaussian vectors as a share of the deviation of a loss, of many steps less.
 _APART = 0.012
 # Other noise has no game, as its μ is too large or too small.
@@ -72,8 +62,6 @@ def played(parts: Parts, delta: float) -> Parts:
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
         most = min(count, _most_steps(pair, _tail(delta, count))) if isinstance(pair, ReplacedPair) else 0
-        if 2 * most < count and _stages(pair, count, delta):
-            most = 0  # several games are worse
         if isinstance(pair, ReplacedPair) and most > 0:
             games, rest = divmod(count, most)
             found.append((_game(pair, most, _tail(delta, count)), games))
@@ -84,46 +72,21 @@ def played(parts: Parts, delta: float) -> Parts:
     return tuple(found)
 
 
-def in_stages(parts: Parts, delta: float) -> Parts:
-    """``parts`` with many noisy maxima on batches as the last of them, and one pair for all others.
-
-    They are the same where there are none. See :mod:`accounting.accountants.staged_maxima`.
-    """
-    found: list[tuple[LossPair, int]] = []
-    for pair, count in parts:
-        found += _stages(pair, count, delta) or [(pair, count)]
-    return tuple(found)
-
-
-def _stages(pair: LossPair, count: int, delta: float) -> list[tuple[LossPair, int]]:
-    """The last steps as one pair, and the others; nothing where these are not known."""
-    if not isinstance(pair, ReplacedPair) or count < _FEWEST_IN_STAGES or delta < _LEAST_IN_STAGES:
-        return []
-    kind = _kind(pair)
-    if kind is None or not staged_maxima.is_known(kind, pair.rate):
-        return []
-    # at most a tenth: nobody asks for more, and what is left out of each step is a share of it
-    tail = min(10.0 ** math.floor(math.log10(delta)), 0.1)
-    last = LastMaxima(kind, pair.rate, count, tail)
-    few = last.played()
-    return [(last, 1), (EarlierMaxima(kind, pair.rate, count, tail), count - few)] if few else []
-
-
 def _tail(delta: float, count: int) -> float:
     # of few different values, so that one game serves many questions
     return 10.0 ** math.floor(math.log10(max(delta, 1e-280) / count) - 5)
 
 
-def _kind(pair: ReplacedPair) -> Kind | None:
+def _kind(pair: ReplacedPair) -> CoinKind | None:
     """The coins that two neighbours are at worst, of noisy maxima."""
-    kind = kind_of(pair.inner) if isinstance(pair.inner, (SpanPair, FlipPair, MaximumPair)) else None
+    kind = kind_of(pair.inner) if isinstance(pair.inner, (SpanPair, MaximumPair)) else None
     return kind if kind is not None and replaced_maxima.is_playable(kind, pair.rate) else None
 
 
 def _most_steps(pair: ReplacedPair, tail: float) -> int:
     if (choice := _kind(pair)) is not None:
         # e^x of larger losses is beyond floats
-        return min(replaced_maxima.MOST_STEPS, int(600 / choice.longest))
+        return min(replaced_maxima.MOST_STEPS, int(600 / choice.span))
     match pair.inner:
         case LatticeGaussianPair(noise_multiplier=z, shift=shift):
             return _most_steps_of_normal_laws(z, shift, pair.rate, tail)
@@ -134,10 +97,8 @@ def _most_steps(pair: ReplacedPair, tail: float) -> int:
         case IntegerPair(noise, z, shift) as inner:
             known = replaced_integers.most_steps(inner, pair.rate, replaced_steps.cut(tail))
             return _most_steps_of_normal_laws(z, shift, pair.rate, tail) if not known and noise == "gaussian" else known
-        case Coins(epsilon=eps) if replaced_coins.is_playable(eps, pair.rate):
+        case Coins(epsilon=eps) | LaplacePair(theta=eps) if replaced_coins.is_playable(eps, pair.rate):
             return replaced_coins.MOST_STEPS
-        case LaplacePair(theta=theta) if pair.own:
-            return replaced_laplace.most_steps(theta, pair.rate)
     return 0
 
 
@@ -151,7 +112,8 @@ def _game(pair: ReplacedPair, count: int, tail: float) -> LossPair:
             # what is as private as responses is as private as the ε-DP ones
             return ReplacedCoins(eps, int(k) if pair.own else None, pair.rate, count, tail)
         case LaplacePair(theta=theta):
-            return ReplacedLaplace(theta, pair.rate, count, tail)
+            # as what is θ-DP: in many steps that may be less than one by one, each with its own worst three laws
+            return ReplacedCoins(theta, None, pair.rate, count, tail)
         case IntegerPair("laplace", z, 1) if replaced_coins.is_playable(1 / z, pair.rate):
             # of one integer that moves by 1 there are two laws
             return ReplacedCoins(math.nextafter(1 / z, math.inf), 2, pair.rate, count, tail)
@@ -190,8 +152,6 @@ def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatche
         case Gaussian(noise_multiplier=z):
             tail = replaced_steps.cut(tail)
             known = replaced_steps.most_steps(1 / z, batch.rate, tail) > 0
-        case Laplace(noise_multiplier=z):
-            known = replaced_laplace.most_steps(1 / z, batch.rate) > 0
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             count = min(count, replaced_coins.MOST_STEPS)
             known = (
@@ -223,8 +183,6 @@ def game_at_least(batch: FixedSizeSubsampled, count: int, tail: float) -> LossPa
     match batch.release:
         case Gaussian(noise_multiplier=z):
             return ReplacedSteps(1.0 / z, batch.rate, count, tail, from_below=True)
-        case Laplace(noise_multiplier=z):
-            return ReplacedLaplace(1.0 / z, batch.rate, count, tail, from_below=True)
         case PureDP(epsilon=eps):
             return ReplacedCoins(float(eps), None, batch.rate, count, tail, from_below=True)
         case RandomizedResponse(epsilon=eps, categories=k):
@@ -239,8 +197,6 @@ def weight(batch: FixedSizeSubsampled) -> float:
     match batch.release:
         case Gaussian(noise_multiplier=z):
             return float(batch.rate**2 * math.expm1(min(z**-2.0, 700.0)))
-        case Laplace(noise_multiplier=z):
-            return replaced_laplace.deviation(min(1 / z, 300.0), batch.rate) ** 2
         case PureDP(epsilon=eps) | RandomizedResponse(epsilon=eps) | UnaryEncoding(epsilon=eps):
             return float((batch.rate * math.expm1(min(eps, 300.0))) ** 2)
     return 0.0

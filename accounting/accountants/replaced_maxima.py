@@ -27,8 +27,7 @@ put on three of its corners. Of two outcomes one law is a mixture of the others,
 the worst have R = S′ or R = S, which is a Poisson sample's game. While ε is below about 2, nothing that is worse in
 these games was found by search; for stronger choices three outcomes are (:mod:`accounting.accountants.three_scores`). A
 proof has to use what V is like: for other convex functions, such as a divergence at one level above 0 plus one below,
-three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3. Where others follow V is smooth, and of many steps there
-is a bound that looks at all three laws together (:mod:`accounting.accountants.staged_maxima`).
+three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3.
 
 *Numbers.* V_k is convex in y, and neighbours may change places: it is known from above by its values on a grid in x ≥
 0. Where what is interpolated bends downwards nothing is counted. What differences lose of digits is added.
@@ -46,15 +45,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from accounting.accountants.coin_games import largest_moments
-from accounting.accountants.coin_kinds import CoinKind, Kind
+from accounting.accountants.coin_kinds import CoinKind
 from accounting.accountants.curves import Batches
-from accounting.accountants.permute_and_flip import FlipKind
 
 __all__ = ["MOST_STEPS", "ReplacedMaxima", "is_playable"]
 
 Array = NDArray[np.float64]
 
-#: More steps are several games, of finer cells, where nothing better is known.
+#: More steps are several games, of finer cells.
 MOST_STEPS = 256
 # Cells of t, what they add falls with their number: so many of all steps together, but at least and at most so many.
 _CELLS, _FEWEST_CELLS, _MOST_CELLS = 20_000, 32, 128
@@ -63,23 +61,23 @@ _FINE, _FEWEST, _MOST, _MOST_POINTS = 0.1, 40, 400, 6000
 _UNIT_ROUNDOFF = 2.0**-52
 
 
-def is_playable(kind: Kind, rate: float) -> bool:
+def is_playable(kind: CoinKind, rate: float) -> bool:
     """Whether the losses of a step are neither next to nothing nor too strong."""
-    return 1e-4 <= kind.longest <= 20.0 and 1e-6 <= rate <= 1 - 1e-6
+    return 1e-4 <= kind.span <= 20.0 and 1e-6 <= rate <= 1 - 1e-6
 
 
-def _coin(kind: Kind, first: float, last: float, epsilon: Array, *, exchanged: bool) -> Array:
+def _coin(kind: CoinKind, first: float, last: float, epsilon: Array, *, exchanged: bool) -> Array:
     """The largest divergence of coins in a cell at ``epsilon`` ≥ 0, or of those with P and Q exchanged."""
     # what a divergence subtracts is a multiple of e^(−t) and one of e^t, least here
-    best = (kind.exponent + (-epsilon if exchanged else epsilon)) / 2
+    best = (kind.span + (-epsilon if exchanged else epsilon)) / 2
     t = np.clip(best, first, last)
     u = np.exp(-t)
-    in_q, more = kind.chances(u, -np.expm1(-t), u - math.exp(-kind.exponent))
+    in_q, more = kind.chances(u, -np.expm1(-t), u - math.exp(-kind.span))
     less = 1 - in_q - more if exchanged else in_q
     return np.asarray(np.maximum(more - np.expm1(epsilon) * less, 0.0) * (1 + 1e-12) + 4 * _UNIT_ROUNDOFF)
 
 
-def _parts(kind: Kind, rate: float, step: float, reach: int, cells: int) -> list[Array]:
+def _parts(kind: CoinKind, rate: float, step: float, reach: int, cells: int) -> list[Array]:
     """Bounds on the divergences on ``step``·(−reach, …, reach): of every cell, for each of the three coins."""
     at = step * np.arange(reach + 1, dtype=np.float64)
     more = np.expm1(at) / rate
@@ -96,9 +94,9 @@ def _parts(kind: Kind, rate: float, step: float, reach: int, cells: int) -> list
     return [np.array(one) * (1 + 1e-12) for one in (present, absent, both)]
 
 
-def _grid(kind: Kind, rate: float, count: int, tail: float) -> tuple[float, int, int]:
+def _grid(kind: CoinKind, rate: float, count: int, tail: float) -> tuple[float, int, int]:
     """The step, how many of them the largest loss has, and how many the grid."""
-    sampled = _sampled(kind, rate)
+    sampled = replace(kind, rate=rate)
     highest = sampled.highest
     orders = np.geomspace(1e-2, 1e3, 80) / highest
     # about; what is beyond counts all the same
@@ -112,14 +110,8 @@ def _grid(kind: Kind, rate: float, count: int, tail: float) -> tuple[float, int,
     return step, reach, max(math.ceil(top / step), 2 * reach) + 2
 
 
-def _sampled(kind: Kind, rate: float) -> Kind:
-    if not isinstance(kind, (CoinKind, FlipKind)):
-        raise TypeError(f"there are no samples of {kind!r}")
-    return replace(kind, rate=rate)
-
-
 @lru_cache(maxsize=16)
-def _curve(kind: Kind, rate: float, count: int, tail: float) -> tuple[Array, Array]:
+def _curve(kind: CoinKind, rate: float, count: int, tail: float) -> tuple[Array, Array]:
     """Losses from 0 on, evenly spaced, and V there after ``count`` steps, rounded up."""
     step, reach, size = _grid(kind, rate, count, tail)
     cells = min(max(_CELLS // count, _FEWEST_CELLS), _MOST_CELLS)
@@ -149,7 +141,7 @@ class ReplacedMaxima(Batches):
     ``tail`` is a probability that may be cut off.
     """
 
-    kind: Kind
+    kind: CoinKind
     rate: float
     count: int
     tail: float

@@ -1,4 +1,4 @@
-"""Objective perturbation of one row of a generalized linear model: what it costs at most, and a row that costs much.
+"""Objective perturbation of one row of a generalized linear model: what it costs at most.
 
 Where it comes from. The minimizer θ of J(θ) = Σf_i(θ) + (Λ/2)‖θ‖² + bᵀθ, b ~ N(0, σ²I), is a one-to-one function of b.
 Let f be the convex loss of one row x: its gradient is s·L·x/‖x‖ with s in [−1, 1]. Of two neighbours, one without it,
@@ -32,10 +32,6 @@ The lesser of A and B is a bound for one that goes. *A row that is replaced* goe
     δ(ε) ≤ δ₁(x₁) + e^(x₁)·δ₂(x₂),
 
 whichever of the two is first (with none of the rows in between, or with both).
-
-**A row that costs much**, in one dimension, where the minimizer is −b/Λ without it: v rises from its least value to its
-greatest with the slope β/Λ, up to m = ``end``, against v = 0 for no row. If a row is replaced the other one has the
-slope −L everywhere; then v is in [0, 2μ]. Cells of m have exact probabilities under both laws.
 """
 
 from __future__ import annotations
@@ -47,15 +43,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.accountants.curves import Atoms, LopsidedAtoms, atoms_below, delta_of_atoms, pair_of_curve
-from accounting.accountants.losses import Symmetric, normal_masses
-from accounting.accountants.numerics import log_sum
+from accounting.accountants.curves import Atoms, pair_of_curve
+from accounting.accountants.losses import Symmetric
 from accounting.checks import fraction
 from accounting.conversions import gdp_delta
 from accounting.half_normal import half_normal_delta
 from accounting.roots import root_between
 
-__all__ = ["OneRowPair", "RowPair", "largest_mu", "worst_row"]
+__all__ = ["OneRowPair", "largest_mu"]
 
 Array = NDArray[np.float64]
 
@@ -64,9 +59,6 @@ _PEAK = 1 / math.sqrt(2 * math.pi)
 # A curve is followed down to this.
 _LEAST = 1e-280
 _DEVIATIONS = np.concatenate([np.linspace(0.0, 10.0, 120), np.linspace(10.0, 38.0, 90)[1:]])
-# Cells of a witness.
-_CELLS = np.linspace(-14.0, 14.0, 1201)
-_ENDS = np.linspace(-9.0, 3.0, 49)
 
 
 def _goes(mu: float, offset: float, epsilon: float) -> float:
@@ -166,47 +158,3 @@ def _replaced(mu: float, offset: float, epsilons: Array) -> Array:
             left, right = goes[: first.size] + np.exp(first) * second, second + np.exp(rest) * goes[: first.size]
             found[i] = min(1.0, float(min(np.min(left), np.min(right))) * (1 + 1e-9))
     return found
-
-
-# -------------------------------------------------------------------------------------------------- from below
-
-
-@dataclass(frozen=True)
-class RowPair(LopsidedAtoms):
-    """A row in one dimension: v rises from ``low`` to ``high`` with ``slope``, up to ``end``; it goes or ``comes``."""
-
-    low: float
-    high: float
-    slope: float
-    end: float
-    comes: bool = False
-
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        return _witness_atoms(self)
-
-
-@lru_cache(maxsize=256)
-def _witness_atoms(pair: RowPair) -> tuple[Array, Array, Array, float]:
-    v = np.clip(pair.high + pair.slope * (_CELLS - pair.end), pair.low, pair.high)
-    p, q = normal_masses(_CELLS + v), normal_masses(_CELLS)
-    if pair.comes:
-        p, q = q, p
-    return atoms_below(p, q)
-
-
-def worst_row(multiplier: float, curvature: float, order: float, *, replaced: bool) -> RowPair:
-    """The row by which the Rényi divergence of order 1 + ``order`` is largest."""
-    high = 1 / multiplier
-    low = 0.0 if replaced else -high
-    rows = [RowPair(low, high, curvature, end) for end in (-math.inf, *_ENDS.tolist())]
-    if not replaced:
-        rows.append(RowPair(low, high, curvature, high / curvature, comes=True))
-
-    def moment(row: RowPair) -> float:
-        losses, p, _, _ = row._atoms()
-        return log_sum(np.log(p) + max(order, 0.1) * losses)
-
-    return max(rows, key=moment)

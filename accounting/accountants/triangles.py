@@ -18,7 +18,7 @@ from accounting.accountants.losses import GaussianPair, Symmetric, histogram, no
 from accounting.accountants.numerics import mass_errors
 from accounting.accountants.sampled_losses import SubsampledPair
 
-__all__ = ["MISSED", "LaplaceCornerPair", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
+__all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
 
 Array = NDArray[np.float64]
 
@@ -210,74 +210,11 @@ class LaplaceTrianglePair(Symmetric):
         return math.log(ratio) * (1 + 1e-12)
 
 
-@dataclass(frozen=True)
-class LaplaceCornerPair:
-    """The same where S and R lie on one axis, ∓θ/2 from 0, and S′ on the other one. Not symmetric.
-
-    Of the coordinate that moves S′ only in what piece it lies is seen. With τ, σ and ρ the densities of S, S′ and R
-    over noise around 0, the loss is at least ln c where τ ≥ cσ + kρ, k = (1 − q)(c − 1)/q. As τ is constant for x ≥ 0
-    and ρ for x ≤ 0, that is a half-line on the side of S if c ≥ 1; if c < 1, all but an interval around 0.
-    """
-
-    theta: float
-    rate: float
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        split = int(np.searchsorted(edges, 0.0))
-        below_p, below_q = self._tail(edges[:split], above=False)
-        above_p, above_q = self._tail(edges[split:], above=True)
-        return _of_tails(below_p, above_p), _of_tails(below_q, above_q)
-
-    def _tail(self, edges: Array, *, above: bool) -> tuple[Array, Array]:
-        """P and Q of losses at least ``edges`` ≥ 0, or below ``edges`` < 0."""
-        arm, rate, c = self.theta / 2, self.rate, np.exp(edges)
-        far, near = math.exp(arm), math.exp(-arm)
-        k = (1 - rate) / rate * np.expm1(edges)
-        p, q = np.zeros(edges.size), np.zeros(edges.size)
-        for mass, other in zip(*_pieces(arm), strict=True):
-            sigma = c * (other / mass)
-            wanted, most = sigma + k * near, sigma + k * far
-            with np.errstate(divide="ignore", invalid="ignore"):
-                # where τ, and where ρ, is what it must be
-                left = -(np.log(wanted) + arm) / 2
-                right = (np.log((near - sigma) / k) + arm) / 2
-            right = np.where(most <= near if above else most > near, np.inf, right)
-            if above:
-                high = np.where(wanted > far, -np.inf, np.where(wanted >= near, np.maximum(left, -arm), right))
-                low = np.full(edges.size, -np.inf)
-            else:
-                low = np.where(wanted > far, -np.inf, np.maximum(left, -arm))
-                low, high = np.where(wanted > near, low, 0.0), np.where(wanted > near, right, 0.0)
-            in_r, in_s, in_other = (_within(low - at, high - at) for at in (arm, -arm, 0.0))
-            p += mass * ((1 - rate) * in_r + rate * in_s)
-            q += (1 - rate) * mass * in_r + rate * other * in_other
-        return p, q
-
-    @property
-    def highest(self) -> float:
-        """The largest loss: (1 − q)R + qS′ has the density e^(−θ/2) over noise around 0 where S has e^(θ/2)."""
-        return math.log1p(self.rate * math.expm1(self.theta))
-
-
 def _pieces(arm: float) -> tuple[Array, Array]:
     """Of noise around 0, and around ``arm``, what lies in each piece of the line."""
     ends = np.linspace(0.0, arm, _PIECES + 1)
     around, there = (np.diff(_laplace(ends - at), prepend=0.0, append=1.0) for at in (0.0, arm))
     return around, there
-
-
-def _within(low: Array, high: Array) -> Array:
-    """What Laplace noise of scale 1 has between ``low`` and ``high``; differences of its smaller tails."""
-    up = low > 0
-    low, high = np.where(up, -high, low), np.where(up, -low, high)
-    return np.maximum(_laplace(high) - _laplace(low), 0.0)
-
-
-def _of_tails(below: Array, above: Array) -> Array:
-    """Masses between edges below which, and above others of which, there is so much."""
-    middle = max(0.0, 1.0 - float(below[-1] if below.size else 0.0) - float(above[0] if above.size else 0.0))
-    masses = np.concatenate([np.diff(below, prepend=0.0), [middle], -np.diff(above, append=0.0)])
-    return np.asarray(np.maximum(masses, 0.0))
 
 
 def _laplace(x: Array) -> Array:

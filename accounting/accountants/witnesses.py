@@ -3,12 +3,12 @@
 ``Gaussian``, ``Laplace``, ``RandomizedResponse``, discrete noise with a ``shift``, and Poisson samples of them meet
 their dominating pairs themselves; ``PureDP`` and ``ApproxDP`` include randomized response with and without failures
 (Kairouz, Oh & Viswanath 2015), ``ZCDP`` and ``GeneralizedGaussian`` include Gaussian noise, and so does
-``ObjectivePerturbation``, for a row in one dimension (:mod:`accounting.accountants.row_pairs`). One ``ZCDP`` release is
-a worse coin (:mod:`accounting.worst_coins`), which follows what was seen if others come before it. Discrete noise on
-vectors includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and
-then by a − ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel
-noise, 1 − e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken
-makes the Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
+``ObjectivePerturbation``, of a loss that is linear. One ``ZCDP`` release is a worse coin
+(:mod:`accounting.worst_coins`), which follows what was seen if others come before it. Discrete noise on vectors
+includes that on one integer that moves by 1. The noisy max of two scores, of which the first leads by a and then by a −
+ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel noise, 1 −
+e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken makes the
+Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
 (:mod:`accounting.accountants.lattice_games`, with more scores where noise is Laplace noise). The first input of a tree
 reaches all its levels. Runs of which the best is released have an order (:mod:`accounting.accountants.best_pairs`).
 Shuffled responses have a witness where they stand alone (:mod:`accounting.amplification.blanket`); in compositions it
@@ -38,7 +38,6 @@ from accounting.accountants.failures import (
     ThreeLosses,
     Triangle,
     TwoLosses,
-    WorstRow,
 )
 from accounting.accountants.pairs import is_listed, single
 from accounting.amplification.integer_shifts import longest_shift
@@ -72,7 +71,7 @@ from accounting.releases import (
     parallel,
 )
 
-__all__ = ["compositions", "without_curvature", "witness", "witnesses"]
+__all__ = ["compositions", "witness", "witnesses"]
 
 Array = NDArray[np.float64]
 
@@ -85,14 +84,6 @@ _FEW_LIES, _FEW_OF_TWO, _LEAST_LIE = 20, 10, 1e-6
 _MOST_TRIALS = 1 << 33
 # Of more, rounding hardly counts.
 _MOST_TRIED = 1 << 22
-
-
-def without_curvature(part: Release) -> Release:
-    """``part``, or for objective perturbation that of a loss that is linear."""
-    match part:
-        case ObjectivePerturbation(noise_multiplier=z):
-            return Gaussian(z, adjacency=part.adjacency)
-    return part
 
 
 def witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release]:
@@ -193,12 +184,8 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
             return None  # its losses are not listed
         case DiscreteGaussian(shift=shift) | DiscreteLaplace(shift=shift) if shift is not None:
             return replace(release, adjacency=None)
-        case GeneralizedGaussian(noise_multiplier=z):
-            return Gaussian(z)
-        case ObjectivePerturbation(noise_multiplier=z, curvature=curvature):
-            from accounting.accountants.row_pairs import worst_row
-
-            return WorstRow(worst_row(z, curvature, order, replaced=release.replaced))
+        case GeneralizedGaussian(noise_multiplier=z) | ObjectivePerturbation(noise_multiplier=z):
+            return Gaussian(z)  # of a loss that is linear
         case ZCDP(rho=rho):
             return Gaussian(1 / math.sqrt(2 * rho)) if rho > 0 else Composed()
         case DiscreteLaplace(noise_multiplier=z):
@@ -212,7 +199,7 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
         case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if 1e-6 < eps < 300:
             return PoissonSubsampled(TwoLosses(*_two_scores(eps, noise, order, float(rate))), rate)
         case PoissonSubsampled(release=inner, rate=rate):
-            found = witness(without_curvature(inner), order)
+            found = witness(inner, order)
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):
                 return PoissonSubsampled(found, rate, adjacency=release.adjacency)
             if found is None or (isinstance(found, OrderedRuns) and isinstance(found.release, PoissonSubsampled)):
@@ -229,7 +216,7 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
 
             return ThreeLosses(*three_scores(eps, noise, rate, order))
         case FixedSizeSubsampled(release=inner, rate=rate):
-            found = witness(without_curvature(inner), order)
+            found = witness(inner, order)
             return None if found is None else PoissonSubsampled(found, rate)
         case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
             return _ordered(release, witness(inner, order), order)

@@ -205,7 +205,6 @@ def random_release(rng, replaced):
         lambda: DiscreteLaplace(3 * z, shift=rng.randrange(1, 6)),
         lambda: TreeAggregation(5 * z, rng.randrange(2, 1000)),
         lambda: NoisyMax(1 / (2 * z)),
-        lambda: NoisyMax(1 / (2 * z), "exponential"),
     ]
     there_or_not = [
         lambda: sampled(z, q),
@@ -214,12 +213,10 @@ def random_release(rng, replaced):
         lambda: PoissonSubsampled(RandomizedResponse(1 / z, rng.randrange(2, 20)), q),
         lambda: PoissonSubsampled(DiscreteGaussian(3 * z, shift=1), q),
         lambda: PoissonSubsampled(NoisyMax(1 / (2 * z)), q),
-        lambda: PoissonSubsampled(NoisyMax(1 / (2 * z), "exponential"), q),
     ]
     others = [
         lambda: PoissonSubsampled(Gaussian(2 * z), q, adjacency="replace"),
         lambda: FixedSizeSubsampled(Gaussian(2 * z), size, records),
-        lambda: FixedSizeSubsampled(Laplace(2 * z), size, records),
         lambda: FixedSizeSubsampled(PureDP(1 / (2 * z)), size, records),
         lambda: FixedSizeSubsampled(RandomizedResponse(1 / z, rng.randrange(2, 20)), size, records),
         lambda: ShuffledBinomial(10 ** rng.randrange(5, 8), rng.uniform(1, 20), rng.randrange(1, 9)),
