@@ -38,9 +38,9 @@ from accounting import (
     parallel,
     rdp,
 )
-from accounting.accountants import pld
-from accounting.accountants.convolution import Convolution
-from accounting.accountants.lower import lower_epsilon
+from accounting.compose import pld
+from accounting.compose.convolution import Convolution
+from accounting.lower.lower import lower_epsilon
 
 
 def sampled(z, q):
@@ -324,7 +324,7 @@ def test_brackets_of_noisy_maxima(eps, count, noise, width):
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace"])
 @pytest.mark.parametrize("order", [0.0, 2.0, 30.0])
 def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
-    from accounting.accountants.witnesses import _two_scores
+    from accounting.lower.witnesses import _two_scores
 
     eps = 1.5
     low, high = _two_scores(eps, noise, order)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from accounting import NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants import long_games
-from accounting.accountants.coin_games import played_epsilon
-from accounting.accountants.coin_kinds import CoinKind
+from accounting.adaptive.choices import long_games
+from accounting.adaptive.choices.coin_games import played_epsilon
+from accounting.adaptive.choices.coin_kinds import CoinKind
 
 KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False)]
 

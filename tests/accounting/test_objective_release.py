@@ -21,12 +21,12 @@ from accounting import (
     epsilon,
     rdp,
 )
-from accounting.accountants.curves import pair_of_curve, pair_of_whole_curve
-from accounting.accountants.row_pairs import OneRowPair, largest_mu
 from accounting.audit import recompute
-from accounting.conversions import gdp_delta
 from accounting.ledger.serialize import dumps, loads
-from accounting.perturbed_minimum import divergence
+from accounting.loss.curves import pair_of_curve, pair_of_whole_curve
+from accounting.loss.one_row import OneRowPair, largest_mu
+from accounting.notions.conversions import gdp_delta
+from accounting.notions.perturbed_minimum import divergence
 
 
 def minimizers(slope, curvature):

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, UnaryEncoding, bound, epsilon
-from accounting.accountants import replaced_coins
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.replaced_coins import ReplacedCoins, lowered
-from accounting.accountants.replaced_games import batches_at_least, played
+from accounting.adaptive.fixed_batches import replaced_coins
+from accounting.adaptive.fixed_batches.replaced_coins import ReplacedCoins, lowered
+from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, played
+from accounting.compose.pairs import alternatives
 
 TAIL = 1e-15
 
