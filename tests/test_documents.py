@@ -20,7 +20,7 @@ SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 INSIDE = (
     "cli",
     "reproduce",
-    *("amplification", "loss", "compose", "notions", "adaptive", "lower"),
+    *("releases", "amplification", "loss", "compose", "notions", "adaptive", "lower"),
     *("moments", "models", "torch"),
     *("policy", "durability", "private", "reference", "arms", "lab"),
 )
