@@ -3,9 +3,9 @@
     python tests/record/make.py [PART ...]                            write anew what the parts compute
     python tests/record/make.py --check [--gate] [--exact] [PART ...]  say what is different now
 
-Parts: prices, runs, outputs, ledgers. ``--gate`` looks at what the gate's tests look at; ``--exact`` asks for equality to the
-last bit, which holds on one machine with one numpy. Saved states, ledgers and the drawn descriptions are written only
-where there are none: what an earlier version has written is what later ones must read.
+Parts: prices, runs, outputs, ledgers. ``--gate`` looks at what the gate's tests look at; ``--exact`` asks for equality
+to the last bit, which holds on one machine with one numpy. Saved states and ledgers are written only where there are
+none: what an earlier version has written is what later ones must read.
 """
 
 from __future__ import annotations
@@ -30,17 +30,28 @@ from recorded_numbers import differences  # noqa: E402
 
 FOLDER = Path(__file__).parent
 PARTS = ("prices", "runs", "outputs", "ledgers")
+# what is computed by these libraries is looked at where they are installed
+OPTIONAL = ("torch", "opacus", "sklearn")
 
 
 def part_of(name: str) -> Any:
     return importlib.import_module(f"recorded_{name}")
 
 
+def recorded(part: str) -> dict[str, Any]:
+    return json.loads((FOLDER / f"{part}.json").read_text())
+
+
 def compared(part: str, names: Iterable[str], *, gate: bool, exact: bool = False) -> list[str]:
     """What is different from the record; the gate looks at some of the figures only."""
-    record, found = json.loads((FOLDER / f"{part}.json").read_text()), []
+    record, found = recorded(part), []
     for name in names:
-        now = json.loads(json.dumps(part_of(part).found(name, gate)))
+        try:
+            now = json.loads(json.dumps(part_of(part).found(name, gate)))
+        except ModuleNotFoundError as error:
+            if error.name not in OPTIONAL:
+                raise
+            continue
         before = {key: record[name][key] for key in record[name] if key in now or not gate}
         found += [f"{part}: {name}{difference}" for difference in differences(before, now, exact)]
     return found

@@ -1,4 +1,4 @@
-"""Seeded outputs of every mechanism, continual sum, optimizer, query, shuffle protocol and sampler, and of simulations."""
+"""Seeded outputs: mechanisms, continual sums, optimizers, queries, shuffle protocols, samplers, simulations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import warnings
 import zipfile
 from collections.abc import Callable
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +40,9 @@ def records(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return keep
 
 
-# what needs a library that is slow to load, or not there: not in the gate
-HEAVY = {"torch_modules": "torch", "estimators": "sklearn"}
-
-
 def names(gate: bool) -> list[str]:
-    needs = {name: HEAVY.get(name.partition(":")[0]) for name in OUTPUTS}
-    return [name for name, library in needs.items() if not library or (not gate and find_spec(library))]
+    """All; in the gate without what needs a library that is slow to load."""
+    return [name for name in OUTPUTS if not gate or not name.startswith(("torch_modules", "estimators"))]
 
 
 def found(name: str, gate: bool) -> dict[str, Any]:
@@ -457,7 +452,7 @@ def off_policy(name: str) -> dict[str, Any]:
     rewards = (source.random(300) < 0.2 + 0.2 * chosen).astype(float)
     target, logged = (chosen == 2) * 0.8 + 0.1, np.full(300, 1 / 3)
     model = evaluate.cross_fitted(rewards, chosen, 3, features=features)
-    law = np.full((300, 3), 0.1) + [0.0, 0.0, 0.7]
+    law = np.tile([0.1, 0.1, 0.8], (300, 1))
     found = [evaluate.ips(rewards, logged, target), evaluate.snips(rewards, logged, target)]
     found.append(evaluate.doubly_robust(rewards, logged, law, chosen=chosen, model=model))
     return {"values": [one.value for one in found], "model": model}

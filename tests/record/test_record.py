@@ -5,7 +5,7 @@ nine digits, chosen arms and words exactly. The gate looks at a fixed part of ea
 """
 
 import pytest
-from make import PARTS, compared, part_of
+from make import PARTS, compared, part_of, recorded
 
 SHARES = 8
 
@@ -14,6 +14,11 @@ SHARES = 8
 @pytest.mark.parametrize("part", PARTS)
 def test_part_of_the_record_holds(part, share):
     assert not compared(part, part_of(part).names(True)[share::SHARES], gate=True)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_all_that_is_recorded_is_looked_at(part):
+    assert part_of(part).names(False) == list(recorded(part))
 
 
 @pytest.mark.slow
