@@ -48,9 +48,9 @@ def compared(part: str, names: Iterable[str], *, gate: bool, exact: bool = False
     for name in names:
         try:
             now = json.loads(json.dumps(part_of(part).found(name, gate)))
-        except ModuleNotFoundError as error:
-            if error.name not in OPTIONAL:
-                raise
+        except Exception as error:  # one difference more, and the others are still looked for
+            if getattr(error, "name", None) not in OPTIONAL:
+                found.append(f"{part}: {name} raises {error!r}")
             continue
         before = {key: record[name][key] for key in record[name] if key in now or not gate}
         found += [f"{part}: {name}{difference}" for difference in differences(before, now, exact)]
