@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.results import Run
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.protocol import Decision, Policy
 
 __all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "made", "parameters", "play"]
