@@ -1,6 +1,7 @@
-"""Estimators that go over the whole history: growing tables, maximum likelihood, and extremes over a level set.
+"""Estimators that go over all rows again: growing tables, maximum likelihood, and extremes over a level set.
 
-Every solver starts where the caller says (the last estimate), and is vectorised over rounds and over arms.
+Every solver starts where the caller says (the last estimate), and is vectorised over rows and over directions. None is
+private by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.checks import integer, nonnegative, positive
 from dpkit.models.ellipsoid import ball_constrained_minimizer
 from dpkit.models.links import Link
 from dpkit.states.entries import short
@@ -32,8 +34,14 @@ class Rows:
     bound, order : float
         What a saved row may be: its numbers but the last have a norm of this order and of at most this size.
 
+    Raises
+    ------
+    ValueError, TypeError
+        For a ``width`` below 1.
+
     Examples
     --------
+    >>> from dpkit.models import Rows
     >>> rows = Rows(2)
     >>> rows.append([1.0, 2.0])
     >>> rows.array.tolist()
@@ -41,6 +49,7 @@ class Rows:
     """
 
     def __init__(self, width: int, *, bound: float = math.inf, order: float = 2.0) -> None:
+        width = integer("width", width, at_least=1)
         self.count = 0
         self._bound, self._order = bound, order
         self._rows = np.empty((64, width))
@@ -89,8 +98,21 @@ def glm_loss(link: Link, X: Array, rewards: Array, *, ridge: float, dispersion: 
     ridge : float
         λ >= 0.
     dispersion : float
-        g(τ).
+        g(τ) > 0.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, ``ridge`` is negative or ``dispersion`` is not positive.
+
+    Examples
+    --------
+    >>> from dpkit.models import get_link, glm_loss
+    >>> value, gradient, hessian = glm_loss(get_link("linear"), np.eye(2), np.ones(2), ridge=0.0)(np.zeros(2))
+    >>> value, gradient.tolist(), hessian.tolist()
+    (0.0, [-1.0, -1.0], [[1.0, 0.0], [0.0, 1.0]])
     """
+    _check_table(X, rewards, ridge, dispersion)
 
     def evaluate(theta: Array) -> tuple[float, Array, Array]:
         z = X @ theta
@@ -127,12 +149,19 @@ def minimize_in_ball(
     -------
     ndarray of shape (d,), ndarray of shape (d, d)
 
+    Raises
+    ------
+    ValueError
+        If ``radius`` is not positive.
+
     Examples
     --------
+    >>> from dpkit.models import minimize_in_ball
     >>> square = lambda v: (0.5 * float(v @ v) - v[0], v - np.array([1.0, 0.0]), np.eye(2))
     >>> minimize_in_ball(square, np.zeros(2), radius=0.5)[0].tolist()
     [0.5, 0.0]
     """
+    radius = positive("radius", radius, finite=False)
     theta = start
     value, gradient, hessian = evaluate(theta)
     for _ in range(100):
@@ -171,14 +200,16 @@ def level_set_maxima(
     dispersion: float = 1.0,
     tolerance: float = 1e-6,
 ) -> Array:
-    """max of xᵀθ over {‖θ‖₂ ≤ radius : L(θ) ≤ L(center) + depth} for every arm x, L the loss of :func:`glm_loss`.
+    """max of xᵀθ over {‖θ‖₂ ≤ radius : L(θ) ≤ L(center) + depth} for every direction x, L the loss of :func:`glm_loss`.
 
-    A primal-dual interior-point method (Boyd & Vandenberghe 2004, algorithm 11.2) on all arms at once. Self-concordance
-    and weak duality bound each maximum from above, so arms that cannot have the largest one are given up early.
+    A primal-dual interior-point method (Boyd & Vandenberghe 2004, algorithm 11.2) on all directions at once.
+    Self-concordance and weak duality bound each maximum from above, so those that cannot have the largest one are given
+    up early.
 
     Parameters
     ----------
     arms : ndarray of shape (K, d)
+        The directions, such as the arms of a bandit.
     center : ndarray of shape (d,)
         argmin of L over the ball.
     depth : float
@@ -189,8 +220,24 @@ def level_set_maxima(
     Returns
     -------
     ndarray of shape (K,)
-        Upper bounds. That of the arm with the largest maximum is exact up to the tolerance; of others it may not be.
+        Upper bounds. The largest maximum is exact up to the tolerance; others may not be.
+
+    Raises
+    ------
+    ValueError
+        As for :func:`glm_loss`.
+
+    Examples
+    --------
+    >>> from dpkit.models import get_link, level_set_maxima
+    >>> X, y = np.eye(2), np.zeros(2)  # L = ½‖θ‖², so that the level set of depth ½ is the unit ball
+    >>> found = level_set_maxima(
+    ...     get_link("linear"), X, y, np.eye(2), center=np.zeros(2), depth=0.5, radius=3.0, ridge=0.0
+    ... )
+    >>> found.round(5)
+    array([1., 1.])
     """
+    _check_table(X, rewards, ridge, dispersion)
     n, d = X.shape
     products = np.einsum("ni,nj->nij", X, X).reshape(n, d * d)
 
@@ -297,3 +344,10 @@ def _room(thetas: Array, radius: float) -> Array:
 def _dots(A: Array, B: Array) -> Array:
     """Inner products of the rows of A with those of B."""
     return np.asarray(np.einsum("ki,ki->k", A, B))
+
+
+def _check_table(X: Array, rewards: Array, ridge: float, dispersion: float) -> None:
+    if X.ndim != 2 or rewards.shape != X.shape[:1]:
+        raise ValueError(f"X and rewards must have shapes (n, d) and (n,), got {X.shape} and {rewards.shape}")
+    nonnegative("ridge", ridge)
+    positive("dispersion", dispersion)
