@@ -20,7 +20,6 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, ch
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.records import checked_slope
-from dpkit.geometry import pair_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
@@ -149,7 +148,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         # at best everybody comes once, and spends all on one release
         newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
         a, F, B = self._bounds(newcomers, 1.0)
-        noise = self._sums.noise * float(self._sensitivities(newcomers, a, F, B)[0])
+        noise = self._sums.noise * float(self._sums.shifts(newcomers, a, F, B)[0])
         if self.prior is None:
             warn_of_cold_start(clarity(d, T, self._W, S, noise, noise / a), d, T, budget)
         self._open_run(self._sums.cost)
@@ -211,7 +210,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         people = self._sums.rounds.people(self.decisions)
         η = 1.0 if self.decisions < _RETURNS * len(people) else 0.0
         a, F, B = self._bounds(people, η)
-        ω = self._sums.pay(people, self._share(people)) / self._sensitivities(people, a, F, B)
+        ω = self._sums.pay(people, self._share(people)) / self._sums.shifts(people, a, F, B)
         H, G = self._sums.release(people, self._weigh(last.theta, η), ω, a, F, B)
 
         # from here on all is post-processing
@@ -248,16 +247,6 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         if η:
             return a, F, np.full(len(people), _CLIP * self._R)
         return a, F, self._R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
-
-    def _sensitivities(self, people: People, a: float, F: float, B: Array) -> Array:
-        """Δ: how far each person can move (a·M, b)."""
-        if self.budget.adjacency == "zero_out":
-            return np.asarray(np.sqrt((a * F) ** 2 + B**2))
-        Δ = np.sqrt(2 * (a * F) ** 2 + 4 * B**2)
-        once = people.visits == 1
-        if once.any():
-            Δ[once] = pair_sensitivity(a, F, 1.0, B[once][0], "replace")
-        return np.asarray(Δ)
 
     def _secants(self, e: Array, mean: Array) -> Array:
         """w at e, where the link's mean is ``mean``."""
