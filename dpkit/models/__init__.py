@@ -31,7 +31,8 @@ from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
     from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms, project_on_ball, within
-    from dpkit.models.likelihood import Rows, Smooth, glm_loss, level_set_maxima, minimize_in_ball
+    from dpkit.models.level_sets import level_set_maxima
+    from dpkit.models.likelihood import Rows, Smooth, glm_loss, minimize_in_ball
     from dpkit.models.links import Link, get_link, is_named
     from dpkit.models.losses import GLM, glm, matching_loss
     from dpkit.models.prior import Posterior, Prior, PriorLike, checked_prior, posterior
@@ -72,7 +73,7 @@ _HOMES = {
     "Rows": "dpkit.models.likelihood",
     "Smooth": "dpkit.models.likelihood",
     "glm_loss": "dpkit.models.likelihood",
-    "level_set_maxima": "dpkit.models.likelihood",
+    "level_set_maxima": "dpkit.models.level_sets",
     "minimize_in_ball": "dpkit.models.likelihood",
     "Link": "dpkit.models.links",
     "get_link": "dpkit.models.links",
