@@ -65,28 +65,15 @@ __all__ = [
 
 # loaded when they are first asked for
 _HOMES = {
-    "RankOneInverse": "dpkit.models.ellipsoid",
-    "ball_constrained_minimizer": "dpkit.models.ellipsoid",
-    "norms": "dpkit.models.ellipsoid",
-    "project_on_ball": "dpkit.models.ellipsoid",
-    "within": "dpkit.models.ellipsoid",
-    "Rows": "dpkit.models.likelihood",
-    "Smooth": "dpkit.models.likelihood",
-    "glm_loss": "dpkit.models.likelihood",
-    "level_set_maxima": "dpkit.models.level_sets",
-    "minimize_in_ball": "dpkit.models.likelihood",
-    "Link": "dpkit.models.links",
-    "get_link": "dpkit.models.links",
-    "is_named": "dpkit.models.links",
-    "GLM": "dpkit.models.losses",
-    "glm": "dpkit.models.losses",
-    "matching_loss": "dpkit.models.losses",
-    "Posterior": "dpkit.models.prior",
-    "Prior": "dpkit.models.prior",
-    "PriorLike": "dpkit.models.prior",
-    "checked_prior": "dpkit.models.prior",
-    "posterior": "dpkit.models.prior",
-    "proximal_point": "dpkit.models.proximal",
+    "dpkit.models.ellipsoid": "RankOneInverse ball_constrained_minimizer norms project_on_ball within",
+    "dpkit.models.level_sets": "level_set_maxima",
+    "dpkit.models.likelihood": "Rows Smooth glm_loss minimize_in_ball",
+    "dpkit.models.links": "Link get_link is_named",
+    "dpkit.models.losses": "GLM glm matching_loss",
+    "dpkit.models.prior": "Posterior Prior PriorLike checked_prior posterior",
+    "dpkit.models.proximal": "proximal_point",
 }
 
-__getattr__, __dir__ = attributes_of(__name__, _HOMES)
+__getattr__, __dir__ = attributes_of(
+    __name__, {name: module for module, names in _HOMES.items() for name in names.split()}
+)

@@ -69,27 +69,14 @@ __all__ = [
 
 # loaded when they are first asked for
 _HOMES = {
-    "ArmSums": "dpkit.moments.arms",
-    "reward_scales": "dpkit.moments.arms",
-    "reward_sensitivity": "dpkit.moments.arms",
-    "BlockSums": "dpkit.moments.blocks",
-    "Released": "dpkit.moments.blocks",
-    "block_record": "dpkit.moments.blocks",
-    "features": "dpkit.moments.blocks",
-    "record_sensitivity": "dpkit.moments.blocks",
-    "PairSums": "dpkit.moments.pairs",
-    "pair_scales": "dpkit.moments.pairs",
-    "whole_digits": "dpkit.moments.pairs",
-    "People": "dpkit.moments.people",
-    "PersonSums": "dpkit.moments.people",
-    "PersonTotals": "dpkit.moments.people",
-    "Rounds": "dpkit.moments.people",
-    "Weigh": "dpkit.moments.people",
-    "PairBatches": "dpkit.moments.shuffled",
-    "ShuffledBatches": "dpkit.moments.shuffled",
-    "batch_protocol": "dpkit.moments.shuffled",
-    "max_cost": "dpkit.moments.shuffled",
-    "ShuffledPersonSums": "dpkit.moments.shuffled_people",
+    "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
+    "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
+    "dpkit.moments.pairs": "PairSums pair_scales whole_digits",
+    "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
+    "dpkit.moments.shuffled": "PairBatches ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled_people": "ShuffledPersonSums",
 }
 
-__getattr__, __dir__ = attributes_of(__name__, _HOMES)
+__getattr__, __dir__ = attributes_of(
+    __name__, {name: module for module, names in _HOMES.items() for name in names.split()}
+)
