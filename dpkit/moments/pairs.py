@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discount
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
 
-__all__ = ["MOST_WEIGHTED", "PairSums", "pair_scales", "whole_digits"]
+__all__ = ["MOST_WEIGHTED", "NoisyPair", "PairSums", "pair_scales", "whole_digits"]
 
 # of more releases, the best factor takes longer to find than a stream should take to open
 MOST_WEIGHTED = 64
@@ -35,6 +36,27 @@ def whole_digits(records: int, size: int) -> tuple[int, float]:
     """
     digits = min(30, 52 - records.bit_length())
     return digits, 4.0 * math.sqrt(size) * 2.0**-digits
+
+
+@dataclass(frozen=True)
+class NoisyPair:
+    """Running sums as they were released, and the noise in them, which is public.
+
+    Attributes
+    ----------
+    H : (d, d) ndarray
+    b : (d,) ndarray
+    noise, batch_noise : (float, float)
+        σ_H and σ_b of this release, and of its difference to the one before; see :class:`PairSums`.
+    decay : float
+        What is left in the running sums of those before.
+    """
+
+    H: Array
+    b: Array
+    noise: tuple[float, float]
+    batch_noise: tuple[float, float]
+    decay: float
 
 
 class PairSums:
@@ -153,13 +175,15 @@ class PairSums:
         np.rint(record, record)
         self.batch += record
 
-    def release(self) -> tuple[Array, Array]:
+    def release(self) -> NoisyPair:
         """Close the batch: noisy H and b of all batches so far."""
         batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
         self._empty()
+        k = self.sums.steps + 1
         noisy = self.sums.add(batch)
         D = len(noisy) - self.dim
-        return smat(noisy[:D] / self._a), noisy[D:] / self._c
+        H, b = smat(noisy[:D] / self._a), noisy[D:] / self._c
+        return NoisyPair(H, b, self.noise(k), self.batch_noise(k), self.decay)
 
     def noise(self, k: int) -> tuple[float, float]:
         """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""
