@@ -118,7 +118,7 @@ def made(**more):
 def test_the_policy_is_charged_saved_and_goes_on_once(tmp_path):
     ledger = Ledger(Budget(1.0, 1e-6))
     policy = made(ledger=ledger)
-    assert ledger.total == policy._sums.cost
+    assert ledger.total == policy.sums.cost
     for _ in range(100):
         policy.update(policy.select(np.eye(3)), 1.0)
     policy.save(tmp_path / "state")
@@ -153,4 +153,4 @@ def test_neighbouring_rounds_are_never_farther_apart_than_the_sensitivity():
             records.append(policy._batch.ravel() / 2**30)
         a, b = records
         farthest = max(farthest, np.linalg.norm(a - b), np.linalg.norm(C[:, :1] * a - C[:, 1:] * b))
-    assert 2.0 < farthest <= policy._sums.sensitivity
+    assert 2.0 < farthest <= policy.sums.sensitivity

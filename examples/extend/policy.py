@@ -66,7 +66,7 @@ class CoordinateUCB(PrivatePolicy[Estimate]):
     """See the module. ``width`` is β, ``ridge`` is λ; everything else as for every private policy."""
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums", "_batch")
+    secret = ("sums", "_batch")
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class CoordinateUCB(PrivatePolicy[Estimate]):
         if max(abs(end) for end in self.reward_range) > 1:
             raise ValueError(f"reward_range must lie in [-1, 1], got reward_range={self.reward_range}")
         self.schedule = Schedule.batches(horizon, first=max(1, min(4 * dim, horizon // 20)), growth=growth)
-        self._sums = BufferedToeplitz.calibrated(
+        self.sums = BufferedToeplitz.calibrated(
             budget=budget,
             horizon=max(1, len(self.schedule.ends)),
             shape=2 * dim,
@@ -96,16 +96,16 @@ class CoordinateUCB(PrivatePolicy[Estimate]):
         )
         self._batch = np.zeros((2, dim))  # whole numbers
         self.public = Estimate(np.zeros(dim), np.full(dim, 1 / self.ridge))
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         return np.asarray(arms @ self.public.theta + self.width * np.sqrt(arms**2 @ self.public.variance))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self._batch += np.rint(_UNIT * np.outer((1.0, reward), pending.arm) * (pending.arm, np.ones(self.dim)))
 
-    def _release(self) -> Estimate:
-        n, b = self._sums.add(self._batch.ravel() / _UNIT).reshape(2, self.dim)
+    def close_batch(self) -> Estimate:
+        n, b = self.sums.add(self._batch.ravel() / _UNIT).reshape(2, self.dim)
         self._batch = np.zeros((2, self.dim))
-        noise, n = self._sums.noise_std(self.releases + 1), np.maximum(n, 0.0) + self.ridge
+        noise, n = self.sums.noise_std(self.releases + 1), np.maximum(n, 0.0) + self.ridge
         return Estimate(b / n, 1 / n + (noise / n) ** 2)
