@@ -17,7 +17,7 @@ from private_policies import SMALL, offered, play, small
 from accounting import Budget
 from dpbandits import policies
 from dpbandits.durability.decision_log import DecisionLog
-from dpbandits.lab import evaluate
+from dpbandits import evaluate
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM
 
 COLUMNS = ["id", "index", "arm", "probability", "release", "reward", "arms"]
