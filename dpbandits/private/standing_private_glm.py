@@ -192,8 +192,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         self._public_arms = PublicArms(self.arms)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         T = self._rounds = integer("horizon", horizon, at_least=1)
-        self.first_batch = first_length(first_batch, 4 * self.dim, T)
-        self.growth = growth
+        self.growth, self.first_batch = growth, first_length(first_batch, 4 * self.dim, T)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         m = len(self.schedule.ends)
         if m > _MOST_RELEASES:
@@ -230,15 +229,13 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
         return self.public.theta
 
     def _weigh(self, noise: float) -> Array:
-        """How much the noise of each release matters, where that of a single one is this."""
+        # how much the noise of each release matters, where that of a single one is this
         return release_weights(self.schedule.ends, clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise))
 
     @property
     def arrived(self) -> float:
         """The share of rewards that has come, as last released; 1 where that cannot be told from all."""
         return self.public.arrived
-
-    # ---------------------------------------------------------------------------------------------- choose
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of all arms, or of those that are offered in this round, in any order.
@@ -303,8 +300,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
             return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
         return Perturbed(arms, self.public.theta, self.public.root)
 
-    # ----------------------------------------------------------------------------------------------- learn
-
     def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
         self.sums.decided(pending.round, pending.note[0])
@@ -312,8 +307,6 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self._record.centre), self.clip)
         self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
-
-    # --------------------------------------------------------------------------------------------- release
 
     def close_batch(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""

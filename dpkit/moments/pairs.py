@@ -11,7 +11,7 @@ Cost per record: O(d²), and no random numbers; per release one step of a contin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -119,6 +119,10 @@ class NoisyPair:
     noise: tuple[float, float]
     batch_noise: tuple[float, float]
     decay: float
+
+    def __iter__(self) -> Iterator[Array]:
+        """H and b."""
+        return iter((self.H, self.b))
 
 
 class PairSums:
