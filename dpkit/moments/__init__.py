@@ -9,6 +9,7 @@ sums                    of records                                    who is pro
 ``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
+``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
 ``PairBatches``         (w·x xᵀ, g·x), sums of each batch             a user of one batch          users, and a shuffler
 ``ShuffledBatches``     vectors, sums of each batch                   a user; a person with n      users, and a shuffler
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
     from dpkit.moments.pairs import NoisyPair, PairSums, pair_scales, whole_digits
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
+    from dpkit.moments.records import NoisyRecords, RecordSums
     from dpkit.moments.shuffled import PairBatches, ShuffledBatches, batch_protocol, max_cost
     from dpkit.moments.shuffled_people import ShuffledPersonSums
 
@@ -47,11 +49,13 @@ __all__ = [
     "ArmSums",
     "BlockSums",
     "NoisyPair",
+    "NoisyRecords",
     "PairBatches",
     "PairSums",
     "People",
     "PersonSums",
     "PersonTotals",
+    "RecordSums",
     "Released",
     "Rounds",
     "ShuffledBatches",
@@ -74,6 +78,7 @@ _HOMES = {
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
     "dpkit.moments.pairs": "NoisyPair PairSums pair_scales whole_digits",
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
+    "dpkit.moments.records": "NoisyRecords RecordSums",
     "dpkit.moments.shuffled": "PairBatches ShuffledBatches batch_protocol max_cost",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
 }
