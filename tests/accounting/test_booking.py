@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from accounting import Budget, Gaussian, Laplace, Ledger, PoissonSubsampled, PureDP, epsilon
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger import filters, smoothing
-from accounting.ledger.additive import AdditiveFilter
-from accounting.ledger.booking import Booking, costs_between
-from accounting.ledger.divergence import divergence
-from accounting.ledger.filters import mixed_rule
-from accounting.ledger.scopes import inside, path
-from accounting.ledger.smoothing import Potential
-from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.ledger.filters import choice, reserve_costs
+from accounting.ledger.filters.additive_filter import AdditiveFilter
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.level_charges import LevelCharges, costs_between
+from accounting.ledger.filters.reserve_costs import Potential
+from accounting.ledger.filters.scopes import inside, path
+from accounting.ledger.filters.smoothed_losses import divergence
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.releases import Composed
 
 LEVELS = [0.0, 0.1, 0.3, 0.6]
@@ -31,7 +31,7 @@ orders = st.lists(st.integers(0, 2), max_size=40)
 
 
 def booking(costs, limit=1.0):
-    return Booking(limit, LEVELS, lambda release: costs[KINDS.index(release)])
+    return LevelCharges(limit, LEVELS, lambda release: costs[KINDS.index(release)])
 
 
 def allowed(costs, charged, after):
@@ -73,7 +73,7 @@ def test_the_rounding_of_many_parts_is_kept_free():
     tiny = 5e-17  # lost where it is added to nearly 1
     release = Composed(((PureDP(1.0), 1), *((PureDP(2.0 + part), 1) for part in range(5000))))
     large = 1 - 1e-14 - 2.0**-52
-    book = Booking(1.0, [0.0], lambda part: [large if part.epsilon == 1.0 else tiny])
+    book = LevelCharges(1.0, [0.0], lambda part: [large if part.epsilon == 1.0 else tiny])
     assert math.fsum([large, *[tiny] * 5000]) > 1
     assert book.charge(0.0, release, 1e-14) == math.inf
     assert book.charge(0.0, PureDP(1.0), 1e-15) == large
@@ -83,7 +83,7 @@ def test_the_rounding_of_many_parts_is_kept_free():
 def test_charges_without_an_order_hold_in_every_order(costs, order):
     book = booking(costs)
     terms = [(None, KINDS[kind], order.count(kind)) for kind in sorted(set(order))]
-    found = dict(zip((release for _, release, _ in terms), book.charges(terms, 0.0), strict=True))
+    found = dict(zip((release for _, release, _ in terms), book.unordered(terms, 0.0), strict=True))
     if any(map(math.isinf, found.values())):
         sums = np.sum([costs[kind] for kind in order], axis=0)
         assert not np.any(sums + np.array(LEVELS) <= 1 - 1e-9)
@@ -113,14 +113,14 @@ SCOPES = [None, "a", "b", "b/c"]
 def test_every_unit_of_every_scope_could_be_charged_what_it_was(spends):
     """What is charged for the worst-off unit is allowed by a level for every unit that meets it."""
     filter_ = AdditiveFilter(B, mixed_rule(B))
-    units = {scope: [0.0] * len(filter_._booked) for scope in ("a", "b/c", "b/other")}
+    units = {scope: [0.0] * len(filter_._by_level) for scope in ("a", "b/c", "b/other")}
     for scope, number in spends:
         release = RELEASES[number]
         if not filter_.admits(scope, release, None):
             continue
         amount = filter_._charged(filter_.sums.after(scope, filter_._zero), release)
         filter_.record(scope, release)
-        for index, (place, book) in enumerate(filter_._booked):
+        for index, (place, book) in enumerate(filter_._by_level):
             for unit in units:
                 if not inside(unit, scope):
                     continue
@@ -140,11 +140,11 @@ def test_the_order_matters_little_and_skewed_losses_cost_less_early():
         filter_ = AdditiveFilter(B, mixed_rule(B))
         filter_.record(None, first)
         filter_.record(None, second)
-        spent.append(float(filter_.sums.after(None, filter_._zero)[filter_._booked[0][0]]))
+        spent.append(float(filter_.sums.after(None, filter_._zero)[filter_._by_level[0][0]]))
     assert spent[0] < spent[1] < 1.1 * spent[0]
     # the parts of one release come in the order that suits
     filter_ = AdditiveFilter(B, mixed_rule(B))
-    place = filter_._booked[0][0]
+    place = filter_._by_level[0][0]
     assert filter_._charged(filter_._zero, 200 * round_ + 300 * skewed)[place] == pytest.approx(spent[0])
 
 
@@ -159,13 +159,13 @@ def test_a_quota_on_what_was_recorded_before_looks_at_no_order():
         in_order = filter_.sums.after(scope, filter_._zero)
         without = other.sums.after(scope, np.zeros_like(in_order))
         assert np.all(without >= in_order * (1 - 1e-12))
-        assert without[filter_._booked[0][0]] < 1.3 * in_order[filter_._booked[0][0]]
+        assert without[filter_._by_level[0][0]] < 1.3 * in_order[filter_._by_level[0][0]]
     # more than fits has no charge, and what is admitted then does not count on it
     with pytest.raises(ValueError, match="4 were counted"):
         other.record_all([])
     other = AdditiveFilter(B, mixed_rule(B))
     other.record_all([("a", RELEASES[0], 30)])
-    assert math.isinf(other.sums.after("a", other._zero)[other._booked[0][0]])
+    assert math.isinf(other.sums.after("a", other._zero)[other._by_level[0][0]])
     assert not other.admits("a", RELEASES[2], None)
 
 
@@ -174,7 +174,7 @@ def test_what_another_measure_admits_ends_the_charges():
     large = PureDP(0.95)
     assert filter_.admits(None, large, None)  # by the plain sum of ε
     filter_.record(None, large)
-    assert all(math.isinf(filter_.sums.after(None, filter_.price(large))[place]) for place, _ in filter_._booked)
+    assert all(math.isinf(filter_.sums.after(None, filter_.price(large))[place]) for place, _ in filter_._by_level)
     assert filter_.admits(None, PureDP(0.04), None)
     assert not filter_.admits(None, Gaussian(1000.0), None)
 
@@ -253,7 +253,7 @@ def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, s
     costs = []
     for up in (1, large):
         both = [Two(unit, up, way) for way in (False, True)]
-        rows = [[smoothing._of_pair(one, math.inf, level, potential)[1] for level in levels[1:]] for one in both]
+        rows = [[reserve_costs._of_pair(one, math.inf, level, potential)[1] for level in levels[1:]] for one in both]
         costs.append([math.inf, *np.max(rows, axis=0).tolist()])
     # the charge of the skewed kind falls by a lot
     assert costs[1][1] > 1.25 * costs[1][-1]
@@ -285,7 +285,7 @@ def test_the_potential_falls_at_every_level_of_every_budget_and_above(log_epsilo
     both = [Two(10**size * math.sqrt(most), up, way) for way in (False, True)]
     steps = [level * most for level in levels]
     costs = costs_between(
-        steps, lambda level: max(smoothing._of_pair(one, math.inf, level, pot, False)[1] for one in both)
+        steps, lambda level: max(reserve_costs._of_pair(one, math.inf, level, pot, False)[1] for one in both)
     )
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] > 0
@@ -338,7 +338,7 @@ def test_a_file_of_before_opens_and_goes_on_by_its_own_rule(tmp_path, monkeypatc
     assert rule_to_dict(old) == OLD  # what an older release reads
     skewed = 200 * PoissonSubsampled(Gaussian(2.0), 0.01)
     with monkeypatch.context() as patch:
-        patch.setattr(filters, "mixed_rule", lambda budget, failure_delta=None: old)
+        patch.setattr(choice, "mixed_rule", lambda budget, failure_delta=None: old)
         with Ledger.open(tmp_path / "old.ledger", B) as ledger:
             ledger.spend(skewed)
     with Ledger.open(tmp_path / "old.ledger") as ledger:

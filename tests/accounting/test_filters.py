@@ -31,8 +31,9 @@ from accounting.accountants.rdp import rdp
 from accounting.amplification.shuffling import local_epsilon
 from accounting.concentrated import zcdp_rho
 from accounting.conversions import gdp_mu
-from accounting.ledger import state as ledger_state
-from accounting.ledger.filters import first_filter, make_filter, mixed_rule
+from accounting.ledger import recorder
+from accounting.ledger.filters.choice import first_filter, make_filter
+from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.releases import Composed
 
 BUDGET = Budget(1.0, 1e-6)
@@ -298,7 +299,7 @@ def filling(users):
 @pytest.mark.parametrize("first", [filling(100), Gaussian(20.0)])
 @pytest.mark.parametrize("reopened", [False, True])
 def test_an_untouched_scope_may_have_a_plan_of_its_own(first, reopened, tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
     path = tmp_path / "spends.ledger"
     ledger = Ledger.open(path, BUDGET)
 

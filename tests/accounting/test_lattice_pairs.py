@@ -22,8 +22,8 @@ from accounting import (
 from accounting.accountants.lattice import _added, composed_mu, discrete_gaussian_mu
 from accounting.accountants.lattice_pairs import LatticeCorners, LatticePair, _most
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger.filters import first_filter
-from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.ledger.filters.choice import first_filter
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 
 
 def law_of_sum(sigma, vector):

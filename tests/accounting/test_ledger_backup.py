@@ -10,11 +10,12 @@ import threading
 import pytest
 
 from accounting import Budget, BudgetExceeded, Gaussian, Laplace, Ledger, LedgerCorrupted, PureDP
-from accounting.ledger import file as ledger_file
-from accounting.ledger import state as ledger_state
-from accounting.ledger import stored
-from accounting.ledger.chain import link
-from accounting.ledger.entries import Summary
+from accounting.ledger import recorder
+from accounting.ledger.filters.additive_filter import AdditiveFilter
+from accounting.ledger.record.entry_types import Summary
+from accounting.ledger.record.hash_chain import link
+from accounting.ledger.storage import database as stored
+from accounting.ledger.storage import sqlite as ledger_file
 
 BUDGET = Budget(1.0, 1e-6)
 FORK = multiprocessing.get_context("fork")
@@ -30,7 +31,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def often(monkeypatch):
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 10)
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 10)
 
 
 def busy(path, rows=120):
@@ -99,9 +100,9 @@ def test_a_forged_summary_is_found_by_verifying(path, change):
         for _ in range(5):
             ledger.spend(Gaussian(20.0))
         ledger.mark("a", 2, "ab")
-        state = ledger._take()
-        summary = json.loads(json.dumps(state.book.summary()))
-        ledger._state = state
+        state = ledger._recorder._take()
+        summary = json.loads(json.dumps(state.balance.summary()))
+        ledger._recorder._known = state
         head = ledger.head
     match change:
         case "rows":
@@ -115,7 +116,7 @@ def test_a_forged_summary_is_found_by_verifying(path, change):
         case "simulation":
             summary["simulation"] = True
     with Ledger.open(path) as ledger:
-        opening, time_ = ledger._take().opening, ledger.rows()[0].time
+        opening, time_ = ledger._recorder._take().opening, ledger.rows()[0].time
     body, forged = link(head, stored.to_dict(Summary(opening, time_, summary)))
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT INTO entries VALUES (7, ?, ?)", (body, forged))
@@ -144,9 +145,9 @@ def test_a_spend_reads_nothing_of_what_was_there_before(path, often):
     ledger = Ledger.open(path)
     ledger.spend(PureDP(1e-4))
     read = []
-    ledger._journal._connection.set_trace_callback(read.append)
+    ledger._recorder.store._connection.set_trace_callback(read.append)
     ledger.spend(PureDP(1e-4), label="one more", unique=True)
-    ledger._journal._connection.set_trace_callback(None)
+    ledger._recorder.store._connection.set_trace_callback(None)
     assert not any(statement.startswith("SELECT id, body") for statement in read)
 
 
@@ -268,11 +269,9 @@ def test_what_killed_processes_left_is_cleaned_up(path):
 
 
 def test_pricing_does_not_hold_the_write_lock(path, monkeypatch):
-    from accounting.ledger import additive
-
     Ledger.open(path, BUDGET).close()
     free = []
-    original = additive.AdditiveFilter.price
+    original = AdditiveFilter.price
 
     def price(self, release):
         if not self.knows(release):
@@ -285,7 +284,7 @@ def test_pricing_does_not_hold_the_write_lock(path, monkeypatch):
 
     ledger = Ledger.open(path)
     other = Ledger.open(path)
-    monkeypatch.setattr(additive.AdditiveFilter, "price", price)
+    monkeypatch.setattr(AdditiveFilter, "price", price)
     ledger.spend(Gaussian(50.0))
     other.spend(Laplace(70.0) + Gaussian(60.0))
     ledger.spend(Laplace(80.0))
@@ -297,14 +296,14 @@ def test_pricing_does_not_hold_the_write_lock(path, monkeypatch):
 def test_what_others_recorded_meanwhile_is_counted(path):
     """Two processes decide at the same time; the second to come is asked again."""
     one, other = Ledger.open(path, BUDGET), Ledger.open(path)
-    begin = one._journal.append
+    begin = one._recorder.store.append
 
     def slowly(make, also):
-        one._journal.append = begin
+        one._recorder.store.append = begin
         other.spend(Gaussian(6.0))
         return begin(make, also)
 
-    one._journal.append = slowly
+    one._recorder.store.append = slowly
     with pytest.raises(BudgetExceeded):
         one.spend(Gaussian(4.5))
     assert [row.release for row in one.rows()] == [Gaussian(6.0)]
@@ -317,7 +316,7 @@ def test_a_lock_that_is_refused_leaves_no_transaction(path, monkeypatch):
     blocker.execute("BEGIN IMMEDIATE")
     with pytest.raises(TimeoutError):
         ledger.spend(Gaussian(1.0))
-    assert not ledger._journal._connection.in_transaction
+    assert not ledger._recorder.store._connection.in_transaction
     blocker.execute("ROLLBACK")
     blocker.close()
     ledger.spend(Gaussian(1.0))

@@ -25,7 +25,7 @@ from accounting import (
     TreeAggregation,
     UnsupportedRelease,
 )
-from accounting.ledger.chain import START, link
+from accounting.ledger.record.hash_chain import START, link
 
 MEBIBYTE = 2**20
 

@@ -167,7 +167,7 @@ def test_a_spend_is_in_the_file_before_it_returns(path):
 
 
 def test_commits_are_synced_in_full(path, monkeypatch):
-    from accounting.ledger import file
+    from accounting.ledger.storage import sqlite as file
 
     opened = []
     connect = sqlite3.connect
@@ -311,7 +311,7 @@ ROW = {"entry": "spend", "index": 6, "time": NOW, "label": "", "scope": None, "s
     ],
 )
 def test_a_valid_chain_of_nonsense_is_refused(path, entry, message):
-    from accounting.ledger.chain import link
+    from accounting.ledger.record.hash_chain import link
 
     body, forged = link(filled(path), entry)
     with sqlite3.connect(path) as connection:
@@ -361,7 +361,7 @@ def test_a_ledger_that_was_moved_or_replaced_while_open_takes_no_spend(path):
 
 
 def test_a_locked_ledger_is_refused_in_time(path, monkeypatch):
-    from accounting.ledger import file
+    from accounting.ledger.storage import sqlite as file
 
     monkeypatch.setattr(file, "_WAIT_SECONDS", 0.05)
     ledger = Ledger.open(path)
@@ -378,7 +378,7 @@ def test_a_locked_ledger_is_refused_in_time(path, monkeypatch):
 def test_an_interrupted_commit_hides_nothing(path, monkeypatch):
     ledger = Ledger.open(path, BUDGET)
     ledger.spend(Gaussian(100.0))
-    book = type(ledger._state.book)
+    book = type(ledger._recorder._known.balance)
     with monkeypatch.context() as patch:
         patch.setattr(book, "apply", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -390,7 +390,7 @@ def test_an_interrupted_commit_hides_nothing(path, monkeypatch):
 
 
 def test_many_commits_and_their_checkpoints(path, monkeypatch):
-    from accounting.ledger import file
+    from accounting.ledger.storage import sqlite as file
 
     monkeypatch.setattr(file, "_COMMITS_PER_CHECKPOINT", 10)
     ledger = Ledger.open(path)

@@ -17,8 +17,8 @@ from postgres import running
 from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, LedgerCorrupted, calibrate
-from accounting.ledger import server as ledger_server
-from accounting.ledger import state as ledger_state
+from accounting.ledger import recorder
+from accounting.ledger.storage import postgresql as ledger_server
 from accounting.postgres import place
 
 BUDGET = Budget(1.0, 1e-6)
@@ -45,7 +45,7 @@ def edited(url, *statements):
 
 
 def test_everything_comes_back(url, monkeypatch):
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 10)
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 10)
     with Ledger.open(url, BUDGET) as ledger:
         ledger.set_quota("north", Budget(0.5, 1e-7))
         for i in range(25):
@@ -172,7 +172,7 @@ def test_a_server_that_would_lose_commits_is_refused(own):
     settled("on")
     # what a session can set is set
     ledger = Ledger.open(url)
-    assert ledger._journal._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
+    assert ledger._recorder.store._connection.execute("SHOW synchronous_commit").fetchone() == ("on",)
 
 
 LAST = "(SELECT max(id) FROM entries)"
@@ -220,21 +220,20 @@ def test_an_older_state_under_an_open_ledger_is_detected(url):
 
 def test_a_locked_ledger_is_refused_in_time(url, monkeypatch):
     monkeypatch.setattr(ledger_server, "_WAIT_SECONDS", 0.05)
-    ledger, other = Ledger.open(url), Ledger.open(url)
-    blocker = other._journal._at_rest()
-    other._journal._begin(blocker)
-    with pytest.raises(TimeoutError, match=r"was locked by another process for 0\.05 s; nothing was recorded"):
-        ledger.spend(Gaussian(1.0))
-    other._journal._leave(blocker)
+    ledger, where = Ledger.open(url), place(url, schema="ledger")
+    with psycopg.connect(where.address) as blocker:
+        blocker.execute(f'SELECT id FROM "{where.schema}".head FOR UPDATE')
+        with pytest.raises(TimeoutError, match=r"was locked by another process for 0\.05 s; nothing was recorded"):
+            ledger.spend(Gaussian(1.0))
     ledger.spend(Gaussian(1.0))
-    assert len(ledger.rows()) == len(other.rows()) == 1
+    assert len(ledger.rows()) == 1
 
 
 def test_a_connection_that_is_cut_is_opened_again(url):
     ledger = Ledger.open(url, BUDGET)
     ledger.spend(Gaussian(50.0))
     # this one, and nobody else's on the same server; and it has ended when this is answered
-    edited(url, f"SELECT pg_terminate_backend({ledger._journal._connection.info.backend_pid}, 60000)")
+    edited(url, f"SELECT pg_terminate_backend({ledger._recorder.store._connection.info.backend_pid}, 60000)")
     with pytest.raises(OSError, match="cannot be used"):
         ledger.spend(Gaussian(51.0))
     ledger.spend(Gaussian(52.0))
@@ -313,7 +312,7 @@ def test_a_mark_and_what_else_is_written_are_one_transaction(url):
     )
 
     def facts():
-        return ledger._journal._at_rest().execute("SELECT n FROM beside.facts").fetchall()
+        return ledger._recorder.store._at_rest().execute("SELECT n FROM beside.facts").fetchall()
 
     ledger.mark("a", 1, "ab", also=lambda db: db.execute("INSERT INTO beside.facts VALUES (1)"))
 

@@ -13,8 +13,8 @@ from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger, LedgerCorrupted
 from accounting.ledger import Mark
-from accounting.ledger.chain import link
-from accounting.ledger.written import from_dict, to_dict
+from accounting.ledger.record.entry_json import from_dict, to_dict
+from accounting.ledger.record.hash_chain import link
 from accounting.releases import Composed
 
 FORK = multiprocessing.get_context("fork")
@@ -193,6 +193,6 @@ def test_who_asks_for_a_mark_waits_for_the_thread_that_makes_it(tmp_path):
 def test_a_transaction_that_an_interrupt_left_open_ends_before_a_mark_is_looked_for(tmp_path):
     ledger = Ledger.open(tmp_path / "spends.ledger")
     mark = ledger.mark("a", 1, "aa")
-    ledger._journal._open().execute("BEGIN IMMEDIATE")
+    ledger._recorder.store._open().execute("BEGIN IMMEDIATE")
     assert ledger.newest_mark("a") == mark
     assert ledger.mark("a", 2, "bb").step == 2

@@ -22,8 +22,9 @@ from accounting import (
     PureDP,
     epsilon,
 )
-from accounting.ledger.filters import AdditiveFilter, mixed_rule
-from accounting.ledger.mixture import least_epsilon, meets, orders_and_weights
+from accounting.ledger.filters.additive_filter import AdditiveFilter
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.renyi_mixture import least_epsilon, meets, orders_and_weights
 from accounting.releases import compose
 
 # -------------------------------------------------------------------------------------- the inequality (*)

@@ -25,7 +25,7 @@ from accounting.accountants.curves import pair_of_curve, pair_of_whole_curve
 from accounting.accountants.row_pairs import OneRowPair, RowPair, largest_mu, worst_row
 from accounting.audit import recompute
 from accounting.conversions import gdp_delta
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 from accounting.perturbed_minimum import divergence
 
 
@@ -243,7 +243,7 @@ def test_what_is_refused():
 
 def test_ledgers_and_files_take_it(tmp_path):
     fit = ObjectivePerturbation(20.0, 0.02, one_row=True, adjacency="add_remove")
-    assert loads(dumps(fit)) == fit
+    assert decode(encode(fit)) == fit
     with Ledger.open(tmp_path / "spent.ledger", Budget(1.0, 1e-6, adjacency="add_remove")) as ledger:
         ledger.spend(fit + Gaussian(20.0), label="a fit")
         used = ledger.epsilon()

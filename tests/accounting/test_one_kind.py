@@ -8,12 +8,13 @@ import pytest
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, NoisyMax, PoissonSubsampled, PureDP, delta, epsilon
 from accounting.accountants import choices
-from accounting.ledger import one_kind
-from accounting.ledger.additive import AdditiveFilter
-from accounting.ledger.filters import first_filter, mixed_rule
-from accounting.ledger.one_kind import OneKind, kind_of
-from accounting.ledger.rule import without_failures
-from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.ledger.filters import copies_of_first
+from accounting.ledger.filters.additive_filter import AdditiveFilter
+from accounting.ledger.filters.choice import first_filter
+from accounting.ledger.filters.copies_of_first import CopiesOfFirst, kind_of
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.rule import without_failures
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.releases import Composed
 
 B = Budget(1.0, 1e-6, adjacency="add_remove")
@@ -103,8 +104,9 @@ def test_a_full_ledger_says_no_more_than_its_budget_where_the_filter_proves_it(m
 
 def test_the_accountants_are_asked_few_times(monkeypatch):
     asked = []
-    monkeypatch.setattr(one_kind, "delta_of", lambda release, _: asked.append(release) or kind_of(release)[1] * 1e-9)
-    kind = OneKind(STEP, 1.0, 1.0005e-6)
+    price = lambda release, _: asked.append(release) or kind_of(release)[1] * 1e-9  # noqa: E731
+    monkeypatch.setattr(copies_of_first, "delta_of", price)
+    kind = CopiesOfFirst(STEP, 1.0, 1.0005e-6)
     assert kind.within(np.array([600.0]), 0.0) is None
     counts = np.arange(600.0, 1100.0)
     assert [bool(kind.decide(np.array([count]))) for count in counts] == (counts <= 1000).tolist()
@@ -140,7 +142,7 @@ def test_the_best_mixture_of_the_first_kind_and_another_passes_no_budget():
     (first, first_laws), (second, second_laws) = rare(12, unit), rare(1, unit)
     rule = mixed_rule(B, None, first)
     filter_ = AdditiveFilter(B, rule)
-    book = filter_._booked[0][1]
+    book = filter_._by_level[0][1]
     reach = round(1.6 / unit)
     loss = unit * np.arange(-reach, reach + 1)
     stop = np.maximum(0.0, -np.expm1(np.minimum(1.0 - loss, 0.0)))

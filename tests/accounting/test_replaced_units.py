@@ -30,7 +30,7 @@ from accounting.accountants.integer_losses import IntegerPair
 from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
 from accounting.accountants.sampled_losses import ReplacedPair
 from accounting.accountants.swapped_losses import swapped
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 
 
 def law(totals, probabilities, z):
@@ -230,7 +230,7 @@ def test_what_is_refused():
 
 def test_ledgers_and_files_take_it():
     step = FixedSizeSubsampled(Gaussian(4.0), 10, 1000)
-    assert loads(dumps(step)) == step
+    assert decode(encode(step)) == step
     ledger = Ledger(Budget(1.0, 1e-6))
     for _ in range(3):
         ledger.spend(step)

@@ -27,13 +27,13 @@ from accounting import (
     parallel,
 )
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger.additive import AdditiveFilter
-from accounting.ledger.divergence import divergence as the_divergence
-from accounting.ledger.filters import mixed_rule
-from accounting.ledger.measures import _largest_mu, _smoothed
-from accounting.ledger.rule import Rule
-from accounting.ledger.smoothing import Potential, smoothed_costs
-from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.ledger.filters.additive_filter import AdditiveFilter
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.measure_sums import _largest_mu, _smoothed
+from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
+from accounting.ledger.filters.rule import Rule
+from accounting.ledger.filters.smoothed_losses import divergence as the_divergence
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
@@ -218,7 +218,7 @@ def test_no_choice_among_skewed_losses_passes_the_limit():
         rare = -math.expm1(unit) / (math.exp(-up * unit) - math.exp(unit))
         kinds[name] = (up, rare)
     # the pair of one kind, in either direction
-    from accounting.ledger import smoothing
+    from accounting.ledger.filters import reserve_costs
 
     class Two:
         def __init__(self, up, rare, flipped=False):
@@ -240,7 +240,7 @@ def test_no_choice_among_skewed_losses_passes_the_limit():
 
     costs = {}
     for name, (up, rare) in kinds.items():
-        both = [smoothing._of_pair(Two(up, rare, flipped), math.inf, share * MOST, TILTED)[1] for flipped in (0, 1)]
+        both = [reserve_costs._of_pair(Two(up, rare, flipped), math.inf, share * MOST, TILTED)[1] for flipped in (0, 1)]
         costs[name] = max(both)
     limit = (1 - share) * MOST
 
