@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from accounting import Gaussian, Laplace, audit, epsilon
-from accounting.audit._confidence import critical
+from accounting.audit.confidence import critical
 
 SEEDS = 300
 ALLOWED = int(binom.isf(1e-9, SEEDS, 0.05))  # 42

@@ -91,7 +91,7 @@ class LowerBound(_Finding):
     >>> bound.check(1.0)
     Traceback (most recent call last):
         ...
-    accounting.audit.bounds.PrivacyViolation: claimed ε=1 at δ=0, but ε ≥ 2 at confidence 1 − 0.05: \
+    accounting.audit.findings.PrivacyViolation: claimed ε=1 at δ=0, but ε ≥ 2 at confidence 1 − 0.05: \
 score >= 1.5 in 900 of 1000 runs on the data and in 100 of 1000 on the neighbour
     """
 
