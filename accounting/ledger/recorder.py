@@ -136,7 +136,11 @@ class Recorder:
             known = _Known(balance, position, 0 if summary is None else position.entries - 1, opening_hash)
         elif self.closed:
             return known
-        entries, position = self.store.unread(known.position)
+        try:
+            entries, position = self.store.unread(known.position)
+        except LedgerCorrupted:
+            self._known = known  # who asks again is to be refused again, also where an older state was put in its place
+            raise
         return known.extended(entries, position, name)
 
     def _attempt(self, decide: Callable[[Balance, bool], _E], also: Callable[[Any], None] | None) -> _E | None:
