@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from two_losses import TwoLosses, best_strategy, both_ways
 
 from accounting import Budget, Gaussian, Laplace, Ledger, PoissonSubsampled, PureDP, epsilon
 from accounting.conversions import gdp_delta, gdp_mu
@@ -193,54 +194,6 @@ def test_what_was_spent_is_the_budget_at_most_while_the_charges_hold():
 # ------------------------------------------------------------------------------------------- adversaries
 
 
-class Two:
-    """Losses −unit and ``up`` units, or the pair with both exchanged."""
-
-    def __init__(self, unit, up, exchanged=False):
-        rare = -math.expm1(unit) / (math.exp(-up * unit) - math.exp(unit))
-        self.losses = np.array([-unit, up * unit])
-        self.p = np.array([1 - rare, rare])
-        self.q = self.p * np.exp(-self.losses)
-        if exchanged:
-            self.losses, self.p, self.q = -self.losses[::-1], self.q[::-1], self.p[::-1]
-
-    def masses(self, edges):
-        from accounting.accountants.losses import histogram
-
-        return histogram(edges, self.losses, self.p, self.q)
-
-    def highest(self, log_tail):
-        return float(self.losses[-1]) * (1 + 1e-12)
-
-    def lowest(self, log_tail):
-        return -float(self.losses[0]) * (1 + 1e-12)
-
-
-def best_strategy(kinds, costs, levels, unit, most, cells):
-    """P(the loss passes ε), discounted as in δ, by dynamic programming over what was charged and the loss."""
-    steps = [[math.ceil(cost / most * cells) if cost < math.inf else cells + 1 for cost in row] for row in costs]
-    kept = [math.ceil(level / most * cells - 1e-9) for level in levels]
-    width = math.ceil((1.2 + 6 * math.sqrt(most)) / unit)
-    loss = np.arange(-width, width + 1) * unit
-    stop = np.maximum(0.0, -np.expm1(np.minimum(1.0 - loss, 0.0)))
-    value = np.empty((cells + 1, loss.size))
-
-    def moved(row, by):
-        return np.concatenate([row[by:], np.ones(by)]) if by > 0 else np.concatenate([np.full(-by, row[0]), row[:by]])
-
-    for charged in range(cells, -1, -1):
-        best = stop
-        for kind, row in zip(kinds, steps, strict=True):
-            for step, level in zip(row[::-1], kept[::-1], strict=True):
-                if charged + step + level <= cells:
-                    after = value[charged + step]
-                    ends = (np.rint(kind.losses / unit)).astype(int)
-                    best = np.maximum(best, sum(p * moved(after, int(by)) for p, by in zip(kind.p, ends, strict=True)))
-                    break
-        value[charged] = best
-    return float(value[0, width])
-
-
 @pytest.mark.parametrize(("order", "rate", "share"), [(17.0, 10.0, 0.15), (3.5, 4.5, 0.6)])
 @pytest.mark.parametrize("exchanged", [False, True])
 def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, share, exchanged):
@@ -249,10 +202,10 @@ def test_no_choice_among_skewed_and_round_losses_passes_the_limit(order, rate, s
     most = gdp_mu(1.0, (1 - share - 0.025) * budget) ** 2
     potential = Potential(1.0, most, 0.025 * budget / most, share * budget, order, rate)
     levels = [0.0, *(part * most for part in (0.03, 0.08, 0.2, 0.45, 0.7))]
-    kinds = [Two(unit, up, exchanged) for up in (1, large)]
+    kinds = [TwoLosses(unit, up, exchanged) for up in (1, large)]
     costs = []
     for up in (1, large):
-        both = [Two(unit, up, way) for way in (False, True)]
+        both = both_ways(unit, up)
         rows = [[reserve_costs._of_pair(one, math.inf, level, potential)[1] for level in levels[1:]] for one in both]
         costs.append([math.inf, *np.max(rows, axis=0).tolist()])
     # the charge of the skewed kind falls by a lot
@@ -282,7 +235,7 @@ def test_the_potential_falls_at_every_level_of_every_budget_and_above(log_epsilo
     share = (rule.heavy[0] if heavy else rule.shares[0]) * budget[1]
     most = gdp_mu(budget[0], (0.95 - tilt[0]) * share) ** 2
     pot = Potential(budget[0], most, 0.05 * share / most, tilt[0] * share, *tilt[1:])
-    both = [Two(10**size * math.sqrt(most), up, way) for way in (False, True)]
+    both = both_ways(10**size * math.sqrt(most), up)
     steps = [level * most for level in levels]
     costs = costs_between(
         steps, lambda level: max(reserve_costs._of_pair(one, math.inf, level, pot, False)[1] for one in both)
@@ -355,14 +308,3 @@ def test_a_file_of_before_opens_and_goes_on_by_its_own_rule(tmp_path, monkeypatc
     now = AdditiveFilter(B, mixed_rule(B))
     assert now.admits(None, Composed(((PoissonSubsampled(Gaussian(2.0), 0.01), 1690),)), None)
     assert AdditiveFilter(B, old).price(skewed).size < now.price(skewed).size
-
-
-@pytest.mark.parametrize("field", ["levels", "heavy_levels"])
-def test_levels_in_a_file_are_checked(field):
-    stored = rule_to_dict(mixed_rule(B))
-    assert rule_from_dict(stored) == mixed_rule(B)
-    for wrong in ([0.5, 1.0], [-0.1], [0.5] * 65, [math.nan]):
-        with pytest.raises(ValueError, match="levels between 0 and 1"):
-            rule_from_dict({**stored, field: wrong})
-    with pytest.raises(ValueError, match="tilt"):
-        rule_from_dict({**stored, "heavy_tilt": [0.95, 3.0, 3.0]})

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from ledgers import most_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, NoisyMax, PoissonSubsampled, PureDP, delta, epsilon
 from accounting.accountants import choices
@@ -14,24 +15,10 @@ from accounting.ledger.filters.choice import first_filter
 from accounting.ledger.filters.copies_of_first import CopiesOfFirst, kind_of
 from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.rule import without_failures
-from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.releases import Composed
 
 B = Budget(1.0, 1e-6, adjacency="add_remove")
 STEP = PoissonSubsampled(Gaussian(1.0), 0.005)
-
-
-def most_of(filter_, kind, low=1):
-    def fits(count):
-        return filter_.admits(None, count * kind, lambda: count * kind)
-
-    high = 2 * low
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > max(1, low // 300):
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
 
 
 @pytest.mark.parametrize(("noise", "rate", "count", "least"), [(1.5, 0.01, 806, 0.9499), (1.0, 0.005, 790, 0.93)])
@@ -48,17 +35,6 @@ def test_what_is_served_well_anyway_has_no_share_of_its_own():
     for kind in (Gaussian(100.0), PureDP(0.2), PoissonSubsampled(Gaussian(4.0), 0.01)):
         assert first_filter(B, kind).rule == mixed_rule(B)
     assert first_filter(B, STEP + Gaussian(100.0)).rule == mixed_rule(B)
-
-
-def test_the_shares_add_up_and_the_rule_is_stored():
-    rule = mixed_rule(B, None, STEP)
-    assert 0.999 < sum(rule.shares) + rule.heavy[0] + rule.kind_share <= 1.0
-    stored = rule_to_dict(rule)
-    assert rule_from_dict(stored) == rule
-    without = {name: value for name, value in stored.items() if name != "kind"}
-    for wrong in (stored | {"kind_share": 0.5}, stored | {"kind_share": -0.1}, stored | {"kind_share": 0.0}, without):
-        with pytest.raises(ValueError, match="share"):
-            rule_from_dict(wrong)
 
 
 def test_a_ledger_takes_the_kind_to_the_end_and_another_one_ends_it(tmp_path):

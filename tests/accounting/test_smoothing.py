@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr
 from scipy.stats import norm
+from two_losses import TwoLosses, best_strategy, both_ways
 
 from accounting import (
     ZCDP,
-    Budget,
     DiscreteGaussian,
     Gaussian,
     Laplace,
@@ -27,13 +27,10 @@ from accounting import (
     parallel,
 )
 from accounting.conversions import gdp_delta, gdp_mu
-from accounting.ledger.filters.additive_filter import AdditiveFilter
-from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters import reserve_costs
 from accounting.ledger.filters.measure_sums import _largest_mu, _smoothed
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
-from accounting.ledger.filters.rule import Rule
 from accounting.ledger.filters.smoothed_losses import divergence as the_divergence
-from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
@@ -211,56 +208,19 @@ def test_skewed_losses_cost_less_with_the_exponential_term_and_gaussians_the_sam
 
 def test_no_choice_among_skewed_losses_passes_the_limit():
     """The best strategy with a rare large and a frequent small loss, by dynamic programming."""
-    unit, share = 0.05, 0.06
-    # losses −unit and 5·unit, and those of a coin of one unit: P-masses from E_P[e^(−L)] = 1
-    kinds = {}
-    for up, name in ((5, "skewed"), (1, "coin")):
-        rare = -math.expm1(unit) / (math.exp(-up * unit) - math.exp(unit))
-        kinds[name] = (up, rare)
-    # the pair of one kind, in either direction
-    from accounting.ledger.filters import reserve_costs
-
-    class Two:
-        def __init__(self, up, rare, flipped=False):
-            self.losses = np.array([-unit, up * unit]) if not flipped else np.array([-up * unit, unit])
-            p = np.array([1 - rare, rare])
-            q = p * np.exp(-np.array([-unit, up * unit]))
-            self.p, self.q = (p, q) if not flipped else (q[::-1], p[::-1])
-
-        def masses(self, edges):
-            from accounting.accountants.losses import histogram
-
-            return histogram(edges, self.losses, self.p, self.q)
-
-        def highest(self, log_tail):
-            return float(self.losses[-1]) * (1 + 1e-12)
-
-        def lowest(self, log_tail):
-            return -float(self.losses[0]) * (1 + 1e-12)
-
-    costs = {}
-    for name, (up, rare) in kinds.items():
-        both = [reserve_costs._of_pair(Two(up, rare, flipped), math.inf, share * MOST, TILTED)[1] for flipped in (0, 1)]
-        costs[name] = max(both)
-    limit = (1 - share) * MOST
+    unit, reserve = 0.05, 0.06 * MOST
+    kinds = [TwoLosses(unit, up) for up in (5, 1)]
+    costs = [
+        max(reserve_costs._of_pair(one, math.inf, reserve, TILTED)[1] for one in both_ways(unit, up)) for up in (5, 1)
+    ]
 
     def strategy(costs):
-        @cache
-        def best(loss, skewed, coins):
-            value = max(0.0, -math.expm1(1.0 - loss * unit))
-            spent = skewed * costs["skewed"] + coins * costs["coin"]
-            for name, (up, rare) in kinds.items():
-                if spent + costs[name] <= limit:
-                    after = (skewed + 1, coins) if name == "skewed" else (skewed, coins + 1)
-                    value = max(value, rare * best(loss + up, *after) + (1 - rare) * best(loss - 1, *after))
-            return value
-
-        return best(0, 0, 0)
+        return best_strategy(kinds, [[math.inf, cost] for cost in costs], [0.0, reserve], unit, MOST, 8_000)
 
     allowed = gdp_delta(math.sqrt(MOST), 1.0) + TILTED.weight + TILTED.failing * MOST
     assert strategy(costs) <= allowed
     # the test could fail: with lower costs it would
-    assert strategy({name: cost / 2 for name, cost in costs.items()}) > allowed
+    assert strategy([cost / 2 for cost in costs]) > allowed
 
 
 def test_rare_losses_that_are_revealed_cost_enough_for_negative_e_too():
@@ -312,27 +272,6 @@ def test_the_epsilon_of_a_sum_leaves_out_what_more_than_the_limit_does(grown):
     assert spent <= 1e-6 * (1 + 1e-6)
     # and no more than it must
     assert found < 1.0 if grown < 1 else found < 1.0001 + 2 * rate * (total - most)
-
-
-def test_a_stored_rule_says_what_it_leaves_out():
-    budget = Budget(1.0, 1e-6)
-    rule = mixed_rule(budget)
-    stored = rule_to_dict(rule)
-    assert stored["left_out"] == rule.left_out > 0
-    assert rule_from_dict(stored) == rule
-    # another library may choose otherwise: the file decides
-    other = rule_from_dict({**stored, "left_out": 0.05})
-    release = PoissonSubsampled(Gaussian(2.0), 0.002)
-    assert not np.array_equal(AdditiveFilter(budget, other).price(release), AdditiveFilter(budget, rule).price(release))
-    with pytest.raises(ValueError, match="between 0 and 0"):
-        rule_from_dict({**stored, "left_out": 0.7})
-
-
-def test_a_stored_order_may_not_promise_more_than_the_budget():
-    budget = Budget(1.0, 1e-6)
-    AdditiveFilter(budget, Rule("rdp", order=20.0, limit=0.1))
-    with pytest.raises(ValueError, match="at the order 20"):
-        AdditiveFilter(budget, Rule("rdp", order=20.0, limit=5.0))
 
 
 # ------------------------------------------------------------------------------------------------ choices

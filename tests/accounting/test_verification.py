@@ -2,20 +2,17 @@
 
 import json
 import math
-from datetime import UTC, datetime
-from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import entries, forged
 
 from accounting import Budget, Gaussian, Laplace, Ledger, LedgerCorrupted, PoissonSubsampled, PureDP
 from accounting.ledger import recorder
 from accounting.ledger.filters import measure_sums, reserve_costs
 from accounting.ledger.filters.level_charges import LevelCharges
-from accounting.ledger.record.entry_types import Summary
-from accounting.ledger.storage.store import MemoryStore, Position
-from accounting.ledger.verification import DOUBT, verified
+from accounting.ledger.verification import DOUBT
 from accounting.releases import Composed
 
 B = Budget(1.0, 1e-6, adjacency="add_remove")
@@ -75,22 +72,21 @@ def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_fil
         cost = levels[-1] / 0.8 * 0.2 / 8 * (1 - 1e-13) * last_bits[0]
         return [cost * 1.2**steps for steps in range(len(levels) - 1, -1, -1)]
 
+    def spend_all(path):
+        with Ledger.open(path, B) as ledger:
+            for _ in range(12):
+                ledger.spend(PoissonSubsampled(Gaussian(4.0), 0.001))
+            assert ledger.verify() == ledger.head
+            last = [entry for entry in entries(ledger) if entry["entry"] == "summary"][-1]
+            return last["state"]["filter"]["sums"][0][1]
+
     monkeypatch.setattr(measure_sums, "costs_between", costs)
-    path, step = tmp_path / "bits.ledger", PoissonSubsampled(Gaussian(4.0), 0.001)
-    with Ledger.open(path, B) as ledger:
-        for _ in range(12):
-            ledger.spend(step)
-        with ledger._recorder.reading() as book:
-            here = book.summary()["filter"]["sums"][0][1]
-        assert ledger.verify() == ledger.head
+    here = spend_all(tmp_path / "here.ledger")
     last_bits[0] = 1 + 4e-13
-    with Ledger.open(path) as ledger:
-        again = Ledger.from_json(ledger.to_json())
-    with again._recorder.reading() as balance:
-        there = balance.summary()["filter"]["sums"][0][1]
+    there = spend_all(tmp_path / "there.ledger")
     apart = [abs(one / other - 1) for one, other in zip(here, there, strict=True) if one and other]
     assert max(apart) > 0.01  # what was compared to nine digits
-    with Ledger.open(path) as ledger:
+    with Ledger.open(tmp_path / "here.ledger") as ledger:
         assert ledger.verify() == ledger.head
 
 
@@ -109,42 +105,45 @@ def test_costs_that_differ_in_their_ninth_digit_do_not_matter(tmp_path, monkeypa
         reserve_costs._of_pair.cache_clear()
 
 
-@cache
-def _found():
-    """The entries of a ledger, the hash of the first, and what a summary of them says."""
-    ledger = spent(Ledger(B))
-    found = list(ledger._recorder.store.everything(ledger._recorder.position()))
-    with ledger._recorder.reading() as book:
-        return [entry for _, entry in found], found[0][0], json.dumps(book.summary())
+@pytest.fixture(scope="module")
+def summed_up(tmp_path_factory):
+    """The entries of a ledger, of which the last sums up the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 12)
+        found = entries(spent(Ledger.open(tmp_path_factory.mktemp("summed") / "up.ledger", B)))
+    while found[-1]["entry"] != "summary":
+        found.pop()
+    return found
 
 
-def _summed_up(sums=lambda numbers: numbers, state=lambda state: state):
-    """A ledger in memory with a summary at its end that says something else."""
-    entries, opening, text = _found()
-    stated = json.loads(text)
-    stated["filter"]["sums"] = [[scope, sums(numbers)] for scope, numbers in stated["filter"]["sums"]]
-    return MemoryStore([*entries, Summary(opening, datetime.now(UTC), state(stated))])
-
-
-def test_sums_that_are_too_small_or_of_something_else_are_found():
-    def check(**changes):
-        store = _summed_up(**changes)
-        return verified(store, store.unread(Position(0))[1], None)
+def test_sums_that_are_too_small_or_of_something_else_are_found(summed_up):
+    def check(sums=lambda numbers: numbers, state=lambda state: state):
+        *before, summary = json.loads(json.dumps(summed_up))
+        stated = summary["state"]
+        stated["filter"]["sums"] = [[scope, sums(numbers)] for scope, numbers in stated["filter"]["sums"]]
+        Ledger.from_json(forged([*before, {**summary, "state": state(stated)}])).verify()
 
     check()
     check(sums=lambda numbers: [None if number is None else 1.5 * number for number in numbers])
     check(sums=lambda numbers: [None for _ in numbers])
+    check(state=lambda state: state | {"totals": state["totals"][::-1]})
     wrong = [
         {"sums": lambda numbers: [None if number is None else 0.98 * number for number in numbers]},
         {"sums": lambda numbers: numbers[:-1]},
+        {"sums": lambda numbers: [math.nan for _ in numbers]},
         {"state": lambda state: state | {"filter": state["filter"] | {"terms": 3}}},
         {"state": lambda state: state | {"filter": None}},
         {"state": lambda state: state | {"filter": state["filter"] | {"sums": state["filter"]["sums"][1:]}}},
+        {"state": lambda state: state | {"filter": state["filter"] | {"sums": 2 * state["filter"]["sums"]}}},
         {"state": lambda state: state | {"quotas": []}},
+        {"state": lambda state: state | {"quotas": 2 * state["quotas"]}},
+        {"state": lambda state: state | {"quotas": [3]}},
         {"state": lambda state: state | {"simulation": True}},
+        {"state": lambda state: state | {"marks": [3]}},
         {"state": lambda state: state | {"totals": state["totals"][1:]}},
+        {"state": lambda state: {name: value for name, value in state.items() if name != "unit"}},
         {"state": lambda state: state | {"more": 1}},
     ]
     for changes in wrong:
-        with pytest.raises(LedgerCorrupted, match="does not sum up"):
+        with pytest.raises(LedgerCorrupted, match=r"does not sum up|cannot be read"):
             check(**changes)
