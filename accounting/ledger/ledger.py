@@ -564,7 +564,7 @@ class Ledger:
         return found if scope is None else [row for row in found if inside(row.scope, scope)]
 
     def verify(self, *, expected_head: str | None = None) -> str:
-        """Read every entry again, and check hashes, books, summaries and the filter's sums; the verified head.
+        """Read every entry again, and check hashes, entries, summaries and the filter's sums; the verified head.
 
         Opening a file verifies what follows its last summary; this verifies all of it.
 

@@ -31,7 +31,7 @@ tables = st.lists(falling, min_size=3, max_size=3)
 orders = st.lists(st.integers(0, 2), max_size=40)
 
 
-def booking(costs, limit=1.0):
+def level_charges(costs, limit=1.0):
     return LevelCharges(limit, LEVELS, lambda release: costs[KINDS.index(release)])
 
 
@@ -45,16 +45,16 @@ def allowed(costs, charged, after):
 
 @given(tables, orders)
 def test_every_charge_is_one_that_a_level_allows_and_never_more_than_at_one_reserve(costs, order):
-    book, spent, sums = booking(costs), 0.0, np.zeros(4)
+    charges, spent, sums = level_charges(costs), 0.0, np.zeros(4)
     for kind in order:
         sums = sums + np.array(costs[kind])
-        charged = book.charge(spent, KINDS[kind], 0.0)
+        charged = charges.charge(spent, KINDS[kind], 0.0)
         # wherever one reserve for all still holds, the charges add up to no more
         holds = sums + np.array(LEVELS) <= 1 - 1e-9
         if math.isinf(charged):
             assert not holds.any()
             # once nothing fits any more, nothing ever does
-            assert book.charge(math.inf, KINDS[kind], 0.0) == math.inf
+            assert charges.charge(math.inf, KINDS[kind], 0.0) == math.inf
             break
         spent += charged
         assert allowed(costs[kind], charged, spent)
@@ -63,10 +63,10 @@ def test_every_charge_is_one_that_a_level_allows_and_never_more_than_at_one_rese
 
 @given(tables, st.integers(1, 60), st.floats(0.0, 0.9))
 def test_many_of_a_kind_are_charged_as_one_after_the_other(costs, count, before):
-    book, spent = booking(costs), before
+    charges, spent = level_charges(costs), before
     for _ in range(count):
-        spent += book.charge(spent, KINDS[0], 0.0)
-    at_once = before + book.charge(before, count * KINDS[0], 0.0)
+        spent += charges.charge(spent, KINDS[0], 0.0)
+    at_once = before + charges.charge(before, count * KINDS[0], 0.0)
     assert at_once == pytest.approx(spent, rel=1e-9)
 
 
@@ -74,17 +74,17 @@ def test_the_rounding_of_many_parts_is_kept_free():
     tiny = 5e-17  # lost where it is added to nearly 1
     release = Composed(((PureDP(1.0), 1), *((PureDP(2.0 + part), 1) for part in range(5000))))
     large = 1 - 1e-14 - 2.0**-52
-    book = LevelCharges(1.0, [0.0], lambda part: [large if part.epsilon == 1.0 else tiny])
+    charges = LevelCharges(1.0, [0.0], lambda part: [large if part.epsilon == 1.0 else tiny])
     assert math.fsum([large, *[tiny] * 5000]) > 1
-    assert book.charge(0.0, release, 1e-14) == math.inf
-    assert book.charge(0.0, PureDP(1.0), 1e-15) == large
+    assert charges.charge(0.0, release, 1e-14) == math.inf
+    assert charges.charge(0.0, PureDP(1.0), 1e-15) == large
 
 
 @given(tables, st.lists(st.integers(0, 2), max_size=6))
 def test_charges_without_an_order_hold_in_every_order(costs, order):
-    book = booking(costs)
+    charges = level_charges(costs)
     terms = [(None, KINDS[kind], order.count(kind)) for kind in sorted(set(order))]
-    found = dict(zip((release for _, release, _ in terms), book.unordered(terms, 0.0), strict=True))
+    found = dict(zip((release for _, release, _ in terms), charges.unordered(terms, 0.0), strict=True))
     if any(map(math.isinf, found.values())):
         sums = np.sum([costs[kind] for kind in order], axis=0)
         assert not np.any(sums + np.array(LEVELS) <= 1 - 1e-9)
@@ -121,17 +121,17 @@ def test_every_unit_of_every_scope_could_be_charged_what_it_was(spends):
             continue
         amount = filter_._charged(filter_.sums.after(scope, filter_._zero), release)
         filter_.record(scope, release)
-        for index, (place, book) in enumerate(filter_._by_level):
+        for index, (place, charges) in enumerate(filter_._by_level):
             for unit in units:
                 if not inside(unit, scope):
                     continue
                 # never less than if the unit were the only one
-                alone = book.charge(units[unit][index], release, 1e-12)
+                alone = charges.charge(units[unit][index], release, 1e-12)
                 assert alone <= amount[place] * (1 + 1e-9)
                 units[unit][index] += amount[place]
                 where = sum(filter_.sums._own[outer][place] for outer in path(unit) if outer in filter_.sums._own)
                 assert where == pytest.approx(units[unit][index])
-                assert math.isinf(where) or where <= book._limit
+                assert math.isinf(where) or where <= charges._limit
 
 
 def test_the_order_matters_little_and_skewed_losses_cost_less_early():
