@@ -8,7 +8,7 @@ import pytest
 from ledgers import most_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, NoisyMax, PoissonSubsampled, PureDP, delta, epsilon
-from accounting.accountants import choices
+from accounting.adaptive.choices import choices
 from accounting.ledger.filters import copies_of_first
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.choice import first_filter

@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tabled import tabled
 
 from accounting import BestOfRuns, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, epsilon
-from accounting.accountants.rdp import curve
+from accounting.notions.rdp import curve
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent

@@ -7,18 +7,16 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.failures import split_failures
+from accounting.arrays import Array
 from accounting.budget import Budget
 from accounting.ledger.filters.measure_sums import bounded, measures, within
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.filters.scopes import ScopedSums
 from accounting.releases import Composed, Release
+from accounting.releases.stand_ins import split_failures
 
 __all__ = ["AdditiveFilter"]
-
-Array = NDArray[np.float64]
 
 
 class AdditiveFilter:

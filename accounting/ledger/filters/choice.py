@@ -9,17 +9,10 @@ from typing import get_args
 
 import numpy as np
 
-from accounting.accountants.failures import split_failures
-from accounting.accountants.gdp import gdp, is_exact, lattice_noise
-from accounting.accountants.orders import best_order_for_delta
-from accounting.accountants.pure import pure
-from accounting.accountants.rdp import rdp
-from accounting.accountants.zcdp import zcdp
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
-from accounting.concentrated import zcdp_rho
-from accounting.conversions import gdp_delta, gdp_mu, pure_parameter
+from accounting.compose.orders import best_order_for_delta
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.copies_of_first import kind_of
@@ -27,7 +20,14 @@ from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.measure_sums import price
 from accounting.ledger.filters.plan_filter import PlanFilter, parts
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
+from accounting.loss.concentrated_curve import zcdp_rho
+from accounting.notions.conversions import gdp_delta, gdp_mu, pure_parameter
+from accounting.notions.gdp import gdp, is_exact, lattice_noise
+from accounting.notions.pure import pure
+from accounting.notions.rdp import rdp
+from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
+from accounting.releases.stand_ins import split_failures
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = ["Filter", "check_choices", "first_filter", "is_skewed", "make_filter"]
@@ -190,7 +190,7 @@ def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
 def _lattice_plan(budget: Budget, release: Release) -> Release | None:
     """All that the budget was calibrated for, if it holds a whole number of releases of lattice noise, to nine digits.
 
-    Together they cost less than one by one (:mod:`accounting.accountants.lattice`).
+    Together they cost less than one by one (:mod:`accounting.loss.lattice`).
     """
     z = lattice_noise(release)
     limit = gdp_mu(budget.epsilon, budget.delta) ** 2 if z is not None and budget.delta > 0 else 0.0

@@ -9,26 +9,25 @@ from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.gdp import gdp, is_exact
-from accounting.accountants.pure import pure
-from accounting.accountants.rdp import rdp
-from accounting.accountants.zcdp import zcdp
-from accounting.concentrated import zcdp_epsilon, zcdp_rho
-from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
+from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.filters.copies_of_first import CopiesOfFirst
 from accounting.ledger.filters.level_charges import LevelCharges, costs_between
 from accounting.ledger.filters.renyi_mixture import least_epsilon, meets
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule
+from accounting.loss.concentrated_curve import zcdp_epsilon, zcdp_rho
+from accounting.notions.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
+from accounting.notions.gdp import gdp, is_exact
+from accounting.notions.pure import pure
+from accounting.notions.rdp import rdp
+from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
 from accounting.totals import ACCOUNTANTS, Accountant
 
 __all__ = ["MeasureSum", "bounded", "measures", "price", "within"]
 
-Array = NDArray[np.float64]
 _Cost = TypeVar("_Cost")
 
 

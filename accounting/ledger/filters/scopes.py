@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ScopedSums", "inside", "path"]
 
-Array = NDArray[Any]
+Numbers = NDArray[Any]
 
 
 def path(scope: str | None) -> list[str | None]:
@@ -36,24 +36,24 @@ class ScopedSums:
     """Vectors of nonnegative costs, one sum per scope; O(depth of the scope) to ask and to add."""
 
     def __init__(self, width: int, dtype: type = float) -> None:
-        self._zero: Array = np.zeros(width, dtype)
-        self._own: dict[str | None, Array] = {}
+        self._zero: Numbers = np.zeros(width, dtype)
+        self._own: dict[str | None, Numbers] = {}
         # per scope, componentwise the most that any unit meets in the parts of it
-        self._below: dict[str | None, Array] = {}
+        self._below: dict[str | None, Numbers] = {}
         self._parts: dict[str | None, list[str]] = {}
         self.terms = 0
 
-    def after(self, scope: str | None, amount: Array) -> Array:
+    def after(self, scope: str | None, amount: Numbers) -> Numbers:
         """Componentwise the most that any unit would meet that meets this amount in this scope."""
         around = sum((self._own.get(outer, self._zero) for outer in path(scope)), amount)
         return np.asarray(around + self._below.get(scope, self._zero))
 
-    def each_after(self, scope: str | None, amount: Array) -> list[Array]:
+    def each_after(self, scope: str | None, amount: Numbers) -> list[Numbers]:
         """What the units would meet that meet this amount: one vector for every innermost scope."""
         around = sum((self._own.get(outer, self._zero) for outer in path(scope)), amount)
         return list(self._within(scope, np.asarray(around)))
 
-    def add(self, scope: str | None, amount: Array, count: int = 1) -> None:
+    def add(self, scope: str | None, amount: Numbers, count: int = 1) -> None:
         """Count an amount that is met in a scope, ``count`` times."""
         self.terms += count
         steps = path(scope)
@@ -85,7 +85,7 @@ class ScopedSums:
             self.add(scope, values)
         self.terms = int(state["terms"])
 
-    def _within(self, scope: str | None, around: Array) -> Iterator[Array]:
+    def _within(self, scope: str | None, around: Numbers) -> Iterator[Numbers]:
         parts = self._parts.get(scope, [])
         if not parts:
             yield around

@@ -4,7 +4,7 @@ See :mod:`accounting.ledger.filters.reserve_costs`, "How c is found". The Gaussi
 divergence of Gaussian DP, D_r(e) = Φ(−e/√r + √r/2) − e^e·Φ(−e/√r − √r/2).
 
 *Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
-the losses t and t − ε₀ (:mod:`accounting.accountants.coin_games`), and the one pair that dominates them all has a
+the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.coin_games`), and the one pair that dominates them all has a
 third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
 with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
 where an interval [a, b] is the worst at any point, it is cut into parts.
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arrays import Array
+
 if TYPE_CHECKING:
-    from accounting.accountants.losses import LossPair, SpanPair
+    from accounting.loss.losses import LossPair, SpanPair
 
 __all__ = ["FAR", "SmoothedLosses", "divergence", "smoothed_losses"]
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int_]
 
 # Step of the grid, as a share of the loss's standard deviation, and how many points it may have.
@@ -89,7 +90,7 @@ class SmoothedLosses:
 
 def smoothed_losses(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> SmoothedLosses | None:
     """None where the losses are too large for M, or their law too long for a grid."""
-    from accounting.accountants.losses import SpanPair
+    from accounting.loss.losses import SpanPair
 
     root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:

@@ -14,7 +14,7 @@ from tabled import tabled
 from watched import BAD_VALUES, WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, audit, calibrate, epsilon, gdp
-from accounting.conversions import gdp_delta
+from accounting.notions.conversions import gdp_delta
 from dpkit.mechanisms import GaussianMechanism
 
 # Kolmogorov–Smirnov tests at this p-value: the false-alarm rate under reseeding.

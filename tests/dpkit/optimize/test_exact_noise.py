@@ -107,7 +107,7 @@ def test_sufficient_statistics(exact, watch):
 
 
 def test_sufficient_statistics_are_exact_sums():
-    module = importlib.import_module("dpkit.optimize.sufficient_statistics")
+    module = importlib.import_module("dpkit.optimize.batch.sufficient_statistics")
     rng = np.random.default_rng(0)
     U, c = np.trunc(rng.normal(size=(40, 5)) * 2.0**15), np.rint(rng.normal(size=40) * 2.0**15)
     pair = module._exact_pair(U, c)
