@@ -9,8 +9,8 @@ A lower bound above the claim proves, at its confidence, that the claim is false
 """
 
 from accounting.audit import scores
-from accounting.audit.bounds import LowerBound, OneRunBound, PrivacyViolation
 from accounting.audit.canaries import one_run
+from accounting.audit.findings import LowerBound, OneRunBound, PrivacyViolation
 from accounting.audit.report import Report, ScopeReport, recompute
 from accounting.audit.threshold import from_scores, lower_bound
 

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
-from accounting.audit._confidence import check_confidence
-from accounting.audit.bounds import OneRunBound
+from accounting.audit.confidence import check_confidence
+from accounting.audit.findings import OneRunBound
 from accounting.checks import fraction
 from accounting.notions.conversions import gdp_epsilon
 

@@ -2,7 +2,7 @@
 
 A score orders the outputs. On the first half of the runs a test is chosen: the threshold, the side of it, the direction
 (which input makes it likelier) and how the confidence is shared between the two counts. On the second half that one
-test is evaluated with exact bounds (see ``_confidence``), so the stated confidence needs no correction for the search.
+test is evaluated with exact bounds (see ``confidence``), so the stated confidence needs no correction for the search.
 
 With ``gaussian=True`` the claim under test is Gaussian DP, as in Nasr, Hayes, Steinke, Balle, Tramèr, Jagielski,
 Carlini & Terzis, "Tight Auditing of Differentially Private Machine Learning" (arXiv:2302.07956): the two error rates at
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arrays import Array
-from accounting.audit._confidence import (
+from accounting.audit.confidence import (
     FAR,
     Distance,
     check_confidence,
@@ -29,7 +29,7 @@ from accounting.audit._confidence import (
     gaussian_distance,
     lower_confidence,
 )
-from accounting.audit.bounds import LowerBound
+from accounting.audit.findings import LowerBound
 from accounting.audit.scores import Score, logistic
 from accounting.checks import fraction, integer
 from accounting.notions.conversions import gdp_epsilon

@@ -1,37 +1,50 @@
-"""The ledger: every release is recorded, and checked against the budget, before its noise is drawn.
-
-What it records is in :mod:`accounting.ledger.recording`, what it answers in :mod:`accounting.ledger.asking`, how both
-stay together in :mod:`accounting.ledger.keeper`; what it decides is in :mod:`accounting.ledger.book`, where it lies in
-:mod:`accounting.ledger.file` and :mod:`accounting.ledger.server`.
-"""
+"""The ledger: every release is recorded, and checked against the budget, before its noise is drawn."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 from accounting.budget import Budget
-from accounting.errors import LedgerCorrupted
-from accounting.ledger import export
-from accounting.ledger.asking import Asking
-from accounting.ledger.book import Book
-from accounting.ledger.entries import Entry, Opening
-from accounting.ledger.filters import Measure, check_rule
-from accounting.ledger.journal import MemoryJournal
-from accounting.ledger.recording import Recording
+from accounting.errors import LedgerCorrupted, UnsupportedRelease
+from accounting.ledger.filters.choice import check_choices
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.rule import Measure, Rule
+from accounting.ledger.filters.scopes import inside
+from accounting.ledger.record.balance import Balance
+from accounting.ledger.record.entry_json import checked
+from accounting.ledger.record.entry_types import (
+    Entry,
+    Mark,
+    Opening,
+    Outcome,
+    Quota,
+    Row,
+    Settlement,
+    Spend,
+    check_new_scope,
+    check_scope,
+)
+from accounting.ledger.recorder import Recorder
+from accounting.ledger.storage.database import Database
+from accounting.ledger.storage.store import EntryStore, MemoryStore
+from accounting.ledger.verification import verified
+from accounting.ledger.views import json_and_csv
+from accounting.ledger.views.rows import RowsRead, rows_as_html
 from accounting.postgres import is_url, place
 from accounting.releases import Release
-
-if TYPE_CHECKING:
-    from accounting.ledger.stored import Stored
+from accounting.text import check_text
+from accounting.totals import Bound, epsilon
 
 __all__ = ["Ledger"]
 
 
-class Ledger(Recording, Asking):
+class Ledger:
     """Record releases and refuse the one that would pass the budget.
 
     ``Ledger(budget)`` lives in memory, :meth:`Ledger.open` in a file or in PostgreSQL, shared by several processes;
@@ -94,7 +107,11 @@ class Ledger(Recording, Asking):
         failure_delta: float | None = None,
         plan: Release | None = None,
     ) -> None:
-        self._start(MemoryJournal([_opening(budget, accountant, failure_delta, plan)]))
+        self._begin(MemoryStore([_opening(budget, accountant, failure_delta, plan)]))
+
+    def _begin(self, store: EntryStore) -> None:
+        self._recorder = Recorder(store)
+        self._rows = RowsRead()
 
     @classmethod
     def open(
@@ -158,9 +175,9 @@ class Ledger(Recording, Asking):
             if create:
                 stored.create(asked)
             ledger = cls.__new__(cls)
-            ledger._start(stored)
-            with ledger._reading() as book:
-                opening = book.opening
+            ledger._begin(stored)
+            with ledger._recorder.reading() as balance:
+                opening = balance.opening
             if expected_head is not None:
                 ledger.verify(expected_head=expected_head)
             for name in ("budget", "accountant", "failure_delta", "plan"):
@@ -175,6 +192,413 @@ class Ledger(Recording, Asking):
             raise
         return ledger
 
+    # -------------------------------------------------------------------------------------------------------- recording
+
+    def spend(
+        self,
+        release: Release,
+        *,
+        label: str = "",
+        scope: str | None = None,
+        unit: str | None = None,
+        simulation: bool = False,
+        unique: bool = False,
+        plan: Release | None = None,
+    ) -> Row:
+        """Record a release that is about to happen, or refuse it and record nothing.
+
+        When this returns, the reservation is on disk (for a ledger in a file). It counts from here on; to note
+        afterwards what became of it, see :meth:`commit`.
+
+        Parameters
+        ----------
+        release : Release
+            What will leave.
+        label : str
+            For the reader of the ledger.
+        scope : str, optional
+            The disjoint part of the data that it reads; by default all of it.
+        unit : str, optional
+            The unit that its sensitivity covers. If stated, it must be the budget's.
+        simulation : bool
+            The noise comes from a seeded generator, so that nothing here is a private release.
+        unique : bool
+            Refuse if any row has this label already, so that of several processes one only gets it.
+        plan : Release, optional
+            All that is to come in the same run, this release included, where that is fixed in advance. It costs nothing
+            by itself. But where the release is the ledger's first, the filter's rule is the one for the plan (see
+            :func:`accounting.ledger.filters.choice.first_filter`), so that what was calibrated as a whole is admitted
+            as such.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the total would pass the budget.
+        AdjacencyMismatch
+            If the release was measured under another adjacency or unit than the budget counts, or than what was
+            recorded before.
+        UnsupportedRelease
+            If the filter's accountant has no bound for it.
+        ValueError
+            If the ledger is closed, or a ``unique`` label was recorded before.
+        """
+        if not isinstance(release, Release):
+            raise TypeError(f"release must be a description such as Gaussian(1.0), got release={release!r}")
+        check_text("label", label)
+        if plan is not None and not isinstance(plan, Release):
+            raise TypeError(f"plan must be a description such as 100 * Gaussian(10.0), got plan={plan!r}")
+        if scope is not None:
+            check_new_scope("scope", scope)
+        if unit is not None:
+            check_text("unit", unit, empty=False)
+        # what would not be read back is refused before it is priced
+        asked = checked(Spend(Row(0, datetime.now(UTC), label, scope, release, bool(simulation), unit))).row
+
+        def decide(balance: Balance, quick: bool) -> Spend:
+            if unique and self._recorder.store.has_label(label):
+                raise ValueError(f"label must be new, got label={label!r}, which the ledger holds already")
+            row = replace(asked, index=balance.rows, time=datetime.now(UTC))
+            return Spend(row, balance.admit(row, quick=quick, plan=plan))
+
+        return self._recorder.record(decide).row
+
+    @contextmanager
+    def reserve(
+        self,
+        release: Release,
+        *,
+        label: str = "",
+        scope: str | None = None,
+        unit: str | None = None,
+        simulation: bool = False,
+    ) -> Iterator[Row]:
+        """:meth:`spend`, then commit as released at the end of the block, or as failed if it raises.
+
+        Examples
+        --------
+        >>> from accounting import Gaussian, Ledger
+        >>> ledger = Ledger()
+        >>> with ledger.reserve(Gaussian(2.0), label="mean age"):
+        ...     answer = 41.3  # measured with noise
+        >>> ledger.rows()[0].outcome
+        'released'
+        """
+        row = self.spend(release, label=label, scope=scope, unit=unit, simulation=simulation)
+        try:
+            yield row
+        except BaseException:
+            self.commit(row, "failed")
+            raise
+        self.commit(row)
+
+    def commit(self, row: Row, outcome: Outcome = "released") -> None:
+        """Note what became of a reservation. It counts as spent either way.
+
+        Parameters
+        ----------
+        row : Row
+            From :meth:`spend`.
+        outcome : {"released", "failed"}
+            Whether its result left the process.
+
+        Raises
+        ------
+        ValueError
+            If the row is not of this ledger or has an outcome already, or the ledger is closed.
+        """
+        if not isinstance(row, Row):
+            raise TypeError(f"row must be a Row from spend, got row={row!r}")
+
+        def decide(balance: Balance, quick: bool) -> Settlement:
+            made = Settlement(row.index, outcome, datetime.now(UTC))
+            balance.check_settlement(row.index)
+            store = self._recorder.store
+            if (settled := store.outcome(row.index)) is not None:
+                raise ValueError(f"row {row.index} was already committed as {settled!r}")
+            if store.row(row.index) != replace(row, outcome="reserved"):
+                raise ValueError(f"row {row.index} of this ledger is another one than {row!r}")
+            return made
+
+        self._recorder.record(decide)
+
+    def mark(
+        self,
+        run: str,
+        step: int,
+        digest: str,
+        *,
+        label: str = "",
+        simulation: bool = False,
+        also: Callable[[Any], None] | None = None,
+    ) -> Mark:
+        """Record, at no cost, that a run made its release number ``step`` and what state that left.
+
+        Before anything of the release is exposed, and durably. Of several processes that continue the same run, only
+        one gets the mark; a state that is loaded is the newest if its digest is the newest mark's.
+
+        Parameters
+        ----------
+        run : str
+            The id of what releases.
+        step : int
+            At least 1, and larger than that of the run's last mark.
+        digest : str
+            Of the state after the release, in hexadecimal digits.
+        label : str
+            For the reader of the ledger.
+        simulation : bool
+            The run draws its noise from a seeded generator.
+        also : callable, optional
+            Called with the ledger's own connection, in the transaction that records the mark: what it writes there
+            stands or falls with the mark. Only for a ledger in a database; it must neither commit nor roll back.
+
+        Raises
+        ------
+        ValueError
+            If the run has a mark at ``step`` or later, or the ledger is closed. Nothing was recorded.
+
+        Examples
+        --------
+        >>> from accounting import Ledger
+        >>> ledger = Ledger()
+        >>> mark = ledger.mark("5f3a", 1, "c0ffee")
+        >>> ledger.newest_mark("5f3a") == mark
+        True
+        >>> ledger.mark("5f3a", 1, "decade")
+        Traceback (most recent call last):
+            ...
+        ValueError: step must pass the newest mark of run '5f3a', which is 1, got step=1: another process or ...
+        """
+        asked = Mark(run, step, digest, datetime.now(UTC), label, simulation)  # refused before the lock is waited for
+
+        def decide(balance: Balance, quick: bool) -> Mark:
+            made = replace(asked, time=datetime.now(UTC))
+            balance.check_mark(made)
+            return made
+
+        return self._recorder.record(decide, also)
+
+    def set_quota(self, scope: str, budget: Budget | None, *, accountant: Measure | None = None) -> None:
+        """Limit what is released inside one scope, under the ledger's own budget; None lifts the limit.
+
+        A quota counts what is recorded in the scope and in its parts, what was recorded before included. It does not
+        count what is released on more than the scope, which the ledger's budget is there for. Its filter is fixed
+        here, from the quota alone.
+
+        Parameters
+        ----------
+        scope : str
+            A part of the data: ``"north"``, or ``"north/ann"`` for a part of that.
+        budget : Budget or None
+            With the unit and adjacency of the ledger's.
+        accountant : {"mixed", "gdp", "pure", "zcdp"}, optional
+            What the quota's filter adds up; by default all of them share δ.
+
+        Examples
+        --------
+        >>> from accounting import Budget, Gaussian, Ledger
+        >>> ledger = Ledger(Budget(2.0, 1e-6))
+        >>> ledger.set_quota("north", Budget(1.0, 1e-6))
+        >>> row = ledger.spend(Gaussian(8.0), scope="north")
+        >>> ledger.spend(Gaussian(5.0), scope="north/ann", label="Ann's mean")
+        Traceback (most recent call last):
+            ...
+        accounting.errors.BudgetExceeded: "Ann's mean" asks for ... of the quota of 'north'...
+        """
+        if budget is not None and not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
+        rule = None
+        if budget is not None:
+            check_new_scope("scope", scope)
+            check_choices(budget, accountant, None, None)
+            if accountant == "rdp":
+                raise ValueError("a quota is fixed before its first release, which accountant='rdp' asks for its order")
+            rule = mixed_rule(budget) if accountant in (None, "mixed") else Rule(accountant)
+        asked = checked(Quota(scope, budget, datetime.now(UTC), rule))
+
+        def decide(balance: Balance, quick: bool) -> Quota:
+            quota = replace(asked, time=datetime.now(UTC))
+            balance.check_quota(quota)
+            return quota
+
+        self._recorder.record(decide)
+
+    # ----------------------------------------------------------------------------------------------------------- asking
+
+    def __repr__(self) -> str:
+        store = self._recorder.store
+        where = f"in {store.name!r}" if isinstance(store, Database) else "in memory"
+        if self.closed:
+            return f"<Ledger {where}, closed>"
+        if self.budget is None:
+            return f"<Ledger {where}, no budget>"
+        return f"<Ledger {where}, {self.budget}: {self._spent_and_booked()}>"
+
+    def _spent_and_booked(self) -> str:
+        """What everything costs as a list, and what the filter counts, which cannot be spent again."""
+        if (budget := self.budget) is None:
+            return "no budget"
+        try:
+            spent = self.epsilon()
+            listed = f"ε {spent:.6g} spent by the best accountant ({spent.accountant!r}), "
+        except UnsupportedRelease:
+            listed = ""
+        return f"{listed}{budget.epsilon - self.remaining():.6g} of {budget.epsilon:g} booked by the filter"
+
+    def _repr_html_(self) -> str:
+        """The newest rows, and what all of them cost."""
+        return rows_as_html(self.rows(), repr(self), f"; {self._spent_and_booked()}" if self.closed else "")
+
+    @property
+    def budget(self) -> Budget | None:
+        """What may be spent; fixed when the ledger was made."""
+        with self._recorder.reading() as balance:
+            return balance.budget
+
+    @property
+    def path(self) -> Path | None:
+        """The file that holds the ledger, or None in memory and in PostgreSQL."""
+        return self._recorder.store.path
+
+    @property
+    def accountant(self) -> str | None:
+        """What the filter counts: the caller's choice, or what follows from the first release; None before that."""
+        with self._recorder.reading() as balance:
+            return balance.opening.accountant if balance.filter is None else balance.filter.rule.accountant
+
+    @property
+    def head(self) -> str:
+        """The hash of the last entry: noted elsewhere, it pins down everything recorded so far."""
+        recorder = self._recorder
+        with recorder.held() as position:
+            if position.head:
+                return position.head
+            return [head for head, _ in recorder.store.everything(position)][-1]
+
+    def newest_mark(self, run: str) -> Mark | None:
+        """The last mark of a run, by whichever process; None if it has none.
+
+        It waits for whoever is writing: a commit may still be on its way to a database when its process is gone.
+        """
+        with self._recorder.lock:
+            if not self.closed:
+                self._recorder.store.append(lambda _: None)  # which takes the store's lock, and writes nothing
+            with self._recorder.reading() as balance:
+                return balance.marks.get(run)
+
+    def quotas(self) -> dict[str, Budget]:
+        """The quota of every scope that has one."""
+        with self._recorder.reading() as balance:
+            return balance.quotas.budgets()
+
+    def quota_spent(self, scope: str) -> float:
+        """ε at a quota's δ of what was recorded in its scope, as its filter counts it."""
+        with self._recorder.reading() as balance:
+            if scope not in balance.quotas.budgets():
+                raise ValueError(f"scope must have a quota, got scope={scope!r}")
+            return balance.quotas.spent(scope)
+
+    def scopes(self) -> list[str]:
+        """Every named scope in which something was recorded or that has a quota."""
+        with self._recorder.reading() as balance:
+            return sorted({*balance.counts.scopes(), *balance.quotas.budgets()})
+
+    @property
+    def total(self) -> Release:
+        """The description of everything recorded so far."""
+        with self._recorder.reading() as balance:
+            return balance.counts.total()
+
+    @property
+    def simulation(self) -> bool:
+        """Whether any recorded release took its noise from a seeded generator."""
+        with self._recorder.reading() as balance:
+            return balance.simulation
+
+    def epsilon(self, delta: float | None = None, *, scope: str | None = None) -> Bound:
+        """The smallest proved ε of everything recorded, at ``delta`` (by default the budget's).
+
+        With a ``scope``, of everything that a unit in that scope met: there, in its parts, around it and on the whole.
+        """
+        if scope is not None:
+            check_scope("scope", scope)
+        with self._recorder.reading() as balance:
+            if delta is None:
+                if balance.budget is None:
+                    raise ValueError("delta must be given for a ledger without a budget, got delta=None")
+                delta = balance.budget.delta
+            total = balance.counts.total(scope)
+        found = epsilon(total, delta)
+        with self._recorder.reading() as balance:
+            # many weak choices: the accountants price them as one pair each, the filter as the coins that they are
+            if (
+                balance.budget is not None
+                and delta == balance.budget.delta
+                and found > balance.budget.epsilon
+                and balance.filter
+            ):
+                spent = balance.spent(scope)
+                return Bound(spent, balance.filter.rule.accountant) if spent < found else found
+        return found
+
+    def remaining(self, *, scope: str | None = None) -> float:
+        """The budget's ε less what the filter counts as spent, at the budget's δ; infinite without a budget.
+
+        What was spent is bounded in any order. A filter that charges by what is left may admit a little more than that.
+
+        With a ``scope``, what is left for a release in that scope, its quotas included.
+        """
+        if scope is not None:
+            check_scope("scope", scope)
+        with self._recorder.reading() as balance:
+            return balance.remaining(scope)
+
+    def rows(self, *, scope: str | None = None) -> list[Row]:
+        """Everything recorded (in a scope and its parts), oldest first, each row with its outcome so far."""
+        recorder = self._recorder
+        with recorder.held() as position:
+            if self.closed:
+                found = RowsRead().extended((entry for _, entry in recorder.store.everything(position)), position)
+            else:
+                found = self._rows.read(recorder.store)
+        return found if scope is None else [row for row in found if inside(row.scope, scope)]
+
+    def verify(self, *, expected_head: str | None = None) -> str:
+        """Read every entry again, and check hashes, entries, summaries and the filter's sums; the verified head.
+
+        Opening a file verifies what follows its last summary; this verifies all of it.
+
+        Raises
+        ------
+        LedgerCorrupted
+            Naming the entry that is wrong, or if ``expected_head`` is not in the ledger.
+        """
+        with self._recorder.held() as position:
+            return verified(self._recorder.store, position, expected_head)
+
+    def to_json(self) -> str:
+        """Everything recorded as JSON text, with the same hashes as in a file.
+
+        Examples
+        --------
+        >>> from accounting import Gaussian, Ledger
+        >>> ledger = Ledger()
+        >>> row = ledger.spend(Gaussian(2.0), label="mean age")
+        >>> Ledger.from_json(ledger.to_json()).head == ledger.head
+        True
+        """
+        return json_and_csv.dumps(self._entries())
+
+    def to_csv(self) -> str:
+        """Everything recorded as CSV text, one line per row, mark and quota, for a spreadsheet."""
+        return json_and_csv.to_csv(self._entries())
+
+    def _entries(self) -> list[Entry]:
+        with self._recorder.held() as position:
+            return [entry for _, entry in self._recorder.store.everything(position)]
+
+    # ----------------------------------------------------------------------------------------------------------- copies
+
     def backup(self, path: str | os.PathLike[str]) -> str:
         """Copy a ledger in a file or in PostgreSQL, as it is at one moment, also while others spend; the copy's head.
 
@@ -188,12 +612,16 @@ class Ledger(Recording, Asking):
         ValueError
             If the ledger is in memory (see :meth:`to_json`) or closed.
         """
-        with self._lock:
-            if self._closed:
+        with self._recorder.lock:
+            if self.closed:
                 raise ValueError("only an open ledger in a file can be backed up, and this one is closed")
+            store = self._recorder.store
+            if not isinstance(store, Database):
+                what = "only a ledger in a file or a database can be backed up, and this one is in memory"
+                raise ValueError(f"{what}: keep its to_json()")
             if Path(path).is_symlink():
                 raise FileExistsError(f"{path} is a link, and a copy of a ledger replaces nothing")
-            self._journal.copy(_stored(path))
+            store.copy(_stored(path))
         with type(self).open(path) as copy:
             return copy.verify()
 
@@ -229,7 +657,18 @@ class Ledger(Recording, Asking):
         LedgerCorrupted
                 If the text is not a ledger, its chain does not verify, or it does not contain ``expected_head``.
         """
-        return _from_entries(cls, export.loads(text, expected_head), closed=False)
+        return _from_entries(cls, json_and_csv.loads(text, expected_head), closed=False)
+
+    # ---------------------------------------------------------------------------------------------------------- closing
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more can be recorded."""
+        return self._recorder.closed
+
+    def close(self) -> None:
+        """Record nothing more. What is recorded can still be read; closing twice is harmless."""
+        self._recorder.close()
 
     def __enter__(self) -> Self:
         return self
@@ -238,25 +677,22 @@ class Ledger(Recording, Asking):
         self.close()
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[object, ...]]:
-        with self._lock:
-            position = self._position()
-            if isinstance(self._journal, MemoryJournal):
-                entries = [entry for _, entry in self._journal.everything(position)]
-                return _from_entries, (type(self), entries, self._closed)
-            return _reopened, (type(self), self._journal.address, position.head, self._closed)
-
-    # ------------------------------------------------------------------------- the books and the journal
+        with self._recorder.held() as position:
+            store = self._recorder.store
+            if isinstance(store, Database):
+                return _reopened, (type(self), store.address, position.head, self.closed)
+            return _from_entries, (type(self), self._entries(), self.closed)
 
 
-def _stored(path: str | os.PathLike[str]) -> Stored:
+def _stored(path: str | os.PathLike[str]) -> Database:
     """What keeps a ledger, by its path or address."""
     if isinstance(path, str) and is_url(path):
-        from accounting.ledger.server import LedgerServer
+        from accounting.ledger.storage.postgresql import PostgreSQLSchema
 
-        return LedgerServer(place(path, schema="ledger"))
-    from accounting.ledger.file import LedgerFile
+        return PostgreSQLSchema(place(path, schema="ledger"))
+    from accounting.ledger.storage.sqlite import SQLiteFile
 
-    return LedgerFile(Path(path))
+    return SQLiteFile(Path(path))
 
 
 def _opening(
@@ -265,17 +701,16 @@ def _opening(
     """A checked opening."""
     if budget is not None and not isinstance(budget, Budget):
         raise TypeError(f"budget must be a Budget or None, got budget={budget!r}")
-    check_rule(budget, accountant, failure_delta, plan)
+    check_choices(budget, accountant, failure_delta, plan)
     return Opening(datetime.now(UTC), budget, accountant, failure_delta, plan)
 
 
 def _from_entries(cls: type[Ledger], entries: list[Entry], closed: bool) -> Ledger:
     """The ledger in memory that holds these entries."""
     ledger = cls.__new__(cls)
-    Book.of(entries, "the ledger")
-    ledger._start(MemoryJournal(entries))
-    ledger._position()
-    ledger._closed = closed
+    ledger._begin(MemoryStore(entries))
+    ledger._recorder.position()
+    ledger._recorder.closed = closed
     return ledger
 
 

@@ -11,7 +11,7 @@ from dpkit.cli.printing import accountant_name, brief, is_export, left, opened_l
 
 if TYPE_CHECKING:
     from accounting import Adjacency, Ledger
-    from accounting.ledger.rule import Measure
+    from accounting.ledger.filters.rule import Measure
 
 __all__ = ["ledger_app"]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from accounting import Ledger, Release, UnsupportedRelease, epsilon
 from accounting.audit import Report, ScopeReport
-from accounting.ledger.totals import Totals
+from accounting.ledger.record.release_counts import ReleaseCounts
 from accounting.text import printable
 from accounting.totals import ACCOUNTANTS, Accountant
 from dpkit.cli.charts import Line, Mark, line_chart
@@ -179,7 +179,7 @@ def _over_time(ledger: Ledger, report: Report) -> str:
     name = quick[0] if quick else _SLOW
     rows = ledger.rows()
     shown = {round(x) for x in np.linspace(0, len(rows) - 1, _MANY if quick else _FEW)}
-    replay = Totals()
+    replay = ReleaseCounts()
     points = []
     for row in rows:
         replay.add(row.scope, row.release)

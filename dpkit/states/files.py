@@ -29,7 +29,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from accounting.drafts import sync_directory
+from accounting.files import sync_directory
 from dpkit.states.entries import short
 
 __all__ = ["Hold", "beside", "digest_of", "draft", "drafts", "hold", "place", "read", "write"]

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
 
     from accounting import Ledger  # loaded by whoever has one
-    from accounting.ledger.entries import Outcome, Row
+    from accounting.ledger.record.entry_types import Outcome, Row
 
 __all__ = ["dp_sgd"]
 

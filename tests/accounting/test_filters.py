@@ -1,10 +1,14 @@
 """Filters: what they admit, what fixes their measure, and that no adaptive choice gets past them."""
 
+import itertools
+import json
 import math
 from functools import cache
 
 import numpy as np
 import pytest
+from ledgers import taken_until_refused
+from tabled import tabled
 
 from accounting import (
     ZCDP,
@@ -28,8 +32,11 @@ from accounting import (
     epsilon,
 )
 from accounting.amplification.shuffling import local_epsilon
-from accounting.ledger import state as ledger_state
-from accounting.ledger.filters import first_filter, make_filter, mixed_rule
+from accounting.ledger import recorder
+from accounting.ledger.filters.choice import first_filter, make_filter
+from accounting.ledger.filters.default_rule import mixed_rule
+from accounting.ledger.filters.rule import Rule
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.loss.concentrated_curve import zcdp_rho
 from accounting.notions.conversions import gdp_mu
 from accounting.notions.rdp import rdp
@@ -38,35 +45,26 @@ from accounting.releases import Composed
 BUDGET = Budget(1.0, 1e-6)
 
 
-def admitted(ledger, release, at_most=100_000):
+def admitted(ledger, release):
     """How many releases a ledger takes before it refuses one."""
-    for count in range(at_most):
-        try:
-            ledger.spend(release)
-        except BudgetExceeded:
-            return count
-    raise AssertionError(f"{at_most} releases and no end")
+    return len(taken_until_refused(ledger, itertools.repeat(release, 100_000))[0])
 
 
 # ------------------------------------------------------------------------------------------- how much fits
 
 
-@pytest.mark.parametrize("z", [30.0, 77.7, 120.0])
-def test_gdp_admits_what_its_measure_allows(z):
-    assert admitted(Ledger(BUDGET, accountant="gdp"), Gaussian(z)) == math.floor(gdp_mu(1.0, 1e-6) ** 2 * z**2)
-
-
-@pytest.mark.parametrize("z", [30.0, 77.7])
-def test_zcdp_admits_what_its_measure_allows(z):
-    assert admitted(Ledger(BUDGET, accountant="zcdp"), DiscreteGaussian(z)) == math.floor(
-        zcdp_rho(1.0, 1e-6) * 2 * z**2
-    )
-
-
-def test_pure_admits_exactly_what_adds_up():
-    # ten times 0.1 is 1 when it is rounded once, and 0.9999999999999999 when it is summed in order
-    assert admitted(Ledger(Budget(1.0, 0.0)), PureDP(0.1)) == 10
-    assert admitted(Ledger(Budget(1.0, 0.0)), Laplace(30.0)) == 30
+@tabled(
+    ("budget", "accountant", "release", "count"),
+    [
+        *((BUDGET, "gdp", Gaussian(z), math.floor(gdp_mu(1.0, 1e-6) ** 2 * z**2)) for z in (30.0, 77.7, 120.0)),
+        *((BUDGET, "zcdp", DiscreteGaussian(z), math.floor(zcdp_rho(1.0, 1e-6) * 2 * z**2)) for z in (30.0, 77.7)),
+        # ten times 0.1 is 1 when it is rounded once, and 0.9999999999999999 when it is summed in order
+        (Budget(1.0, 0.0), None, PureDP(0.1), 10),
+        (Budget(1.0, 0.0), None, Laplace(30.0), 30),
+    ],
+)
+def test_exactly_what_the_measure_allows_is_admitted(budget, accountant, release, count):
+    assert admitted(Ledger(budget, accountant=accountant), release) == count
 
 
 def test_rdp_counts_at_the_one_order_that_suits_the_first_release():
@@ -298,7 +296,7 @@ def filling(users):
 @pytest.mark.parametrize("first", [filling(100), Gaussian(20.0)])
 @pytest.mark.parametrize("reopened", [False, True])
 def test_an_untouched_scope_may_have_a_plan_of_its_own(first, reopened, tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 1)  # every time with a summary
     path = tmp_path / "spends.ledger"
     ledger = Ledger.open(path, BUDGET)
 
@@ -342,6 +340,56 @@ def test_what_passes_the_budget_is_no_plan_and_callers_choices_hold_everywhere()
         ledger.spend(filling(100) if "plan" in choice else Gaussian(20.0), scope="a")
         with pytest.raises((BudgetExceeded, UnsupportedRelease)):
             ledger.spend(filling(200), scope="b")
+
+
+# ------------------------------------------------------------------------------------------- rules in files
+
+KIND = PoissonSubsampled(Gaussian(1.0), 0.005)
+
+
+@pytest.mark.parametrize("budget", [Budget(1.0, 1e-6), Budget(0.1, 1e-9), Budget(8.0, 1e-3), Budget(50.0, 0.5)])
+@pytest.mark.parametrize("kind", [None, KIND])
+def test_the_shares_of_delta_add_up_to_it_and_the_rule_comes_back(budget, kind):
+    rule = mixed_rule(budget, None, kind)
+    assert 0.999 < sum(rule.shares) + rule.heavy[0] + rule.kind_share <= 1.0
+    assert len(rule.shares) == len(rule.orders) + 1
+    assert all(1 < order < math.inf for order in rule.orders)
+    assert rule_from_dict(json.loads(json.dumps(rule_to_dict(rule)))) == rule == mixed_rule(budget, None, kind)
+
+
+@tabled(
+    ("change", "message"),
+    [
+        *(({name: wrong}, "levels between 0 and 1") for name in ("levels", "heavy_levels")
+          for wrong in ([0.5, 1.0], [-0.1], [0.5] * 65, [math.nan])),
+        ({"heavy_tilt": [0.95, 3.0, 3.0]}, "tilt"),
+        ({"left_out": 0.7}, "between 0 and 0"),
+        *(({"kind_share": wrong}, "share") for wrong in (0.5, -0.1, 0.0)),
+        ({"kind": None}, "share"),
+        ({"reserves": [1.5]}, "reserves between 0 and 1"),
+        ({"orders": [0.5], "shares": [0.1, 0.1]}, "orders lie above 1"),
+        ({"shares": [0.1, 0.1]}, "one share more than orders"),
+        ({"heavy": [0.01]}, "two shares and some reserves"),
+    ],
+)  # fmt: skip
+def test_a_rule_in_a_file_is_checked(change, message):
+    with pytest.raises(ValueError, match=message):
+        rule_from_dict({**rule_to_dict(mixed_rule(BUDGET, None, KIND)), **change})
+
+
+def test_what_a_file_states_is_what_is_counted():
+    """Another library may choose otherwise: the file decides, but it may not promise more than the budget."""
+    stored = rule_to_dict(mixed_rule(BUDGET))
+    prices = [
+        make_filter(BUDGET, rule_from_dict({**stored, "left_out": left_out})).price(
+            PoissonSubsampled(Gaussian(2.0), 0.002)
+        )
+        for left_out in (stored["left_out"], 0.05)
+    ]
+    assert not np.array_equal(*prices)
+    make_filter(BUDGET, Rule("rdp", order=20.0, limit=0.1))
+    with pytest.raises(ValueError, match="at the order 20"):
+        make_filter(BUDGET, Rule("rdp", order=20.0, limit=5.0))
 
 
 # ------------------------------------------------------------------------- no adaptive choice gets past them

@@ -26,7 +26,7 @@ from accounting import (
     zcdp,
 )
 from accounting.amplification.participation import group
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 from accounting.notions.pure import pure
 
 
@@ -155,9 +155,9 @@ def test_three_rows_shift_three_times_as_far():
 
 
 def test_the_shift_is_stored_only_where_it_is_given():
-    assert dumps(DiscreteGaussian(2.0)) == '{"release":{"noise_multiplier":2.0,"type":"DiscreteGaussian"},"version":1}'
+    assert encode(DiscreteGaussian(2.0)) == {"noise_multiplier": 2.0, "type": "DiscreteGaussian"}
     for release in (DiscreteGaussian(2.0, shift=4), DiscreteLaplace(3.0, shift=1), DiscreteLaplace(3.0)):
-        assert loads(dumps(release)) == release
+        assert decode(encode(release)) == release
 
 
 @pytest.mark.parametrize("kind", [DiscreteGaussian, DiscreteLaplace])

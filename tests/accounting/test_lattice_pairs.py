@@ -19,8 +19,8 @@ from accounting import (
     calibrate,
     gdp,
 )
-from accounting.ledger.filters import first_filter
-from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.ledger.filters.choice import first_filter
+from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.loss.lattice import _added, composed_mu, discrete_gaussian_mu
 from accounting.loss.lattice_vectors import LatticeCorners, LatticePair, _most
 from accounting.notions.conversions import gdp_delta, gdp_mu

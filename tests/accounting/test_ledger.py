@@ -3,7 +3,6 @@
 import copy
 import math
 import pickle
-import threading
 from contextlib import suppress
 
 import pytest
@@ -123,18 +122,6 @@ def test_a_closed_ledger_records_nothing_and_can_be_read(make):
     assert ledger.epsilon() == epsilon(Gaussian(6.0), 1e-6)
 
 
-def test_scopes_compose_in_parallel_and_the_whole_in_sequence(make):
-    ledger = make(BUDGET)
-    ledger.spend(Gaussian(6.0), scope="north")
-    ledger.spend(Gaussian(6.0), scope="south")
-    ledger.spend(Gaussian(7.0), scope="south")
-    assert ledger.total == parallel(Gaussian(6.0), Gaussian(6.0) + Gaussian(7.0))
-    with pytest.raises(BudgetExceeded):
-        ledger.spend(Gaussian(7.0))  # on the whole data: the south has no room
-    ledger.spend(Gaussian(7.0), scope="north")
-    assert ledger.epsilon() == epsilon(Gaussian(6.0) + Gaussian(7.0), 1e-6)
-
-
 def test_mixed_adjacencies_and_units_are_refused(make):
     ledger = make(Budget(1.0, 1e-6, adjacency="add_remove", unit="person"))
     with pytest.raises(AdjacencyMismatch, match=r"'add_remove' neighbours and .* under 'replace'"):
@@ -210,43 +197,9 @@ def test_a_ledger_without_a_budget_refuses_nothing_but_needs_a_delta(make):
         ledger.epsilon()
 
 
-def test_threads_never_pass_the_budget_together(make):
-    z = calibrate(lambda z: 40 * Gaussian(z), BUDGET)
-    ledger = make(BUDGET)
-    admitted = []
-
-    def hammer():
-        for _ in range(40):
-            try:
-                admitted.append(ledger.spend(Gaussian(z)).index)
-            except BudgetExceeded:
-                return
-
-    threads = [threading.Thread(target=hammer) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(admitted) == list(range(40))
-
-
-def test_a_unique_label_is_recorded_by_one_thread_only(make):
+def test_a_unique_label_is_new(make):
     ledger = make(BUDGET)
     ledger.spend(Gaussian(60.0), label="seen")
-    won = []
-
-    def claim(name):
-        for i in range(20):
-            with suppress(ValueError):
-                ledger.spend(0 * Gaussian(1.0), label=f"claim {i}", unique=True)
-                won.append((i, name))
-
-    threads = [threading.Thread(target=claim, args=(name,)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(i for i, _ in won) == list(range(20))
     before = ledger.rows()
     with pytest.raises(ValueError, match="label must be new, got label='seen'"):
         ledger.spend(Gaussian(60.0), label="seen", unique=True)

@@ -6,6 +6,7 @@ import json
 import tracemalloc
 
 import pytest
+from ledgers import entries, forged
 from tabled import tabled
 
 from accounting import (
@@ -25,7 +26,6 @@ from accounting import (
     TreeAggregation,
     UnsupportedRelease,
 )
-from accounting.ledger.chain import START, link
 
 MEBIBYTE = 2**20
 
@@ -35,17 +35,7 @@ def written(*releases, budget: Budget) -> list[dict]:
     ledger = Ledger(budget)
     for release in releases:
         ledger.spend(release)
-    return [item["entry"] for item in json.loads(ledger.to_json())["entries"]]
-
-
-def forged(entries: list[dict]) -> str:
-    """Their text with hashes that are right."""
-    head, linked = START, []
-    for entry in entries:
-        stored = {**entry, "previous": head}
-        head = link(head, {name: value for name, value in stored.items() if name != "previous"})[1]
-        linked.append({"hash": head, "entry": stored})
-    return json.dumps({"format": "dpkit-ledger", "version": 1, "head": head, "entries": linked})
+    return entries(ledger)
 
 
 HONEST = written(Gaussian(50.0), Laplace(500.0), budget=Budget(1.0, 1e-6))
@@ -100,8 +90,8 @@ def test_what_costs_more_than_a_float_holds_passes_the_budget(first, release):
     [{"type": "PureDP", "epsilon": 1e300}, {"type": "TreeAggregation", "noise_multiplier": 1e-300, "steps": 1}],
 )
 def test_a_file_that_holds_such_a_release_is_read_and_is_full(release):
-    entries = written(Gaussian(50.0), Gaussian(60.0), budget=Budget(1.0, 1e-6))
-    ledger = Ledger.from_json(forged([*entries[:2], {**entries[2], "release": release}]))
+    honest = written(Gaussian(50.0), Gaussian(60.0), budget=Budget(1.0, 1e-6))
+    ledger = Ledger.from_json(forged([*honest[:2], {**honest[2], "release": release}]))
     assert ledger.remaining() == 0.0
     with pytest.raises((BudgetExceeded, UnsupportedRelease)):
         ledger.spend(Gaussian(1e9))
@@ -115,8 +105,8 @@ def test_scopes_that_only_look_alike_are_no_two_parts_of_the_data():
     with pytest.raises(ValueError, match="scopes that only look alike count as disjoint"):
         ledger.set_quota("cafe\u0301", ledger.budget)
     # a file from before is read
-    entries = written(Gaussian(50.0), budget=Budget(1.0, 1e-6))
-    assert Ledger.from_json(forged([entries[0], {**entries[1], "scope": "cafe\u0301"}])).scopes() == ["cafe\u0301"]
+    honest = written(Gaussian(50.0), budget=Budget(1.0, 1e-6))
+    assert Ledger.from_json(forged([honest[0], {**honest[1], "scope": "cafe\u0301"}])).scopes() == ["cafe\u0301"]
 
 
 @tabled("time", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from accounting import Budget, Gaussian, Ledger
-from accounting.ledger import file
+from accounting.ledger.storage import new_file
 
 # of processes that spend from a file, or from a server, on which starting takes ten times as long
 KILLS = {"file": 39, "server": 13}
@@ -97,7 +97,7 @@ def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
         raise OSError(errno.EPERM, "no hard links here")
 
     monkeypatch.setattr(os, "link", none)
-    monkeypatch.setattr(file, "_LONGEST_CLAIM", 60.0)
+    monkeypatch.setattr(new_file, "_LONGEST_CLAIM", 60.0)
     budget = Budget(1.0, 1e-6)
     for race in range(20):
         path, ready = tmp_path / f"{race}.ledger", threading.Barrier(4)
@@ -114,7 +114,7 @@ def test_a_file_system_without_links_makes_a_ledger_once(tmp_path, monkeypatch):
             assert len(ledger.rows()) == 4
         assert [name for name in os.listdir(tmp_path) if "claim" in name] == []
     # whoever was killed while it held the claim leaves a folder, and the message names it
-    monkeypatch.setattr(file, "_LONGEST_CLAIM", 0.05)
+    monkeypatch.setattr(new_file, "_LONGEST_CLAIM", 0.05)
     (tmp_path / ".new.ledger.claim").mkdir()
     with pytest.raises(OSError, match=r"remove the folder.*\.new\.ledger\.claim"):
         Ledger.open(tmp_path / "new.ledger", budget)

@@ -6,7 +6,7 @@ import pytest
 from interrupts import interrupted
 
 from accounting import Budget, Gaussian, Ledger
-from accounting.ledger.stored import Stored
+from accounting.ledger.storage.database import Database
 
 BUDGET = Budget(1.0, 1e-6)
 
@@ -40,7 +40,7 @@ def test_a_spend_interrupted_anywhere_is_recorded_whole_or_not_at_all(kind, stri
         pytest.fail("the action did not end")
     assert hit > 30
     assert ledger.verify() == ledger.head
-    fresh = Ledger.from_json(ledger.to_json()) if kind == "memory" else Ledger.open(ledger._journal.address)
+    fresh = Ledger.from_json(ledger.to_json()) if kind == "memory" else Ledger.open(ledger._recorder.store.address)
     assert fresh.rows() == ledger.rows()
     assert fresh.remaining() == pytest.approx(ledger.remaining(), rel=1e-12)
 
@@ -92,7 +92,7 @@ def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, 
     ledger = Ledger.open(new(), BUDGET)
     ledger.spend(Gaussian(4000.0))
     Ledger.open(new()).spend(Gaussian(4000.0), label="elsewhere")  # so there is something to read
-    read, calls = Stored._read_head, []
+    read, calls = Database._read_head, []
 
     def interrupted(self, connection):
         found = read(self, connection)
@@ -101,7 +101,7 @@ def test_a_handler_that_spends_in_the_middle_of_a_reading_does_not_tear_it(new, 
             ledger.spend(Gaussian(5000.0), label="in the handler")
         return found
 
-    monkeypatch.setattr(Stored, "_read_head", interrupted)
+    monkeypatch.setattr(Database, "_read_head", interrupted)
     ledger.spend(Gaussian(4000.0), label="outside")
     monkeypatch.undo()
     assert len(calls) > 2

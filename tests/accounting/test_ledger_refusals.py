@@ -6,8 +6,9 @@ import itertools
 import re
 
 import pytest
+from ledgers import taken_until_refused
 
-from accounting import Budget, BudgetExceeded, Gaussian, Laplace, Ledger, PoissonSubsampled, audit, epsilon
+from accounting import Budget, Gaussian, Laplace, Ledger, PoissonSubsampled, audit, epsilon
 
 BUDGET = Budget(1.0, 1e-6, adjacency="add_remove")
 WIDE = Gaussian(40.0, adjacency="add_remove")
@@ -17,12 +18,7 @@ SAMPLE = PoissonSubsampled(Gaussian(0.9), 0.004)
 
 def filled(ledger: Ledger, *round_of_spends, **spend) -> str:
     """The refusal that ends rounds of spends."""
-    try:
-        for release in itertools.islice(itertools.cycle(round_of_spends), 5000):
-            ledger.spend(release, **spend)
-    except BudgetExceeded as refused:
-        return str(refused)
-    raise AssertionError("the ledger is not full")
+    return taken_until_refused(ledger, itertools.islice(itertools.cycle(round_of_spends), 5000), **spend)[1]
 
 
 def numbers(message: str) -> list[float]:

@@ -21,7 +21,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.ledger.scopes import ScopedSums, inside, path
+from accounting.ledger.filters.scopes import ScopedSums, inside, path
 from accounting.releases import Composed
 
 BUDGET = Budget(2.0, 1e-6)

@@ -1,23 +1,14 @@
 """Marks: who continues a run, and from which state."""
 
-import json
-import multiprocessing
-import threading
-from contextlib import suppress
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import entries, forged
 from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger, LedgerCorrupted
 from accounting.ledger import Mark
-from accounting.ledger.chain import link
-from accounting.ledger.written import from_dict, to_dict
 from accounting.releases import Composed
-
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -104,11 +95,12 @@ text = st.text(st.characters(exclude_categories=["Cs"]))
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.integers(1), st.binary(min_size=1), text)
 def test_every_mark_has_one_json_form(run, step, digest, label):
-    mark = Mark(run, step, digest.hex(), datetime.now(UTC), label)
-    assert from_dict(json.loads(json.dumps(to_dict(mark)))) == mark
+    ledger = Ledger()
+    mark = ledger.mark(run, step, digest.hex(), label=label)
+    assert Ledger.from_json(ledger.to_json()).newest_mark(run) == mark
 
 
-@pytest.mark.parametrize(
+@tabled(
     "change",
     [
         {"step": 0},
@@ -126,73 +118,15 @@ def test_every_mark_has_one_json_form(run, step, digest, label):
 def test_a_mark_that_means_nothing_is_refused_on_reading(change):
     ledger = Ledger()
     ledger.mark("a", 1, "aa")
-    document = json.loads(ledger.to_json())
-    stored = {**document["entries"][-1]["entry"], "step": 2, **change, "previous": document["head"]}
-    document["head"] = link(document["head"], stored)[1]
-    document["entries"].append({"hash": document["head"], "entry": stored})
+    opening, mark = entries(ledger)
+    Ledger.from_json(forged([opening, mark, {**mark, "step": 2}]))
     with pytest.raises(LedgerCorrupted):
-        Ledger.from_json(json.dumps(document))
-
-
-def test_of_several_threads_one_makes_each_step(ledger):
-    won = []
-
-    def claim(name):
-        for step in range(1, 31):
-            with suppress(ValueError):
-                ledger.mark("a", step, "aa", label=name)
-                won.append(step)
-
-    threads = [threading.Thread(target=claim, args=(str(name),)) for name in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == len(set(won))
-    assert max(won) == 30
-
-
-def test_of_several_processes_one_makes_each_step(tmp_path):
-    path = tmp_path / "spends.ledger"
-    Ledger.open(path).close()
-
-    def child(results):
-        ledger, mine = Ledger.open(path), []
-        for step in range(1, 31):
-            with suppress(ValueError):
-                mine.append(ledger.mark("a", step, "aa").step)
-        results.put(mine)
-
-    results = FORK.SimpleQueue()
-    children = [FORK.Process(target=child, args=(results,)) for _ in range(3)]
-    for process in children:
-        process.start()
-    made = [step for _ in children for step in results.get()]
-    for process in children:
-        process.join()
-    assert len(made) == len(set(made))
-    assert max(made) == 30
-
-
-def test_who_asks_for_a_mark_waits_for_the_thread_that_makes_it(tmp_path):
-    ledger = Ledger.open(tmp_path / "spends.ledger")
-    found = []
-    asking = threading.Thread(target=lambda: found.append(ledger.newest_mark("a")))
-
-    def also(connection):
-        # the transaction is open: whoever uses the connection now would end it
-        asking.start()
-        asking.join(0.2)
-
-    mark = ledger.mark("a", 1, "aa", also=also)
-    asking.join()
-    assert found == [mark]
-    ledger.verify()
+        Ledger.from_json(forged([opening, mark, {**mark, "step": 2, **change}]))
 
 
 def test_a_transaction_that_an_interrupt_left_open_ends_before_a_mark_is_looked_for(tmp_path):
     ledger = Ledger.open(tmp_path / "spends.ledger")
     mark = ledger.mark("a", 1, "aa")
-    ledger._journal._open().execute("BEGIN IMMEDIATE")
+    ledger._recorder.store._open().execute("BEGIN IMMEDIATE")
     assert ledger.newest_mark("a") == mark
     assert ledger.mark("a", 2, "bb").step == 2

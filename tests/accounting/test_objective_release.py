@@ -22,7 +22,7 @@ from accounting import (
     rdp,
 )
 from accounting.audit import recompute
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.curves import pair_of_curve, pair_of_whole_curve
 from accounting.loss.one_row import OneRowPair, largest_mu
 from accounting.notions.conversions import gdp_delta
@@ -224,7 +224,7 @@ def test_what_is_refused():
 
 def test_ledgers_and_files_take_it(tmp_path):
     fit = ObjectivePerturbation(20.0, 0.02, one_row=True, adjacency="add_remove")
-    assert loads(dumps(fit)) == fit
+    assert decode(encode(fit)) == fit
     with Ledger.open(tmp_path / "spent.ledger", Budget(1.0, 1e-6, adjacency="add_remove")) as ledger:
         ledger.spend(fit + Gaussian(20.0), label="a fit")
         used = ledger.epsilon()

@@ -30,7 +30,7 @@ from accounting.amplification.local_laplace import local_laplace_delta, local_la
 from accounting.amplification.randomizers import curve_atoms, delta_at_least, delta_at_most, epsilon_at_least, thirds
 from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.counts import DifferencePair
 from accounting.loss.losses import Coins
 
@@ -324,7 +324,7 @@ def test_what_is_refused_and_stored():
     with pytest.raises(ValueError, match=r"epsilon must be that of Laplace"):
         LocalShuffled(1.0, 10, randomizer=Laplace(2.0))
     release = LocalShuffled(UnaryEncoding(0.5, 9, optimized=False), 500)
-    assert loads(dumps(release)) == release
+    assert decode(encode(release)) == release
     ledger = Ledger(Budget(1.0, 1e-6))
     ledger.spend(release + LocalShuffled(Laplace(2.0), 1000))
     assert 0 < ledger.epsilon() < 1

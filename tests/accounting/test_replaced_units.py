@@ -26,7 +26,7 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.ledger.serialize import dumps, loads
+from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.integers import IntegerPair
 from accounting.loss.losses import Coins, GaussianPair, LaplacePair
 from accounting.loss.sampled import ReplacedPair
@@ -230,7 +230,7 @@ def test_what_is_refused():
 
 def test_ledgers_and_files_take_it():
     step = FixedSizeSubsampled(Gaussian(4.0), 10, 1000)
-    assert loads(dumps(step)) == step
+    assert decode(encode(step)) == step
     ledger = Ledger(Budget(1.0, 1e-6))
     for _ in range(3):
         ledger.spend(step)

@@ -2,21 +2,17 @@
 
 import json
 import math
-from datetime import UTC, datetime
-from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ledgers import entries, forged
 
 from accounting import Budget, Gaussian, Laplace, Ledger, LedgerCorrupted, PoissonSubsampled, PureDP
-from accounting.ledger import measures, smoothing
-from accounting.ledger import state as ledger_state
-from accounting.ledger.book import Book
-from accounting.ledger.booking import Booking
-from accounting.ledger.entries import Summary
-from accounting.ledger.journal import MemoryJournal
-from accounting.ledger.verification import _DOUBT, verified
+from accounting.ledger import recorder
+from accounting.ledger.filters import measure_sums, reserve_costs
+from accounting.ledger.filters.level_charges import LevelCharges
+from accounting.ledger.verification import DOUBT
 from accounting.releases import Composed
 
 B = Budget(1.0, 1e-6, adjacency="add_remove")
@@ -34,27 +30,27 @@ costs_of_a_kind = st.tuples(st.floats(0.001, 0.2), st.lists(st.floats(1.0, 3.0),
 )
 def test_what_is_reckoned_is_below_what_any_machine_charges(costs, spends, errors):
     """Also where its costs and its limit differ, and it charges the parts in another order."""
-    share = 0.99 * _DOUBT
-    exact = Booking(1.0, LEVELS, lambda release: costs[KINDS.index(release)])
+    share = 0.99 * DOUBT
+    exact = LevelCharges(1.0, LEVELS, lambda release: costs[KINDS.index(release)])
     theirs = [
         [cost * (1 + share * error) for cost, error in zip(row, errors[4 * kind :], strict=False)]
         for kind, row in enumerate(costs)
     ]
     theirs = [[max(row[at:]) for at in range(4)] for row in theirs]
-    other = Booking(1.0 + share * errors[8], LEVELS, lambda release: theirs[KINDS.index(release)])
+    other = LevelCharges(1.0 + share * errors[8], LEVELS, lambda release: theirs[KINDS.index(release)])
     least = charged = 0.0
     for counts in spends:
         release = Composed(tuple((kind, count) for kind, count in zip(KINDS, counts, strict=True) if count))
         before = charged
         for kind, count in reversed(release.parts):
             charged += other.charge(charged, count * kind, 0.0)
-        assert exact.charged_at_least(before, release, _DOUBT) <= charged - before + 1e-12
-        least += exact.charged_at_least(least, release, _DOUBT)
+        assert exact.charged_at_least(before, release, DOUBT) <= charged - before + 1e-12
+        least += exact.charged_at_least(least, release, DOUBT)
         assert least <= charged * (1 + 1e-12)
         if math.isinf(charged):
             break
-    total = exact.charges_at_least([(None, KINDS[0], 2), (None, KINDS[1], 1)], _DOUBT)
-    assert sum(total) <= sum(exact.charges([(None, KINDS[0], 2), (None, KINDS[1], 1)], 0.0))
+    total = exact.unordered_at_least([(None, KINDS[0], 2), (None, KINDS[1], 1)], DOUBT)
+    assert sum(total) <= sum(exact.unordered([(None, KINDS[0], 2), (None, KINDS[1], 1)], 0.0))
 
 
 def spent(ledger):
@@ -68,7 +64,7 @@ def spent(ledger):
 
 def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_file(tmp_path, monkeypatch):
     """Eight releases fill a level to the last bit here; with the last bits of another machine the eighth is dearer."""
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 2)
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 2)
     last_bits = [1.0]
 
     def costs(levels, _):
@@ -76,84 +72,78 @@ def test_a_charge_that_just_misses_its_level_elsewhere_does_not_spoil_a_good_fil
         cost = levels[-1] / 0.8 * 0.2 / 8 * (1 - 1e-13) * last_bits[0]
         return [cost * 1.2**steps for steps in range(len(levels) - 1, -1, -1)]
 
-    monkeypatch.setattr(measures, "costs_between", costs)
-    path, step = tmp_path / "bits.ledger", PoissonSubsampled(Gaussian(4.0), 0.001)
-    with Ledger.open(path, B) as ledger:
-        for _ in range(12):
-            ledger.spend(step)
-        with ledger._reading() as book:
-            here = book.summary()["filter"]["sums"][0][1]
-        assert ledger.verify() == ledger.head
+    def spend_all(path):
+        with Ledger.open(path, B) as ledger:
+            for _ in range(12):
+                ledger.spend(PoissonSubsampled(Gaussian(4.0), 0.001))
+            assert ledger.verify() == ledger.head
+            last = [entry for entry in entries(ledger) if entry["entry"] == "summary"][-1]
+            return last["state"]["filter"]["sums"][0][1]
+
+    monkeypatch.setattr(measure_sums, "costs_between", costs)
+    here = spend_all(tmp_path / "here.ledger")
     last_bits[0] = 1 + 4e-13
-    entries = [entry for _, entry in _entries(path)]
-    there = Book.of(entries, "bits").summary()["filter"]["sums"][0][1]
+    there = spend_all(tmp_path / "there.ledger")
     apart = [abs(one / other - 1) for one, other in zip(here, there, strict=True) if one and other]
     assert max(apart) > 0.01  # what was compared to nine digits
-    with Ledger.open(path) as ledger:
+    with Ledger.open(tmp_path / "here.ledger") as ledger:
         assert ledger.verify() == ledger.head
-
-
-def _entries(path):
-    with Ledger.open(path) as ledger:
-        return list(ledger._journal.everything(ledger._position()))
 
 
 def test_costs_that_differ_in_their_ninth_digit_do_not_matter(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledger_state, "_ENTRIES_PER_SUMMARY", 2)
+    monkeypatch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 2)
     path = tmp_path / "digits.ledger"
     with Ledger.open(path, B) as ledger:
         head = spent(ledger).head
-    found = smoothing._least
-    smoothing._of_pair.cache_clear()
-    monkeypatch.setattr(smoothing, "_least", lambda side, low: found(side, low) * (1 + 2e-9))
+    found = reserve_costs._least
+    reserve_costs._of_pair.cache_clear()
+    monkeypatch.setattr(reserve_costs, "_least", lambda side, low: found(side, low) * (1 + 2e-9))
     try:
         with Ledger.open(path) as ledger:
             assert ledger.verify() == head
     finally:
-        smoothing._of_pair.cache_clear()
+        reserve_costs._of_pair.cache_clear()
 
 
-@cache
-def _found():
-    """The entries of a ledger, the hash of the first, and what a summary of them says."""
-    ledger = spent(Ledger(B))
-    found = list(ledger._journal.everything(ledger._position()))
-    with ledger._reading() as book:
-        return [entry for _, entry in found], found[0][0], json.dumps(book.summary())
+@pytest.fixture(scope="module")
+def summed_up(tmp_path_factory):
+    """The entries of a ledger, of which the last sums up the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recorder, "_ENTRIES_PER_SUMMARY", 12)
+        found = entries(spent(Ledger.open(tmp_path_factory.mktemp("summed") / "up.ledger", B)))
+    while found[-1]["entry"] != "summary":
+        found.pop()
+    return found
 
 
-def _summed_up(sums=lambda numbers: numbers, state=lambda state: state):
-    """A ledger in memory with a summary at its end that says something else."""
-    entries, opening, text = _found()
-    stated = json.loads(text)
-    stated["filter"]["sums"] = [[scope, sums(numbers)] for scope, numbers in stated["filter"]["sums"]]
-    return MemoryJournal([*entries, Summary(opening, datetime.now(UTC), state(stated))])
-
-
-def test_sums_that_are_too_small_or_of_something_else_are_found():
-    def position(journal):
-        ledger = Ledger(B)
-        ledger._start(journal)
-        return ledger._position()
-
-    def check(**changes):
-        journal = _summed_up(**changes)
-        return verified(journal, position(journal), None)
+def test_sums_that_are_too_small_or_of_something_else_are_found(summed_up):
+    def check(sums=lambda numbers: numbers, state=lambda state: state):
+        *before, summary = json.loads(json.dumps(summed_up))
+        stated = summary["state"]
+        stated["filter"]["sums"] = [[scope, sums(numbers)] for scope, numbers in stated["filter"]["sums"]]
+        Ledger.from_json(forged([*before, {**summary, "state": state(stated)}])).verify()
 
     check()
     check(sums=lambda numbers: [None if number is None else 1.5 * number for number in numbers])
     check(sums=lambda numbers: [None for _ in numbers])
+    check(state=lambda state: state | {"totals": state["totals"][::-1]})
     wrong = [
         {"sums": lambda numbers: [None if number is None else 0.98 * number for number in numbers]},
         {"sums": lambda numbers: numbers[:-1]},
+        {"sums": lambda numbers: [math.nan for _ in numbers]},
         {"state": lambda state: state | {"filter": state["filter"] | {"terms": 3}}},
         {"state": lambda state: state | {"filter": None}},
         {"state": lambda state: state | {"filter": state["filter"] | {"sums": state["filter"]["sums"][1:]}}},
+        {"state": lambda state: state | {"filter": state["filter"] | {"sums": 2 * state["filter"]["sums"]}}},
         {"state": lambda state: state | {"quotas": []}},
+        {"state": lambda state: state | {"quotas": 2 * state["quotas"]}},
+        {"state": lambda state: state | {"quotas": [3]}},
         {"state": lambda state: state | {"simulation": True}},
+        {"state": lambda state: state | {"marks": [3]}},
         {"state": lambda state: state | {"totals": state["totals"][1:]}},
+        {"state": lambda state: {name: value for name, value in state.items() if name != "unit"}},
         {"state": lambda state: state | {"more": 1}},
     ]
     for changes in wrong:
-        with pytest.raises(LedgerCorrupted, match="does not sum up"):
+        with pytest.raises(LedgerCorrupted, match=r"does not sum up|cannot be read"):
             check(**changes)

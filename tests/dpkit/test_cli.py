@@ -25,7 +25,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.ledger.filters import AdditiveFilter
+from accounting.ledger.filters.additive_filter import AdditiveFilter
 from dpkit.cli import app
 from dpkit.cli.charts import nice_ticks
 from dpkit.cli.expression import Expression

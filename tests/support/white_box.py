@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from accounting import audit
-from accounting.audit._confidence import gaussian_distance, lower_confidence
+from accounting.audit.confidence import gaussian_distance, lower_confidence
 from accounting.notions.conversions import gdp_epsilon
 
 

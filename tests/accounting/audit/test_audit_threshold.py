@@ -18,7 +18,7 @@ from scipy.special import ndtri
 from scipy.stats import binom
 
 from accounting import Gaussian, Laplace, audit, epsilon
-from accounting.audit._confidence import critical
+from accounting.audit.confidence import critical
 
 SEEDS = 300
 ALLOWED = int(binom.isf(1e-9, SEEDS, 0.05))  # 42
@@ -80,16 +80,10 @@ def gaussian_pair(rng):
     return rng.normal(1.0, 1.0, 600), rng.normal(0.0, 1.0, 600)
 
 
-def test_coverage_of_threshold_events():
+def test_coverage():
     assert failures(laplace_pair, 1.0, delta=0.0) <= ALLOWED
-
-
-def test_coverage_of_the_gaussian_fit():
     assert failures(gaussian_pair, 1.0, delta=1e-5, gaussian=True) <= ALLOWED
-
-
-def test_coverage_test_can_fail():
-    # bounds at confidence 0.5 in the place of those at 0.95
+    # the test could fail: with bounds at confidence 0.5 in the place of those at 0.95
     assert failures(gaussian_pair, 1.0, delta=1e-5, gaussian=True, confidence=0.5) > ALLOWED
 
 
