@@ -110,7 +110,7 @@ def test_a_crash_between_a_change_and_the_next_epoch_loses_nothing(tmp_path, mon
         play(policy, 10)
         scope = f"{policy.label}: epoch 1"
         with monkeypatch.context() as crash:
-            crash.setattr(Restarting, "_start", lambda self, epoch, fresh: 1 / 0)
+            crash.setattr(Restarting, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.select(np.eye(3))
     del policy  # one object at a time holds a checkpoint
