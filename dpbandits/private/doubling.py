@@ -124,29 +124,29 @@ class Doubling(Epochs):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _settle(self, arms: Array) -> None:
-        super()._settle(arms)
+    def prepare(self, arms: Array) -> None:
+        super().prepare(arms)
         if self.previous is not None and self.policy.decisions == self.previous.horizon:
-            self._publicly(self._hand_over)
+            self.publicly(self._hand_over)
 
     def _hand_over(self) -> None:
         self.previous = None
 
-    def _chooser(self) -> PrivatePolicy[Any]:
+    def chooser(self) -> PrivatePolicy[Any]:
         return self.policy if self.previous is None else self.previous
 
     # ----------------------------------------------------------------------------------------------- state
 
-    def _check_releases(self) -> None:
-        super()._check_releases()
+    def check_releases(self) -> None:
+        super().check_releases()
         if self.previous is not None:
-            self.previous._check_releases()
+            self.previous.check_releases()
 
-    def _kept(self) -> dict[str, Any]:
-        return super()._kept() | {"previous": None if self.previous is None else half(self.previous)}
+    def kept(self) -> dict[str, Any]:
+        return super().kept() | {"previous": None if self.previous is None else half(self.previous)}
 
-    def _resume(self, saved: Any) -> None:
-        super()._resume(saved)
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
         if saved["previous"] is not None and self.epoch:
             self.previous = self._fresh(self.epoch - 1, self.reward_range, self.base_rate)
             resume_half(self.previous, saved["previous"])

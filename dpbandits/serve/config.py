@@ -43,6 +43,7 @@ import numpy as np
 from accounting import Budget, Ledger
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
+from dpbandits.durability.state import config_of
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpbandits.serve.kinds import policy_of
@@ -194,7 +195,7 @@ def assert_same(policy: Policy, probe: Policy) -> None:
         raise Mismatch(
             f"policy.class must be that of the checkpoint, {type(policy).__name__}, got {type(probe).__name__}"
         )
-    saved, wanted = policy._config(), probe._config()
+    saved, wanted = config_of(policy), config_of(probe)
     for name in wanted:
         if repr(saved[name]) != repr(wanted[name]):
             raise Mismatch(
@@ -260,11 +261,11 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     probe = config.probe()
     if wait is not None:
         try:
-            probe._checked_reward(default)
+            probe.checked_reward(default)
         except ValueError as error:
             raise ValueError(f"rewards.default must be a reward: {error}") from error
     for one in config.reference:
-        probe._checked_arms(one)
+        probe.checked_arms(one)
     return config
 
 

@@ -21,9 +21,7 @@ from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.desk import Away, Desk
-from dpbandits.serve.store import Choice
-from dpbandits.serve.tickets import punched, read
-from dpbandits.serve.wire import (
+from dpbandits.serve.messages import (
     Activations,
     Answer,
     Ask,
@@ -36,6 +34,8 @@ from dpbandits.serve.wire import (
     told,
     vectors,
 )
+from dpbandits.serve.store import Choice
+from dpbandits.serve.tickets import punched, read
 from dpkit.randomness import secure
 
 __all__ = ["Post", "Posts"]
@@ -76,7 +76,7 @@ class Posts:
         # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
         basis = np.eye(min(max(4, probe.dim), 20))
         Perturbed(basis, -9.0 * basis[0]).chances()
-        self._by_person = probe._persons is not None or config.budget.unit == "person"
+        self._by_person = probe.persons is not None or config.budget.unit == "person"
         most = config.limits.batch
         self._asked = bounded(Asked, "decisions", most)
         self._tickets = bounded(Tickets, "tickets", most)
@@ -183,7 +183,7 @@ class Posts:
         checked = []
         for i, one in enumerate(body.rewards):
             try:
-                checked.append((one.id, self._probe._checked_reward(one.reward)))
+                checked.append((one.id, self._probe.checked_reward(one.reward)))
             except ValueError:
                 raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
         statuses = await self._desk.reward(checked)
@@ -204,7 +204,7 @@ class Posts:
             needed = "needed, and probability may be given," if self._config.apprentice else "(or probability) taken"
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         try:
-            X = self._probe._checked_arms(vectors(ask.arms) if ask.arms is not None else given)
+            X = self._probe.checked_arms(vectors(ask.arms) if ask.arms is not None else given)
             bandit, chance = _chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
         except (ValueError, OverflowError):
             what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
@@ -212,7 +212,7 @@ class Posts:
         index = bandit
         if ask.chosen is not None:
             index, chance = ask.chosen, ask.probability
-            if index >= released._shell._count(X):
+            if index >= released._shell.count(X):
                 raise Refusal(422, "chosen must be the index of an arm", [at])
         arm = X if self._probe.takes == "context" else X[index]
         who = self._person(ask.person, at) if self._by_person else None
@@ -232,7 +232,7 @@ class Posts:
 
 def _chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
     """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
-    found = released._shell._score_elsewhere(arms)  # they are checked
+    found = released._shell.score_elsewhere(arms)  # they are checked
     if not isinstance(found, Law):
         return int(found.argmax()), 1.0 if tell else None
     index = int(found.draw(rng).argmax())

@@ -36,7 +36,7 @@ def play(policy: Policy, rounds: int, sign: float = 1.0, seed: int = 1) -> list[
 
 
 def fingerprint(policy: Restarting) -> object:
-    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 def test_epochs_have_the_given_length_and_cost_what_one_does():
@@ -76,7 +76,7 @@ def test_where_an_epoch_ends_is_a_function_of_releases():
             policy.update(policy.select(np.eye(3)), reward)
     assert [policy._over() for policy in policies] == [False, False]
     assert policies[0].policy.public.surprise == policies[1].policy.public.surprise
-    assert not np.array_equal(*(policy.policy._sums.batch for policy in policies))
+    assert not np.array_equal(*(policy.policy.sums.batch for policy in policies))
 
 
 def test_rewards_of_an_earlier_epoch_are_taken_and_count_for_nothing():

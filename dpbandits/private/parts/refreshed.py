@@ -20,7 +20,6 @@ from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, ch
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.records import checked_slope
-from dpkit.geometry import pair_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
@@ -90,9 +89,9 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
 
     # where the sums come from
     _sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]]
-    _secret = ("_sums",)
-    _choices_read = ("theta", "inverse")
-    _prices_totals = True
+    choices_read = ("theta", "inverse")
+    prices_totals = True
+    sums: PersonSums | ShuffledPersonSums
 
     def __init__(
         self,
@@ -140,7 +139,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         self._saturated = float(self._secants(ends, self.link.mean(ends)).max())
         self._grid = self._slopes_by_energy()
         d, m = self.dim, len(self.schedule.ends)
-        self._sums = self._sums_of(d, budget=budget, releases=m, horizon=T, rng=self.rng)
+        self.sums = self._sums_of(d, budget=budget, releases=m, horizon=T, rng=self.rng)
         none, vectors = np.zeros(m), np.zeros((m, d))
         guess = self._prior
         self.public = Estimate(
@@ -149,10 +148,10 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         # at best everybody comes once, and spends all on one release
         newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
         a, F, B = self._bounds(newcomers, 1.0)
-        noise = self._sums.noise * float(self._sensitivities(newcomers, a, F, B)[0])
+        noise = self.sums.noise * float(self.sums.shifts(newcomers, a, F, B)[0])
         if self.prior is None:
             warn_of_cold_start(clarity(d, T, self._W, S, noise, noise / a), d, T, budget)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
 
     @property
     def theta(self) -> Array:
@@ -161,7 +160,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         if self.releases == 0 and self.prior is None:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
@@ -169,53 +168,41 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _checked_rounds(self, rounds: int | None) -> int | None:
-        """No cap: a person's price is a total."""
-        if rounds is not None:
-            raise ValueError(
-                "rounds_per_person must not be given to PersonPrivateGLM, which learns from all rounds of a person for "
-                f"one price, got rounds_per_person={rounds!r}"
-            )
-        return super()._checked_rounds(None)
+    def decided(self, pending: Pending) -> None:
+        self.sums.rounds.decided(pending.round, pending.person)
 
-    def _count_person(self, pending: Pending) -> None:
-        self._sums.rounds.decided(pending.round, pending.person)
-
-    def _teach(self, pending: Pending, reward: float) -> None:
-        self._learn(pending, reward)
-
-    def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.rounds.rewarded(pending.round, pending.arm, reward)
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.rounds.rewarded(pending.round, pending.arm, reward)
 
     # ----------------------------------------------------------------------------------------------- state
 
-    def _check_releases(self) -> None:
-        super()._check_releases()
+    def check_releases(self) -> None:
+        super().check_releases()
         # an interrupt may have left one more, which the next decision writes over
-        if self._sums.rounds.count not in (self.decisions, self.decisions + 1):
-            raise ValueError(f"rounds must be of {self.decisions} decisions, got {self._sums.rounds.count}")
+        if self.sums.rounds.count not in (self.decisions, self.decisions + 1):
+            raise ValueError(f"rounds must be of {self.decisions} decisions, got {self.sums.rounds.count}")
         # whoever is left out would pay once more from the start
-        paid = len(self._sums.rounds.people(self.schedule.start(self.releases)))
-        if self._sums.persons != paid:
-            raise ValueError(f"left must be of the {paid} persons who have paid, got {self._sums.persons}")
+        paid = len(self.sums.rounds.people(self.schedule.start(self.releases)))
+        if self.sums.persons != paid:
+            raise ValueError(f"left must be of the {paid} persons who have paid, got {self.sums.persons}")
 
     @classmethod
-    def _elements(cls, config: Mapping[str, Any]) -> int:
+    def elements(cls, config: Mapping[str, Any]) -> int:
         schedule = Schedule.batches(config["horizon"], config["first_batch"], config["growth"])
-        return super()._elements(config) * len(schedule.ends)
+        return super().elements(config) * len(schedule.ends)
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         j, last = self.releases, self.public
-        people = self._sums.rounds.people(self.decisions)
+        people = self.sums.rounds.people(self.decisions)
         η = 1.0 if self.decisions < _RETURNS * len(people) else 0.0
         a, F, B = self._bounds(people, η)
-        ω = self._sums.pay(people, self._share(people)) / self._sensitivities(people, a, F, B)
-        H, G = self._sums.release(people, self._weigh(last.theta, η), ω, a, F, B)
+        ω = self.sums.pay(people, self._share(people)) / self.sums.shifts(people, a, F, B)
+        H, G = self.sums.release(people, self._weigh(last.theta, η), ω, a, F, B)
 
         # from here on all is post-processing
-        Ω, z = float(ω.sum()), self._sums.noise
+        Ω, z = float(ω.sum()), self.sums.noise
         h = H / Ω
         latest = [*last.curvatures[max(0, j - _LATEST + 1) : j], h]
         said = {
@@ -235,7 +222,7 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
 
     def _share(self, people: People) -> float:
         """κ: a public number, which is 1 at the last release."""
-        new = len(people) - self._sums.persons
+        new = len(people) - self.sums.persons
         newcomers = new / (self.decisions - self.schedule.start(self.releases))
         left = len(self.schedule.ends) - self.releases
         return max(self.spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
@@ -248,16 +235,6 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         if η:
             return a, F, np.full(len(people), _CLIP * self._R)
         return a, F, self._R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
-
-    def _sensitivities(self, people: People, a: float, F: float, B: Array) -> Array:
-        """Δ: how far each person can move (a·M, b)."""
-        if self.budget.adjacency == "zero_out":
-            return np.asarray(np.sqrt((a * F) ** 2 + B**2))
-        Δ = np.sqrt(2 * (a * F) ** 2 + 4 * B**2)
-        once = people.visits == 1
-        if once.any():
-            Δ[once] = pair_sensitivity(a, F, 1.0, B[once][0], "replace")
-        return np.asarray(Δ)
 
     def _secants(self, e: Array, mean: Array) -> Array:
         """w at e, where the link's mean is ``mean``."""

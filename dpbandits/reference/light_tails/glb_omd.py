@@ -17,11 +17,12 @@ import numpy as np
 
 from accounting.checks import fraction, positive
 from dpbandits.policy.parameters import Parameters, checked_parameters
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Options, Pending
 from dpbandits.reference.confidence import EllipsoidSet
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpkit.models.links import Link, get_link
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["GLBOMD"]
 
@@ -68,7 +69,7 @@ class GLBOMD(EllipsoidSet):
     1
     """
 
-    _learned = ("theta", "rounds", "V")
+    learned = ("theta", "rounds", "V")
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class GLBOMD(EllipsoidSet):
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         g = self.dispersion
         e = float(arm @ self.theta)

@@ -13,10 +13,11 @@ from typing import Literal, Unpack
 
 from accounting.checks import choice, positive
 from dpbandits.policy.parameters import Parameters, noise_level
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["OFUL"]
 
@@ -69,7 +70,7 @@ class OFUL(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("b", "theta", "V")
+    learned = ("b", "theta", "V")
 
     def __init__(
         self,
@@ -108,7 +109,7 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
         self.b += (reward - self.base_rate) * arm

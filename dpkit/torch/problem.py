@@ -1,0 +1,204 @@
+"""What DP-SGD trains: a checked copy of a module, its rows, and what leaves the run. Torch is imported when called."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.checks import positive
+from dpkit.models.losses import GLM
+from dpkit.torch.linear_layers import LinearLayers, linear_layers
+from dpkit.torch.private_optimizer import row_gradients
+from dpkit.training.groups import Groups
+from dpkit.training.rows import checked_data, clip_of
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Problem", "Released", "linear_problem", "module_problem", "person_means", "torch_optimizer"]
+
+
+class Problem(NamedTuple):
+    """What is trained, and on what."""
+
+    module: torch.nn.Module
+    parameters: list[torch.nn.Parameter]  # the trainable ones
+    gradients: Callable[[Any, Any], list[Any]]  # (X, y) of some rows → (rows, *shape) for each parameter
+    clip: float
+    rows: Arrays | Items
+    layers: LinearLayers | None = None  # sums without single gradients, if the module is made of linear layers
+
+    def try_one_row(self) -> None:
+        """One row's gradient, so that a module that cannot be run row by row is refused before anything is charged."""
+        if not len(self.rows):
+            return
+        try:
+            self.gradients(*self.rows.at(np.zeros(1, dtype=np.intp)))
+        except Exception as error:
+            if "randomness error mode" in str(error):  # torch.func.vmap's words
+                raise ValueError(
+                    "model and loss must not draw random numbers: torch's generator would tie the gradient of a row to "
+                    "the rows before it, got a module that does: take its dropout out, or set p=0"
+                ) from error
+            raise ValueError(
+                "model and loss must give the gradient of one row under torch.func.vmap, "
+                f"got {type(error).__name__}: {error}"
+            ) from error
+
+
+def linear_problem(objective: GLM, X: Any, y: Any) -> Problem:
+    """A GLM as a linear layer without offset, from 0."""
+    import torch
+
+    C = clip_of(objective)
+    rows = np.asarray(X)
+    if rows.ndim != 2 or rows.shape[1] == 0:
+        raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={rows.shape}")
+    rows, labels = map(np.ascontiguousarray, checked_data(rows, y, rows.shape[1]))
+    layer = torch.nn.Linear(rows.shape[1], 1, bias=False, dtype=torch.float64)
+    torch.nn.init.zeros_(layer.weight)
+
+    def gradients(X: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        x = X.numpy()
+        with np.errstate(all="ignore"):  # what overflows counts as zero
+            # row by row, so that its rounding too depends on the row alone, which that of a product with x would not
+            slopes = objective.slope((x * layer.weight.detach().numpy()[0]).sum(axis=1), y.numpy())
+            return [torch.from_numpy(slopes[:, None] * x)[:, None, :]]
+
+    return Problem(layer, [layer.weight], gradients, C, Arrays(*map(torch.tensor, (rows, labels))))
+
+
+def module_problem(
+    model: torch.nn.Module, X: Any, y: Any, loss: Callable[[Any, Any], Any] | None, clip: float | None
+) -> Problem:
+    """A checked copy of a torch module."""
+    import torch
+    from opacus.validators import ModuleValidator
+
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model must be a GLM or a torch.nn.Module, got model={model!r}")
+    if not callable(loss):
+        raise TypeError(f"loss must be a function of outputs and targets, got loss={loss!r}")
+    if clip is None:
+        raise ValueError("clip must be given, which bounds what one row can change, got clip=None")
+    C = positive("clip", clip)
+    errors = ModuleValidator.validate(model, strict=False)
+    if errors:
+        raise ValueError(f"model must be a module that Opacus admits, got: {'; '.join(map(str, errors))}")
+    module = copy.deepcopy(model)
+    trainable = [p for p in module.parameters() if p.requires_grad]
+    if not trainable or not all(p.is_floating_point() and torch.isfinite(p).all() for p in trainable):
+        raise ValueError(f"model must have trainable parameters, real and finite, got model={model!r}")
+    rows: Arrays | Items
+    if y is None:
+        if not (hasattr(X, "__getitem__") and hasattr(X, "__len__")) or isinstance(X, (np.ndarray, torch.Tensor, list)):
+            raise TypeError(f"y must be given unless X is a Dataset with a length, got X of {type(X)!r} and y=None")
+        rows = Items(X, trainable[0])
+    else:
+        rows = Arrays(_tensor("X", X, trainable[0]), _tensor("y", y, trainable[0]))
+        if rows.X.dim() == 0 or rows.y.dim() == 0 or len(rows.X) != len(rows.y):
+            raise ValueError(
+                f"X and y must have the same number of rows, got shapes {tuple(rows.X.shape)} and {tuple(rows.y.shape)}"
+            )
+    vectors = isinstance(rows, Arrays) and rows.X.dim() == 2
+    layers = linear_layers(module, loss, C) if vectors else None
+    return Problem(module, trainable, row_gradients(module, loss), C, rows, layers)
+
+
+def _tensor(name: str, value: Any, like: torch.nn.Parameter) -> torch.Tensor:
+    """Numbers as a tensor; floating-point ones of the kind of ``like``. Finite."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        array = np.asarray(value)
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"{name} must be an array of real numbers, got {name}.dtype={array.dtype}")
+        value = torch.tensor(np.ascontiguousarray(array))
+    found = value.detach().to(like.device, like.dtype if value.is_floating_point() else None)
+    if found.is_complex() or not torch.isfinite(found).all():
+        raise ValueError(f"{name} must be finite and real, as {found.dtype}, got entries that are not")
+    return found
+
+
+class Arrays:
+    """Rows in memory."""
+
+    def __init__(self, X: torch.Tensor, y: torch.Tensor) -> None:
+        self.X, self.y = X, y
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def at(self, chosen: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.X[chosen], self.y[chosen]
+
+
+class Items:
+    """Rows of a ``torch.utils.data.Dataset``, read one by one."""
+
+    def __init__(self, dataset: Any, like: torch.nn.Parameter) -> None:
+        self._dataset, self._like = dataset, like
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def at(self, chosen: NDArray[np.intp]) -> tuple[torch.Tensor, torch.Tensor]:
+        from torch.utils.data import default_collate
+
+        X, y = default_collate([self._dataset[int(i)] for i in chosen])
+        like = self._like
+        X, y = (v.to(like.device, like.dtype if v.is_floating_point() else None) for v in (X, y))
+        return X, y
+
+
+class Released:
+    """What leaves the run: a copy of the untrained module, in which only the released parameters change."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.module = copy.deepcopy(problem.module)
+        self._trained = problem.parameters
+        self._own = [p for p in self.module.parameters() if p.requires_grad]
+
+    def update(self) -> NDArray[np.float64]:
+        """Copy the parameters as they are now into the module; all of them as one vector."""
+        for own, trained in zip(self._own, self._trained, strict=True):
+            own.data.copy_(trained.data)
+        return np.concatenate([p.detach().double().cpu().numpy().ravel() for p in self._own])
+
+
+def torch_optimizer(
+    make: Callable[[list[Any]], torch.optim.Optimizer] | None, learning_rate: float, parameters: list[Any]
+) -> torch.optim.Optimizer:
+    """The optimizer that takes the steps."""
+    import torch
+
+    if make is None:
+        return torch.optim.SGD(parameters, lr=learning_rate)
+    inner = make(parameters)
+    if not isinstance(inner, torch.optim.Optimizer):
+        raise TypeError(f"optimizer must return a torch.optim.Optimizer, got {inner!r}")
+    if {id(p) for group in inner.param_groups for p in group["params"]} != {id(p) for p in parameters}:
+        raise ValueError("optimizer must hold the parameters that it is given, all of them and no others")
+    if isinstance(inner, torch.optim.LBFGS):
+        raise ValueError("optimizer must take a step from one gradient, got torch.optim.LBFGS, which asks for more")
+    return inner
+
+
+def person_means(problem: Problem, people: Groups, persons: NDArray[np.intp]) -> list[Any]:
+    """The mean gradients of some people's rows."""
+    import torch
+
+    rows, begins = people.rows(persons)
+    sizes = people.sizes[persons]
+    gradients = problem.gradients(*problem.rows.at(people.order[rows]))
+    whose = torch.from_numpy(np.repeat(np.arange(len(begins)), sizes)).to(gradients[0].device)
+    counts = torch.from_numpy(sizes).to(gradients[0])
+    means = []
+    for gradient in gradients:
+        total = gradient.new_zeros((len(begins), *gradient.shape[1:])).index_add_(0, whose, gradient)
+        means.append(total / counts.reshape(-1, *[1] * (total.dim() - 1)))
+    return means
