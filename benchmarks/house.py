@@ -95,12 +95,12 @@ def _imported(tree: ast.AST) -> set[str]:
 
 def table() -> str:
     """The rooms as a table in Markdown."""
-    rows = ["| room | what it is for | it imports |", "|---|---|---|"]
+    rows = ["| room | what it is for | of its package it imports |", "|---|---|---|"]
     for room in rooms():
         own = room.name.split(".")[0]
-        names = sorted(room.imports, key=lambda name: (PACKAGES.index(name.split(".")[0]), name))
-        shown = ", ".join(name.removeprefix(f"{own}.") for name in names)
-        rows.append(f"| `{room.name}` | {room.purpose} | {shown or '–'} |")
+        names = sorted(name for name in room.imports if name.startswith(own) and name != f"{own}.ground")
+        shown = ", ".join(name.removeprefix(f"{own}.") if name != own else "front" for name in names)
+        rows.append(f"| `{room.name}` | {room.purpose.replace('|', chr(92) + '|')} | {shown or '–'} |")
     return "\n".join(rows) + "\n"
 
 
