@@ -14,8 +14,11 @@ from chi_square import fits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit, compare
+from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit, compare, epsilon
 from dpbandits.policy.protocol import Pending, Policy
+from dpkit.geometry import LpBall
+from dpkit.mechanisms import GaussianMechanism
+from dpkit.optimize import glm
 from dpkit.states import RunStopped
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "extend"
@@ -30,7 +33,7 @@ def outside(monkeypatch):
         sys.modules.pop(path.stem, None)
 
 
-@pytest.mark.parametrize("name", ["description", "mechanism", "factorization", "policy"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
 def test_its_examples_run(name):
     failed, tried = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
     assert tried > 1
@@ -139,9 +142,9 @@ def test_the_policy_refuses_what_its_proof_does_not_cover():
         made().sums.add(np.full(6, 1.0))
 
 
-def test_it_is_made_of_parts_with_public_names():
-    source = (EXAMPLES / "policy.py").read_text(encoding="utf-8")
-    assert not re.search(r"(\.|def )_(?!_)\w", source)
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_it_needs_no_name_with_an_underscore(path):
+    assert not re.search(r"(\.|import |def )_(?!_)\w", path.read_text(encoding="utf-8"))
 
 
 def farthest(record, public, dim: int, pairs: int = 400) -> float:
@@ -193,3 +196,63 @@ def test_a_run_is_what_its_parts_say():
         batch += np.concatenate([decision.arm**2, reward * decision.arm])
         policy.update(decision, reward)
     assert len(seen) == policy.releases == len(policy.schedule.ends) > 3
+
+
+# ----------------------------------------------------------------------------------------------- the world
+
+
+def test_the_world_is_a_function_of_its_seed():
+    world = importlib.import_module("environment").NewsPage(topics=3, readers=20, day=10)
+    one, same, other = (world.episode(np.random.default_rng(seed)) for seed in (1, 1, 2))
+    rounds = [(next(one), next(same), next(other)) for _ in range(40)]
+    for a, b, _ in rounds:
+        assert a.arms.tolist() == b.arms.tolist()
+        assert (a.rewards.tolist(), a.delay, a.person) == (b.rewards.tolist(), b.delay, b.person)
+    assert any(a.rewards.tolist() != c.rewards.tolist() for a, _, c in rounds)
+    # other features in the second half of a day than in the first
+    assert rounds[0][0].arms[0].tolist() != rounds[5][0].arms[0].tolist() == rounds[9][0].arms[0].tolist()
+
+
+# ------------------------------------------------------------------------------------------- the optimizer
+
+
+def fitted(**more):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    known = {"constraint": LpBall(2, 2, radius=2.0), "budget": Budget(1.0, 1e-6), "rng": np.random.default_rng(1)}
+    return importlib.import_module("optimizer").noisy_adagrad(
+        glm("logistic", clip=1.0), X, (X[:, 0] > 0).astype(float), **(known | more)
+    )
+
+
+def test_the_optimizer_is_charged_before_it_draws_and_meets_its_budget():
+    ledger = Ledger(Budget(1.0, 1e-6))
+    found = fitted(ledger=ledger)
+    assert ledger.total == found.cost
+    assert epsilon(found.cost, 1e-6) == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(BudgetExceeded):
+        fitted(ledger=ledger)
+    assert fitted().x.tolist() == found.x.tolist() != fitted(rng=np.random.default_rng(2)).x.tolist()
+
+
+def test_the_optimizer_draws_as_much_noise_as_it_is_charged_for(monkeypatch):
+    made, seen = GaussianMechanism.calibrated, []
+
+    def calibrated(**more):
+        seen.append(made(**more))
+        return seen[-1]
+
+    monkeypatch.setattr(GaussianMechanism, "calibrated", calibrated)
+    found = fitted(steps=7)
+    ((part, count),) = found.cost.parts
+    # a gradient of length at most 1 is replaced by another one
+    assert (count, part.noise_multiplier) == (7, seen[0].noise_multiplier)
+    assert 2.0 <= seen[0].sensitivity < 2.0001
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"rate": -1.0}, {"budget": Budget(1.0, 1e-6, adjacency="add_remove")}])
+def test_the_optimizer_refuses_before_it_is_charged(wrong):
+    ledger = Ledger(Budget(1.0, 1e-6))
+    with pytest.raises((ValueError, AdjacencyMismatch)):
+        fitted(ledger=ledger, **wrong)
+    assert not ledger.rows()
