@@ -108,7 +108,7 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
 @settings(max_examples=50, deadline=None)
 @given(neighbours(), st.floats(1e-3, 1e3))
 def test_no_person_moves_second_moments_by_more_than_the_sensitivity(pair, bound):
-    module = importlib.import_module("dpkit.optimize.sufficient_statistics")
+    module = importlib.import_module("dpkit.optimize.batch.sufficient_statistics")
     released = []
 
     class Recorded:

@@ -17,7 +17,7 @@ def releases(monkeypatch):
     """(sensitivity, value) of every release, which comes back without noise."""
     import importlib
 
-    module = importlib.import_module("dpkit.optimize.phased_sgd")
+    module = importlib.import_module("dpkit.optimize.batch.phased_sgd")
     seen = []
 
     class Recorded:

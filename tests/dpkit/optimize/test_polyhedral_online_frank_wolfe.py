@@ -22,7 +22,7 @@ def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace", **more):
     """The scores and parameters of every choice, when the choices are given."""
     import importlib
 
-    module = importlib.import_module("dpkit.optimize.polyhedral_online_frank_wolfe")
+    module = importlib.import_module("dpkit.optimize.stream.polyhedral_online_frank_wolfe")
     taken = []
 
     def choose(scores, sensitivity, epsilon, noise, *, minimise, rng):
