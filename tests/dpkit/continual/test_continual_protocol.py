@@ -10,9 +10,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from factors import length
+from factors import noise_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from streams import CASES, arguments, make, run_of
 from tabled import tabled
 
 from accounting import (
@@ -28,32 +29,11 @@ from accounting import (
     delta,
 )
 from dpkit import randomness
-from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded, Weighted
+from dpkit.continual import BinaryTree
 from dpkit.states import RunStopped, files
 
-CASES = {
-    "buffered": (BufferedToeplitz, {}),
-    "unbounded": (Unbounded, {}),
-    "discounted": (Discounted, {"discount": 1 - 1e-12}),
-    "toeplitz": (Toeplitz, {}),
-    "weighted": (Weighted, {}),
-    "tree": (BinaryTree, {}),
-    "honaker": (BinaryTree, {"estimator": "honaker"}),
-    "laplace": (BinaryTree, {"noise": "laplace"}),
-    "generalized": (BinaryTree, {"noise": "generalized_gaussian", "q": math.inf}),
-}
 each_case = pytest.mark.parametrize("case", CASES)
 each_bounded_case = pytest.mark.parametrize("case", [case for case in CASES if case != "unbounded"])
-
-
-def arguments(case, *, horizon=10, **parameters):
-    mechanism, own = CASES[case]
-    return mechanism, length(mechanism, horizon) | {"sensitivity": 1.0, "shape": 3} | own | parameters
-
-
-def make(case, *, seed=0, **parameters):
-    mechanism, known = arguments(case, **parameters)
-    return mechanism(**{"noise_multiplier": 1.0, "rng": np.random.default_rng(seed)} | known)
 
 
 def entries(state):
@@ -219,7 +199,7 @@ def test_a_call_that_is_interrupted_while_it_draws_stops_the_stream(case, error,
     def fails(*_):
         raise error
 
-    monkeypatch.setattr(sums._ahead, "add_to", fails)
+    monkeypatch.setattr(noise_of(sums), "add_to", fails)
     with pytest.raises(error):
         sums.add_many(np.ones((2, 3))) if many else sums.add(np.ones(3))
     monkeypatch.undo()
@@ -507,7 +487,7 @@ def test_a_stream_cannot_be_copied_pickled_or_used_in_a_fork(case):
     for repeat in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             repeat(sums)
-    sums._run.process += 1  # what a child of a fork finds
+    run_of(sums).process += 1  # what a child of a fork finds
     for call in (lambda: sums.add(np.ones(3)), lambda: sums.add_many(np.ones((2, 3))), sums.state):
         with pytest.raises(RunStopped, match="from its fork"):
             call()

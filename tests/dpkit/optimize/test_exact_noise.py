@@ -45,7 +45,9 @@ def watch(monkeypatch):
                 seen.append((np.array(value), np.array(noisy), self.noise_std(noisy.size)))
                 return noisy
 
-        module = importlib.import_module(getattr(optimize, name, None).__module__ if hasattr(optimize, name) else f"dpkit.optimize.stream.{name}")
+        module = importlib.import_module(
+            getattr(optimize, name, None).__module__ if hasattr(optimize, name) else f"dpkit.optimize.stream.{name}"
+        )
         monkeypatch.setattr(module, "GaussianMechanism", partial(Watched, **forced))
         return seen
 
