@@ -32,8 +32,8 @@ from dpkit import randomness
 from dpkit.continual import BinaryTree
 from dpkit.states import RunStopped, files
 
-each_case = pytest.mark.parametrize("case", CASES)
-each_bounded_case = pytest.mark.parametrize("case", [case for case in CASES if case != "unbounded"])
+each_case, in_each_case = pytest.mark.parametrize("case", CASES), tabled("case", CASES)
+in_each_bounded_case = tabled("case", [case for case in CASES if case != "unbounded"])
 
 
 def entries(state):
@@ -44,7 +44,7 @@ def entries(state):
 # ------------------------------------------------------------------------------------- inputs and outputs
 
 
-@each_case
+@in_each_case
 @tabled("shape", [3, (3,), (), (2, 3), (1, 1, 2)])
 def test_estimates_have_the_shape_of_the_inputs_and_are_new(case, shape):
     sums = make(case, shape=shape)
@@ -60,7 +60,7 @@ def test_estimates_have_the_shape_of_the_inputs_and_are_new(case, shape):
     assert sums.steps == 5
 
 
-@each_case
+@in_each_case
 def test_without_much_noise_the_estimates_are_the_prefix_sums(case):
     x = np.random.default_rng(1).normal(size=(37, 4))
     expected = np.cumsum(x, axis=0)
@@ -92,7 +92,7 @@ def test_the_order_of_memory_does_not_matter(case, layout):
     np.testing.assert_allclose(estimate, 2 * x.sum(axis=0), atol=1e-7)
 
 
-@each_case
+@in_each_case
 @tabled("dtype", [np.float32, np.int64, np.uint8, np.uint64, bool])
 def test_real_numbers_of_any_type_are_taken(case, dtype):
     sums = make(case, noise_multiplier=1e-9)
@@ -101,7 +101,7 @@ def test_real_numbers_of_any_type_are_taken(case, dtype):
 
 
 @pytest.mark.parametrize("case", ["buffered", "unbounded", "toeplitz", "tree", "honaker"])
-@pytest.mark.parametrize("many", [False, True])
+@tabled("many", [False, True])
 def test_symmetric_matrices_come_out_symmetric_with_half_variance_off_the_diagonal(case, many):
     # 6.5 standard errors of a standard deviation: false alarm below 1e-10 per comparison
     d, horizon = 60, 4
@@ -119,7 +119,7 @@ def test_symmetric_matrices_come_out_symmetric_with_half_variance_off_the_diagon
         assert abs(values.std() / expected - 1) < 6.5 / math.sqrt(2 * values.size)
 
 
-@each_case
+@in_each_case
 @tabled("many", [False, True])
 @tabled(
     ("x", "message"),
@@ -141,7 +141,7 @@ def test_bad_inputs_are_refused_and_change_nothing(case, x, message, many):
     assert entries(sums.state()) == before
 
 
-@each_case
+@in_each_case
 @tabled("x", [["a", "b", "c"], [1j, 0, 0], [None, 0, 0]])
 def test_inputs_that_are_not_real_numbers_are_refused(case, x):
     sums = make(case)
@@ -159,7 +159,7 @@ def test_inputs_of_an_integer_stream_that_are_not_integers_are_refused(x):
     assert sums.add(np.int8(3)).dtype == np.int64
 
 
-@each_case
+@in_each_case
 def test_a_matrix_that_is_not_symmetric_is_refused(case):
     sums = make(case, shape=(2, 2), symmetric=True)
     with pytest.raises(ValueError, match="x must be symmetric"):
@@ -170,7 +170,7 @@ def test_a_matrix_that_is_not_symmetric_is_refused(case):
     assert sums.steps == 1
 
 
-@each_bounded_case
+@in_each_bounded_case
 def test_the_horizon_cannot_be_exceeded(case):
     sums = make(case, horizon=2)
     sums.add(np.ones(3))
@@ -188,9 +188,9 @@ def test_the_horizon_cannot_be_exceeded(case):
             sums.noise_std(t)
 
 
-@each_case
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-@pytest.mark.parametrize("many", [False, True])
+@in_each_case
+@tabled("error", [KeyboardInterrupt, MemoryError])
+@tabled("many", [False, True])
 def test_a_call_that_is_interrupted_while_it_draws_stops_the_stream(case, error, many, monkeypatch):
     sums = make(case)
     sums.add_many(np.ones((3, 3)))
@@ -215,7 +215,7 @@ def test_a_call_that_is_interrupted_while_it_draws_stops_the_stream(case, error,
 # ------------------------------------------------------------------------------------- parameters and cost
 
 
-@each_case
+@in_each_case
 @tabled(
     ("parameters", "error", "message"),
     [
@@ -245,7 +245,7 @@ def test_bad_parameters_are_refused_and_nothing_is_charged(case, parameters, err
     assert ledger.rows() == []
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case not in ("unbounded", "discounted", "weighted")])
+@tabled("case", [case for case in CASES if case not in ("unbounded", "discounted", "weighted")])
 @tabled(
     ("horizon", "error"),
     [(0, ValueError), (-3, ValueError), (2**62 + 1, ValueError), (2.5, TypeError), (None, TypeError)],
@@ -277,7 +277,7 @@ def test_parameters_of_trees_that_do_not_go_together_are_refused(parameters, mes
         make("tree", **parameters)
 
 
-@each_case
+@in_each_case
 def test_the_ledger_is_charged_the_whole_stream_once_at_construction(case):
     ledger = Ledger()
     sums = make(case, ledger=ledger, label="clicks", rng=None)
@@ -292,7 +292,7 @@ def test_the_ledger_is_charged_the_whole_stream_once_at_construction(case):
     assert ledger.rows()[1].simulation
 
 
-@each_case
+@in_each_case
 def test_a_ledger_that_refuses_prevents_the_mechanism_and_every_draw(case):
     ledger = Ledger(Budget(0.5, 1e-6))
     rng = np.random.default_rng(0)
@@ -321,7 +321,7 @@ def test_calibrated_spends_the_budget_and_no_more(case, epsilon, exponent, horiz
     assert sums.cost.adjacency == adjacency
 
 
-@each_case
+@in_each_case
 def test_calibrated_refuses_another_adjacency(case):
     mechanism, known = arguments(case, adjacency="add_remove")
     with pytest.raises(AdjacencyMismatch):
@@ -361,7 +361,7 @@ def through_a_file(state):
 
 @each_case
 @given(taken=st.integers(0, 12), left=st.integers(0, 12), shape=st.sampled_from([(), 3, (2, 2)]))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_a_restored_simulation_continues_bit_for_bit(case, taken, left, shape):
     sums = make(case, horizon=24, shape=shape)
     x = np.random.default_rng(5).normal(size=(taken + left, *sums.shape))
@@ -383,7 +383,7 @@ def test_a_restored_integer_stream_continues_bit_for_bit():
         np.testing.assert_array_equal(sums.add([1, 2, 3]), restored.add([1, 2, 3]))
 
 
-@each_case
+@in_each_case
 @tabled("bits", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64])
 def test_every_bit_generator_of_numpy_is_restored(case, bits):
     sums = make(case, rng=np.random.Generator(bits(3)))
@@ -392,7 +392,7 @@ def test_every_bit_generator_of_numpy_is_restored(case, bits):
     np.testing.assert_array_equal(sums.add(np.ones(3)), restored.add(np.ones(3)))
 
 
-@each_case
+@in_each_case
 def test_a_restored_private_stream_never_draws_the_same_noise_again(case):
     sums = make(case, rng=None)
     released = [sums.add(np.zeros(3)) for _ in range(4)]
@@ -404,7 +404,7 @@ def test_a_restored_private_stream_never_draws_the_same_noise_again(case):
     assert np.unique(following).size == following.size
 
 
-@each_case
+@in_each_case
 def test_a_restored_stream_keeps_the_noise_that_was_released(case):
     # The tenth estimate of n independent coordinates must be as correlated with the ninth, before the state was taken,
     # as without a restoration. A correlation's standard error is at most 1/√n: 6.5 of them, false alarm below 1e-10.
@@ -419,14 +419,14 @@ def test_a_restored_stream_keeps_the_noise_that_was_released(case):
     assert abs(restored.std() / sums.noise_std(10) - 1) < 6.5 * math.sqrt(5 / (4 * n))
 
 
-@each_case
+@in_each_case
 def test_a_private_stream_is_not_continued_by_a_seeded_generator(case):
     state = make(case, rng=None).state()
     with pytest.raises(ValueError, match="rng must be None or secure"):
         CASES[case][0].restore(state, rng=np.random.default_rng(0))
 
 
-@each_case
+@in_each_case
 def test_a_simulation_may_continue_with_a_generator_of_the_caller(case):
     rng = np.random.default_rng(3)
     sums = make(case, rng=rng)
@@ -437,8 +437,8 @@ def test_a_simulation_may_continue_with_a_generator_of_the_caller(case):
     np.testing.assert_array_equal(sums.add(np.ones(3)), restored.add(np.ones(3)))
 
 
-@each_case
-@pytest.mark.parametrize("seed", [0, None])
+@in_each_case
+@tabled("seed", [0, None])
 def test_the_ledger_refuses_a_second_an_older_and_an_unknown_state(case, seed):
     ledger = Ledger()
     mechanism = CASES[case][0]
@@ -463,7 +463,7 @@ def test_the_ledger_refuses_a_second_an_older_and_an_unknown_state(case, seed):
     assert ledger.total == sums.cost
 
 
-@each_case
+@in_each_case
 def test_a_state_needs_the_ledger_that_it_was_made_with(case):
     ledger = Ledger()
     state = make(case, ledger=ledger, rng=None).state()
@@ -472,7 +472,7 @@ def test_a_state_needs_the_ledger_that_it_was_made_with(case):
             CASES[case][0].restore(state, unattended=unattended)
 
 
-@each_case
+@in_each_case
 def test_a_state_without_a_ledger_needs_a_word_unless_it_is_a_simulation(case):
     state = make(case, rng=None).state()
     with pytest.raises(ValueError, match="unattended=True"):
@@ -481,7 +481,7 @@ def test_a_state_without_a_ledger_needs_a_word_unless_it_is_a_simulation(case):
     CASES[case][0].restore(make(case).state()).add(np.ones(3))
 
 
-@each_case
+@in_each_case
 def test_a_stream_cannot_be_copied_pickled_or_used_in_a_fork(case):
     sums = make(case)
     for repeat in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -519,7 +519,7 @@ def test_threads_lose_no_step_and_share_no_noise(case):
     assert len(np.unique(np.round(np.array(estimates) - counts[:, None], 9), axis=0)) == threads * each
 
 
-@each_case
+@in_each_case
 def test_a_ledger_that_did_not_pay_for_the_stream_does_not_restore_it(case):
     ledger = Ledger()
     sums = make(case)
@@ -528,7 +528,7 @@ def test_a_ledger_that_did_not_pay_for_the_stream_does_not_restore_it(case):
     assert ledger.rows() == []
 
 
-@each_case
+@in_each_case
 @tabled(
     ("change", "message"),
     [
@@ -545,7 +545,7 @@ def test_a_state_that_is_not_one_is_refused(case, change, message):
         CASES[case][0].restore(make(case).state() | change)
 
 
-@each_case
+@in_each_case
 def test_a_state_with_a_missing_or_misshapen_entry_is_refused(case):
     mechanism, state = CASES[case][0], make(case).state()
     ledger = Ledger()
@@ -572,7 +572,7 @@ def test_memory_grows_with_the_logarithm_of_the_horizon(case):
 
 @pytest.mark.parametrize("case", ["buffered", "unbounded", "tree", "honaker"])
 def test_a_million_steps_need_less_than_four_megabytes(case):
-    x = np.zeros((2000, 100))
+    x = np.zeros((500, 100))
     tracemalloc.start()
     try:
         sums = make(case, horizon=2**20, shape=100, rng=None)
@@ -630,7 +630,7 @@ def test_live_memory_of_the_square_root_is_two_vectors_for_each_input():
 
 @pytest.mark.parametrize("case", [*CASES, "integers"])
 @given(taken=st.integers(0, 12), left=st.integers(0, 12))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 def test_a_stream_that_resumes_in_place_continues_bit_for_bit(case, taken, left):
     case, own = ("tree", {"noise": "discrete_gaussian"}) if case == "integers" else (case, {})
     x = np.random.default_rng(5).integers(-3, 4, size=(taken + left, 3))
@@ -647,14 +647,14 @@ def test_a_stream_that_resumes_in_place_continues_bit_for_bit(case, taken, left)
     assert entries(sums.kept()) == entries(other.kept())
 
 
-@each_case
-@pytest.mark.parametrize("steps", [0, 1, 100])
+@in_each_case
+@tabled("steps", [0, 1, 60])
 def test_a_stream_that_is_far_ahead_resumes_in_place_with_the_noise_of_the_earlier_step(case, steps):
     """Nothing that later steps have worked out for themselves, such as a smaller scale, is left over."""
-    x = np.random.default_rng(5).standard_normal((200, 3))
+    x = np.random.default_rng(5).standard_normal((120, 3))
     rng, other_rng = np.random.default_rng(1), np.random.default_rng(2)
-    sums, other = (make(case, horizon=200, rng=source) for source in (rng, other_rng))
-    for row in x[:150]:
+    sums, other = (make(case, horizon=120, rng=source) for source in (rng, other_rng))
+    for row in x[:100]:
         other.add(row)
     for row in x[:steps]:
         sums.add(row)
@@ -664,7 +664,7 @@ def test_a_stream_that_is_far_ahead_resumes_in_place_with_the_noise_of_the_earli
         np.testing.assert_array_equal(sums.add(row), other.add(row))
 
 
-@each_case
+@in_each_case
 def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
     sums = make(case)
     sums.add_many(np.ones((3, 3)))

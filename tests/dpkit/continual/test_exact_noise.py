@@ -37,7 +37,7 @@ CASES = {
     "bands": (bands(inverse=False), {}),
     "inverse bands": (bands(inverse=True), {}),
 }
-each_case = pytest.mark.parametrize("case", CASES)
+each_case, in_each_case = pytest.mark.parametrize("case", CASES), tabled("case", CASES)
 make = partial(streams.make, cases=CASES, noise_multiplier=4.22)
 
 
@@ -220,7 +220,7 @@ def test_the_released_rows_have_the_law_of_the_dense_matrix_mechanism(case):
         assert fits(pairs.ravel(), np.arange(-80, 81), np.convolve(probabilities, probabilities)) == (wrong == 1.0)
 
 
-@each_case
+@in_each_case
 def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
     for horizon in (1, 30, 5000):
         for shape in (1, 300):
@@ -425,7 +425,7 @@ def test_a_search_for_inputs_and_noise_that_the_encoder_loses_finds_none(data, h
 
 
 @tabled("sensitivity", [1e-310, 1e-305, 1e-320, 1e-250, 1e250])
-@each_case
+@in_each_case
 def test_steps_that_are_no_normal_numbers_are_refused(case, sensitivity):
     # at 1e-310 the step had 23 bits, and the noise was too small for the sensitivity by 1e-9
     with pytest.raises(ValueError, match=r"sensitivity must lie in \[2\*\*-800, 2\*\*800\]"):
@@ -517,7 +517,7 @@ def assert_no_pair_is_farther_apart(case, rng, horizon, data):
     assert math.sqrt(squares) <= math.sqrt(nodes) * rounded_std(sums[0]) / 4.22 * (1 + 1e-12)
 
 
-@each_case
+@in_each_case
 def test_encoded_rows_stay_far_from_the_end_of_the_integers(case):
     for horizon in (1, 40):
         for sign in (1.0, -1.0):
@@ -528,7 +528,7 @@ def test_encoded_rows_stay_far_from_the_end_of_the_integers(case):
             assert 2**20 < largest <= 2**60
 
 
-@each_case
+@in_each_case
 def test_inputs_are_cut_at_the_public_limit_and_nowhere_below(case):
     sums, cut = (make(case, horizon=20, shape=2) for _ in range(2))
     limit = sums.largest_input
