@@ -53,7 +53,7 @@ def test_kappa_covers_the_distance_between_the_norms(q, x):
     assert (r - 1) * norm(x, r) ** 2 <= kappa * norm(x, q) ** 2 * (1 + 1e-12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(q=NORMS, dimension=st.integers(1, 10**6))
 def test_generalized_gaussian_uses_the_best_norm(q, dimension):
     r, kappa = best_norm(q, dimension)
@@ -219,7 +219,7 @@ def audited(release, d):
         lambda x, trials: release(np.full((trials, d), x)),
         1.0,
         0.0,
-        trials=100_000,
+        trials=50_000,
         delta=1e-2,
         confidence=1 - 1e-9,  # a sound mechanism is flagged with at most this probability
         score=score,

@@ -105,7 +105,7 @@ def test_every_epoch_is_reserved_and_the_sum_is_the_accountants_history(model):
     assert epsilon(fit.cost, BUDGET.delta) <= BUDGET.epsilon
 
 
-@pytest.mark.parametrize(("epochs", "batch", "eps"), [(1, 1, 0.1), (2, 40, 20.0), (20, 5, 0.1)])
+@pytest.mark.parametrize(("epochs", "batch", "eps"), [(1, 1, 0.1), (2, 40, 20.0), (8, 5, 0.1)])
 def test_a_ledger_of_the_same_budget_holds_all_epochs(epochs, batch, eps):
     ledger = Ledger(Budget(eps, 1e-5, adjacency="add_remove"))
     fit = train(glm("logistic", clip=1.0), epochs=epochs, batch=batch, budget=ledger.budget, ledger=ledger)
@@ -141,7 +141,7 @@ def test_our_accountant_and_that_of_opacus_agree_on_the_history():
     from opacus.accountants import PRVAccountant, RDPAccountant
     from opacus.accountants.analysis.rdp import compute_rdp
 
-    for batch, eps in [(1, 0.5), (20, 2.0), (40, 1.0)]:
+    for batch, eps in [(1, 0.5), (20, 2.0)]:
         fit = train(glm("logistic", clip=1.0), batch=batch, budget=Budget(eps, 1e-5, adjacency="add_remove"), epochs=2)
         accountant = RDPAccountant()
         accountant.history = fit.history
@@ -436,7 +436,7 @@ def test_the_noise_of_a_step_has_the_calibrated_scale(rng):
 @pytest.mark.usefixtures("noiseless")
 def test_batches_are_poisson_samples():
     # orthogonal rows and no noise to speak of: a step shows who was in its batch
-    n, q, steps = 40, 6 / 40, 1400
+    n, q, steps = 40, 6 / 40, 840
     seen = []
     train(
         CONSTANT,

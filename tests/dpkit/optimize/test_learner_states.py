@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from interrupts import interrupted
+from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpkit.geometry import Ellipsoid, LpBall, Simplex
@@ -63,7 +64,7 @@ def learned(learner):
 
 
 @each_learner
-@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+@tabled("adjacency", ["replace", "zero_out"])
 def test_a_simulation_goes_on_bit_for_bit(name, adjacency, tmp_path):
     if name == "paper" and adjacency == "zero_out":
         pytest.skip("the published noise is for swaps")
@@ -217,9 +218,9 @@ def test_an_interrupt_at_any_line_closes_the_learner_or_leaves_it_right(name, wi
     take(after, range(4))
     before, after = learned(before), learned(after)
     stopped = went_on = 0
-    line = -1 if with_state else -2  # every third line from the second, or from the first
+    line = -1 if with_state else -3  # every fourth line from the third, or from the first
     while True:
-        line += 3
+        line += 4
         choices.clear()
         ledger = Ledger(BUDGET)
         learner = make(name, rng=np.random.default_rng(5), ledger=ledger)

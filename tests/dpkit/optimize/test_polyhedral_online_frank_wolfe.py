@@ -1,9 +1,11 @@
 """Polyhedral online Frank–Wolfe: the scores' sensitivity, the split of the budget, and how little d matters."""
 
+import importlib
 import math
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import ZCDP, Budget, zcdp
 from dpkit.geometry import LpBall, Simplex
@@ -20,9 +22,7 @@ def weight(i, t, forgetting):
 
 def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace", **more):
     """The scores and parameters of every choice, when the choices are given."""
-    import importlib
-
-    module = importlib.import_module("dpkit.optimize.stream.polyhedral_online_frank_wolfe")
+    module = importlib.import_module(PolyhedralOnlineFrankWolfe.__module__)
     taken = []
 
     def choose(scores, sensitivity, epsilon, noise, *, minimise, rng):
@@ -74,11 +74,11 @@ def test_sensitivity_is_that_of_the_adjacency(adjacency):
     assert (noise, minimise) == ("gumbel", True)
 
 
-@pytest.mark.parametrize("forgetting", [1.0, 1.3, 2.0])
-@pytest.mark.parametrize("hold", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("noise", ["gumbel", "paper"])
+@tabled("forgetting", [1.0, 1.3, 2.0])
+@tabled("hold", [0.0, 0.1, 1.0])
+@tabled("noise", ["gumbel", "paper"])
 def test_the_dearest_row_spends_what_the_stream_costs(forgetting, hold, noise):
-    n = 150
+    n = 80
     learner = PolyhedralOnlineFrankWolfe(
         glm("squared", clip=1.0), Simplex(3), horizon=n, budget=BUDGET, noise=noise, forgetting=forgetting, hold=hold
     )
