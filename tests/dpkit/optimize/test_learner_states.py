@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from interrupts import interrupted
+from learners import sums_of
 from tabled import tabled
 
 from accounting import Budget, Ledger
@@ -290,7 +291,7 @@ def test_threads_take_turns(name, monkeypatch):
 def test_a_signal_handler_may_call_in():
     # the lock is reentrant: what a handler asks for in the middle of a step is refused, and nothing hangs
     learner = make("gaussian")
-    inner = learner._sums.add
+    inner = sums_of(learner).add
     seen = []
 
     def add(g):
@@ -300,6 +301,6 @@ def test_a_signal_handler_may_call_in():
         seen.append(g)
         return inner(g)
 
-    learner._sums.add = add
+    sums_of(learner).add = add
     take(learner, range(2))
     assert len(seen) == 2

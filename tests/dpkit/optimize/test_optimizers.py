@@ -1,6 +1,7 @@
 """What all private optimizers have in common: cost, refusals, empty and hostile data, and that they optimise."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -239,16 +240,8 @@ def test_the_noise_of_a_gradient_step_has_the_calibrated_scale(p):
     # so 5 % is passed with probability < 1e-11; 0.9 or 1.1 times the scale would be off by 19 or 21 %.
     d, n, L = 40_000, 50, 0.7
     ball = LpBall(p, d, 1e9)
-    result = optimize.noisy_gradient_descent(
-        glm("squared", clip=L),
-        np.zeros((n, d)),
-        np.zeros(n),
-        constraint=ball,
-        budget=BUDGET,
-        steps=1,
-        step_scale=0.01,
-        rng=np.random.default_rng(1),
-    )
+    known = {"objective": glm("squared", clip=L), "constraint": ball, "steps": 1, "step_scale": 0.01}
+    result = fit("noisy_gradient_descent", np.zeros((n, d)), np.zeros(n), **known)
     z = result.cost.noise_multiplier
     assert ball.contains(1.5 * result.x)  # so that it was not projected
     sigma = z * 2 * L / n
@@ -294,3 +287,9 @@ def test_the_schedule_of_a_linear_time_descent(n, epsilon, steps, batch):
     # T = min(n/8, n²ε²/(32d·ln(1/δ))) and m = n√(ε/(4T)), by hand: 800/8 = 100 and 800·√(4/400) = 80
     run = fit("noisy_sgd", *problem(n), budget=Budget(epsilon, 1e-5), steps=None)
     assert (run.nit, run.nfev) == (steps, steps * batch)
+
+
+def test_without_opacus_dp_sgd_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "opacus", None)
+    with pytest.raises(ImportError, match=r"dp_sgd needs Opacus and torch: pip install dpkit\[opacus\]"):
+        optimize.dp_sgd(OBJECTIVE, np.zeros((2, 1)), np.zeros(2), budget=BUDGET)

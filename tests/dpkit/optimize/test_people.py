@@ -178,12 +178,6 @@ def test_refusals(name, change, error, message):
         fit(name, *problem(8), **({"groups": np.arange(8) // 2} | change))
 
 
-@pytest.mark.parametrize("name", ["phased_sgd", "online_frank_wolfe", "follow_the_regularized_leader"])
-def test_where_rows_are_units_people_are_refused(name):
-    with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row"):
-        fit(name, *problem(8))
-
-
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove", "zero_out"])
 def test_a_perturbed_objective_sums_the_mean_losses_of_people(adjacency):
     """With a budget that leaves no noise the fit minimises Σ_p mean + (Λ/2)‖θ‖²."""
@@ -343,8 +337,17 @@ def test_nobody_may_be_an_empty_list(name, adjacency, more):
     assert np.isfinite(fit(name, np.empty((0, 3)), [], groups=[], budget=budget, **more).x).all()
 
 
-@pytest.mark.parametrize("name", ["phased_sgd", "half_sample_frank_wolfe", "variance_reduced_frank_wolfe"])
-def test_what_knows_rows_only_says_who_knows_people(name):
-    X, y = problem(50)
-    with pytest.raises(ValueError, match=r"take an optimizer with groups=, such as noisy_gradient_descent"):
-        fit(name, X, y, constraint=LpBall(1, 3), **({"row_norm": 1.0} if name == "phased_sgd" else {}))
+@tabled(
+    ("name", "more"),
+    [
+        ("phased_sgd", {"row_norm": 1.0}),
+        ("half_sample_frank_wolfe", {"constraint": LpBall(1, 3)}),
+        ("variance_reduced_frank_wolfe", {"constraint": LpBall(1, 3)}),
+        ("online_frank_wolfe", {}),
+        ("follow_the_regularized_leader", {}),
+    ],
+)
+def test_where_rows_are_units_people_are_refused_and_told_who_knows_them(name, more):
+    with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row") as refused:
+        fit(name, *problem(50), **more)
+    assert "take an optimizer with groups=, such as noisy_gradient_descent" in str(refused.value)

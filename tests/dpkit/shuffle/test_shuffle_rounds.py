@@ -9,6 +9,7 @@ import threading
 from functools import partial
 
 import pytest
+from shuffled_counts import begin_anew, response_of, rounds_of
 from tabled import tabled
 
 from accounting import Budget, Ledger, PureDP
@@ -70,7 +71,7 @@ def race(jobs):
 
 
 def test_threads_never_make_more_releases_than_rounds():
-    for trial in range(150):
+    for trial in range(60):
         ledger = Ledger(Budget(1.0, 0.0))
         shuffler = Shuffler(CONSTANTS, ledger=ledger)
         call = CALLS["devices" if trial % 2 else "workers"]
@@ -88,10 +89,9 @@ def test_threads_never_make_more_releases_than_rounds():
 @pytest.mark.parametrize("make", [partial(ShuffledRandomizedResponse, 2), ScalarMean])
 def test_threads_never_make_more_than_the_one_release(make):
     kind = make(3, budget=BUDGET)
-    for _ in range(60):
-        # as a new one; calibration would take most of the time
-        response = getattr(kind, "_response", kind)
-        response._rounds = type(response._rounds)(1, kind.cost, 3, "race", None, False)
+    for _ in range(30):
+        response = response_of(kind)
+        begin_anew(response)
         sent, tally = [kind.encode(1) for _ in range(3)], kind.tally([1, 1, 1])
         got = race([partial(kind.shuffle, sent), partial(kind.shuffle_tallies, tally)] * 3)
         assert sum(isinstance(data, bytes) for data in got) == 1
@@ -187,13 +187,12 @@ def test_an_interrupt_leaves_it_right_or_stopped(kind):
 @pytest.mark.parametrize("call", ["shuffle", "shuffle_tallies"])
 def test_an_interrupt_leaves_the_one_release_right_or_stopped(make, call):
     kind = make(3, budget=BUDGET)
-    response = getattr(kind, "_response", kind)
+    response = response_of(kind)
     sent = [kind.encode(1) for _ in range(3)] if call == "shuffle" else kind.tally([1, 1, 1])
     seen = set()
     for number in range(1, 10_000):
         ledger = Ledger(Budget(9.0, 1e-2))
-        # as a new one; calibration would take most of the time
-        response._rounds = type(response._rounds)(1, kind.cost, 3, "interrupts", ledger, False)
+        begin_anew(response, ledger)
         tracer, count = at_line(number, interrupt)
         try:
             traced(tracer, lambda: getattr(kind, call)(sent))
@@ -253,7 +252,7 @@ def test_shufflers_cannot_be_copied(make, copier):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_refuses():
     shuffler = Shuffler(CONSTANTS)
-    with shuffler._rounds.lock:  # the child inherits it closed, and must not wait
+    with rounds_of(shuffler).lock:  # the child inherits it closed, and must not wait
         child = os.fork()
         if child == 0:
             refused = 0

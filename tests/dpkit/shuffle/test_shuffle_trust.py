@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shuffled_counts import response_of
 from tabled import tabled
 
 from accounting import Budget, PureDP
@@ -171,7 +172,7 @@ def test_a_device_moves_a_mean_by_what_one_device_may():
     estimates = []
     for sent in (0, 1):
         mean = ScalarMean(50, budget=BUDGET, session="s")
-        response = mean._response
+        response = response_of(mean)
         one = wire.write(wire.Kind.DEVICE, response.fingerprint, np.array([sent]), 1, nonce=b"a malicious one!")
         estimates.append(mean.decode(mean.shuffle([*bits, one, one, mean.tally([1.0] * 40)]))[0])
         assert mean.refused == {"duplicate": 1, "kind": 1}

@@ -284,7 +284,7 @@ def test_both_encodings_have_the_same_law(encoding, noise_rate):
     rng = np.random.default_rng(5)
     randomizer, shuffler, analyzer = Randomizer(constants, rng=rng), Shuffler(constants, rng=rng), Analyzer(constants)
     totals = []
-    for i in range(1500):
+    for i in range(1000):
         if encoding == "bits":
             sent = shuffler.shuffle([randomizer.encode(row, round=i) for row in x])
         else:
@@ -366,7 +366,7 @@ def test_with_little_noise_the_sum_comes_out():
     np.testing.assert_allclose(estimate, M.sum(axis=0), atol=20 * constants.step)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=6), st.randoms(use_true_random=False), st.integers(0, 2**32))
 def test_tallies_merge_in_any_order(sizes, order, seed):
     rng = np.random.default_rng(seed)
