@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
+from commands import run
 from tabled import tabled
-from typer.testing import CliRunner
 
 from accounting import (
     Budget,
@@ -31,12 +31,6 @@ from dpkit.cli import app
 from dpkit.cli.charts import nice_ticks
 from dpkit.cli.expression import Expression
 from dpkit.cli.page import page
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
-    assert result.exit_code == status, result.output
-    return result.output
 
 
 @pytest.fixture

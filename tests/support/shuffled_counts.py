@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 import numpy as np
@@ -52,3 +53,8 @@ def begin_anew(shuffler: Any, ledger: Any = None) -> None:
     """As a new one, with all of its rounds; calibration would take most of the time."""
     rounds = rounds_of(shuffler)
     shuffler._rounds = type(rounds)(rounds.rounds, rounds.cost, rounds.users, "begun anew", ledger, False)
+
+
+def resealed(data: bytes) -> bytes:
+    """The same message with the checksum that it should have."""
+    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "big")

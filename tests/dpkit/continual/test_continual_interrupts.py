@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 from factors import Noise, noise_by, noise_of
-from interrupts import interrupted
+from interrupts import interrupted, refused_in_a_fork
 from streams import make, run_of
 
 from dpkit.states import RunStopped
@@ -64,14 +64,5 @@ def test_an_interrupt_at_any_line_noises_no_sum_twice(case, first, many, dimensi
 def test_the_child_of_a_fork_gets_nothing_and_its_parent_goes_on(case):
     sums, _ = started(case)
     for call in (lambda: sums.add(np.ones(2)), lambda: sums.add_many(np.ones((2, 2))), sums.state):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                call()
-            except RunStopped:
-                code = 0
-            finally:
-                os._exit(code)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert refused_in_a_fork(call, RunStopped)
     assert sums.add(np.ones(2)).shape == (2,)

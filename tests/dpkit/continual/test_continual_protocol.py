@@ -4,8 +4,6 @@ import copy
 import io
 import math
 import pickle
-import sys
-import threading
 import tracemalloc
 
 import numpy as np
@@ -13,8 +11,10 @@ import pytest
 from factors import noise_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupts import at_once
 from streams import CASES, arguments, make
 from tabled import tabled
+from watched import refused
 
 from accounting import (
     AdjacencyMismatch,
@@ -284,13 +284,8 @@ def test_the_ledger_is_charged_the_whole_stream_once_at_construction(case):
 
 @in_each_case
 def test_a_ledger_that_refuses_prevents_the_mechanism_and_every_draw(case):
-    ledger = Ledger(Budget(0.5, 1e-6))
-    rng = np.random.default_rng(0)
-    before = rng.bit_generator.state
-    with pytest.raises(BudgetExceeded):
-        make(case, ledger=ledger, rng=rng)
-    assert ledger.rows() == []
-    assert rng.bit_generator.state == before
+    with refused(BudgetExceeded, "", Ledger(Budget(0.5, 1e-6))) as known:
+        make(case, **known)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "laplace"])
@@ -478,16 +473,7 @@ def test_threads_lose_no_step_and_share_no_noise(case):
     def work():
         estimates.extend(sums.add(np.ones(8)) for _ in range(each))
 
-    running = [threading.Thread(target=work) for _ in range(threads)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in running:
-            thread.start()
-        for thread in running:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(threads * [work])
     assert sums.steps == threads * each
     counts = np.round(np.mean(estimates, axis=1))  # the noise is below 0.3 with probability 1 − 10⁻¹⁰⁰
     assert sorted(counts) == list(range(1, threads * each + 1))
@@ -629,7 +615,7 @@ def test_what_is_not_kept_by_such_a_stream_is_refused_and_changes_nothing(case):
 def test_masked_arrays_are_refused(shape):
     sums = BinaryTree(horizon=4, shape=shape, sensitivity=1.0, noise_multiplier=1.0)
     one = np.ma.masked_array(np.ones(shape), mask=np.ones(shape, bool))
-    for refused in (lambda: sums.add(one), lambda: sums.add_many(np.ma.masked_array(np.ones((3, *shape))))):
+    for call in (lambda: sums.add(one), lambda: sums.add_many(np.ma.masked_array(np.ones((3, *shape))))):
         with pytest.raises(TypeError, match="x must not be masked"):
-            refused()
+            call()
     assert sums.steps == 0

@@ -173,14 +173,6 @@ def test_factors_within_the_tolerance_stay_below_the_stated_norms():
     assert math.sqrt(worst) <= factorization.joint_norm(3) * 1.0
 
 
-def test_a_restored_stream_has_the_same_weights():
-    sums = Weighted(weights=[3.0, 1.0, 2.0], **SCALAR)
-    sums.add(1.0)
-    again = Weighted.restore(sums.state(), unattended=True)
-    np.testing.assert_array_equal(again.weights, sums.weights)
-    assert [again.noise_std(t) for t in (1, 2, 3)] == [sums.noise_std(t) for t in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(
     "weights", [[], [1.0, 0.0], [1.0, -1.0], [1.0, math.nan], [math.inf], [[1.0]], np.ones(257), 1.0]
 )

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 from tabled import tabled
-from watched import BAD_VALUES, WatchedGenerator
+from watched import BAD_VALUES, refused
 
 from accounting import Budget, Gaussian, Laplace, Ledger, audit, epsilon
 from dpkit.mechanisms import GaussianMechanism, LaplaceMechanism
@@ -40,26 +40,21 @@ def test_noise_has_the_stated_scale(kind, exact):
 @ROUTES
 @tabled(("value", "message"), BAD_VALUES)
 def test_it_refuses_before_it_draws(kind, exact, value, message):
-    rng, ledger = WatchedGenerator(), Ledger()
     bound = 7.0 if kind is LaplaceMechanism else 5.0  # of (3, 4), in L1 or L2
-    release = kind(noise_multiplier=1.0, sensitivity=1.0, norm_bound=bound, exact=exact, rng=rng, ledger=ledger)
-    with pytest.raises((TypeError, ValueError), match=message):
+    with refused((TypeError, ValueError), message) as known:
+        release = kind(noise_multiplier=1.0, sensitivity=1.0, norm_bound=bound, exact=exact, **known)
         release.release(value)
-    assert (rng.draws, ledger.rows()) == (0, [])
     release.release([3.0, 4.0])
-    assert rng.draws > 0
-    assert len(ledger.rows()) == 1
+    assert known["rng"].draws > 0
+    assert len(known["ledger"].rows()) == 1
 
 
 @BOTH
 def test_overflow_of_the_lattice_is_refused_before_it_draws(kind):
-    rng, ledger = WatchedGenerator(), Ledger()
-    known = {"sensitivity": 1.0, "exact": True, "rng": rng, "ledger": ledger}
-    with pytest.raises(ValueError, match=r"at most 2\*\*62 steps"):
-        kind(noise_multiplier=1.0, **known).release([1e16])
-    with pytest.raises(ValueError, match="must lie in"):
-        kind(noise_multiplier=1e12, **known).release([1.0])
-    assert (rng.draws, ledger.rows()) == (0, [])
+    with refused(ValueError, r"at most 2\*\*62 steps") as known:
+        kind(noise_multiplier=1.0, sensitivity=1.0, exact=True, **known).release([1e16])
+    with refused(ValueError, "must lie in") as known:
+        kind(noise_multiplier=1e12, sensitivity=1.0, exact=True, **known).release([1.0])
 
 
 @BOTH
@@ -226,11 +221,8 @@ def test_intervals_hold_the_noise_as_often_as_they_say(kind, exact, confidence):
     ],
 )
 def test_what_is_no_number_is_refused_before_anything_is_drawn(kind, exact, value, message):
-    rng, ledger = WatchedGenerator(), Ledger()
-    with pytest.raises((TypeError, ValueError), match=message):
-        kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact, rng=rng, ledger=ledger).release(value)
-    assert rng.draws == 0
-    assert len(ledger.rows()) == 0
+    with refused((TypeError, ValueError), message) as known:
+        kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact, **known).release(value)
 
 
 @BOTH

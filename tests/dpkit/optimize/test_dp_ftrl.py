@@ -293,21 +293,6 @@ def test_an_interrupted_run_is_closed_and_its_checkpoint_goes_on(tmp_path):
     assert len([row for row in ledger.rows() if row.release == again.cost]) == 1
 
 
-def test_an_interrupt_returns_what_was_released(monkeypatch):
-    X, y = rows()
-    seen = []
-
-    def stop(result):
-        seen.append(result)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    fit = dp_ftrl(LOGISTIC, X, y, budget=BUDGET, epochs=4, batch=12, callback=stop)
-    assert (fit.success, fit.nit, len(seen)) == (False, 10, 2)
-    np.testing.assert_array_equal(fit.x, seen[-1].x)
-    assert "interrupted" in fit.message
-
-
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
@@ -399,17 +384,8 @@ def test_people_of_a_module():
     torch = pytest.importorskip("torch")
     X, y = rows(40)
     layer = torch.nn.Linear(4, 2)
-    fit = dp_ftrl(
-        layer,
-        X,
-        y.astype(int),
-        loss=torch.nn.functional.cross_entropy,
-        clip=1.0,
-        budget=Budget(2.0, 1e-6, unit="person"),
-        groups=np.arange(40) // 4,
-        epochs=2,
-        batch=5,
-    )
+    known = {"budget": Budget(2.0, 1e-6, unit="person"), "groups": np.arange(40) // 4, "epochs": 2, "batch": 5}
+    fit = dp_ftrl(layer, X, y.astype(int), loss=torch.nn.functional.cross_entropy, clip=1.0, **known)
     assert (fit.nit, fit.nfev, fit.x.shape) == (4, 20, (10,))
 
 

@@ -4,11 +4,11 @@ import copy
 import os
 import pickle
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
-from interrupts import interrupted
+from interrupts import at_once, interrupted, refused_in_a_fork
 from learners import sums_of
 from tabled import tabled
 
@@ -194,14 +194,7 @@ def test_a_learner_cannot_be_copied(name):
 def test_a_fork_refuses():
     learner = make("gaussian")
     take(learner, range(3))
-    child = os.fork()
-    if not child:
-        try:
-            learner.step(ROWS[3], LABELS[3])
-        except RunStopped:
-            os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert refused_in_a_fork(lambda: take(learner, [3]), RunStopped)
     take(learner, [3])
 
 
@@ -263,16 +256,7 @@ def test_threads_take_turns(name, monkeypatch):
         except BaseException as error:
             errors.append(error)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(7 * k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(partial(work, 7 * k) for k in range(4))
     assert not errors
     assert learner.steps == len(thetas) == 400
     state = learner.state()

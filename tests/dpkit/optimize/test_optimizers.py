@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from tabled import tabled
+from watched import refused
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PoissonSubsampled, calibrate, epsilon
 from dpkit import optimize
@@ -174,24 +175,15 @@ def test_refusals_draw_and_record_nothing(name, change, error, message):
         WITH_OBJECTIVE if "objective" in change else WITH_START if {"start", "step_scale"} & set(change) else NAMES
     ):
         pytest.skip("it has none")
-    rng, ledger = np.random.default_rng(3), Ledger()
-    before = rng.bit_generator.state
     X, y = problem(8)
-    arguments = {"X": X, "y": y, "rng": rng, "ledger": ledger} | change
-    with pytest.raises(error, match=message):
-        fit(name, **arguments)
-    assert rng.bit_generator.state == before
-    assert not ledger.rows()
+    with refused(error, message) as known:
+        fit(name, **{"X": X, "y": y} | known | change)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ledger_that_refuses_is_asked_before_anything_is_drawn(name):
-    rng, ledger = np.random.default_rng(3), Ledger(Budget(0.1, 1e-5))
-    before = rng.bit_generator.state
-    with pytest.raises(BudgetExceeded):
-        fit(name, *problem(8), rng=rng, ledger=ledger)
-    assert rng.bit_generator.state == before
-    assert not ledger.rows()
+    with refused(BudgetExceeded, "", Ledger(Budget(0.1, 1e-5))) as known:
+        fit(name, *problem(8), **known)
 
 
 @pytest.mark.parametrize("name", WITH_START)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tabled import tabled
+from watched import recorded_releases
 
 from accounting import Budget
 from dpkit import optimize
@@ -109,23 +110,12 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
 @given(neighbours(), st.floats(1e-3, 1e3))
 def test_no_person_moves_second_moments_by_more_than_the_sensitivity(pair, bound):
     module = importlib.import_module(optimize.sufficient_statistics.__module__)
-    released = []
-
-    class Recorded:
-        def __init__(self, *, noise_multiplier, sensitivity, rng):
-            self.sensitivity = sensitivity
-
-        def release(self, value):
-            released.append((value, self.sensitivity))
-            return value
-
+    known = {"constraint": LpBall(2, 3), "budget": BUDGET, "label_bound": bound, "row_norm": bound}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GaussianMechanism", Recorded)
+        released = recorded_releases(patch, module)
         for X, y, groups in pair:
-            optimize.sufficient_statistics(
-                X, y, constraint=LpBall(2, 3), budget=BUDGET, label_bound=bound, row_norm=bound, groups=groups
-            )
-    (first, sensitivity), (second, _) = released
+            optimize.sufficient_statistics(X, y, groups=groups, **known)
+    (sensitivity, first), (_, second) = released
     moved = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(first, second, strict=True))
     assert moved <= Fraction(sensitivity) ** 2
     assert sensitivity < 1.0001 * pair_sensitivity(1.0, 1.0, 0.9, 1.0, "replace", least=1.0)
@@ -243,13 +233,7 @@ def test_dp_sgd_by_person():
     module = importlib.import_module("dpkit.torch.dp_sgd")
     X, y = problem(12)
     groups = np.array([0, 1, 2, 2, 2, 0, 3, 3, 1, 2, 2, 2])
-    released = []
     budget = Budget(2.0, 1e-5, unit="person")
-
-    class Recorded(module.GaussianMechanism):
-        def release(self, value):
-            released.append(value.copy())
-            return value
 
     # everybody is sampled
     draw = np.random.default_rng(0)
@@ -259,23 +243,12 @@ def test_dp_sgd_by_person():
         released.clear()
         torch.manual_seed(0)
         model = torch.nn.Linear(3, 1, dtype=torch.float64)
-        dp_sgd(
-            model,
-            X,
-            y,
-            loss=lambda o, t: (o[:, 0] - t) ** 2 / 2,
-            clip=0.4,
-            budget=budget,
-            groups=groups,
-            epochs=1,
-            batch=4,
-            rng=everybody(draw.bit_generator),
-            **more,
-        )
-        return model, released[0]
+        known = {"budget": budget, "epochs": 1, "batch": 4, "rng": everybody(draw.bit_generator)} | more
+        dp_sgd(model, X, y, loss=lambda o, t: (o[:, 0] - t) ** 2 / 2, clip=0.4, groups=groups, **known)
+        return model, released[0][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GaussianMechanism", Recorded)
+        released = recorded_releases(patch, module)
         model, total = run(X, y, groups)
         weight, bias = model.weight.detach().numpy()[0], float(model.bias.detach())
         residuals = X @ weight + bias - y

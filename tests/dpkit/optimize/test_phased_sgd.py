@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from tabled import tabled
+from watched import recorded_releases
 
 from accounting import Budget, Gaussian, calibrate
 from dpkit.geometry import Box, Ellipsoid, LpBall, Simplex
@@ -16,20 +17,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 @pytest.fixture
 def releases(monkeypatch):
-    """(sensitivity, value) of every release, which comes back without noise."""
-    module = importlib.import_module(phased_sgd.__module__)
-    seen = []
-
-    class Recorded:
-        def __init__(self, *, noise_multiplier, sensitivity, rng):
-            self.sensitivity = sensitivity
-
-        def release(self, value):
-            seen.append((self.sensitivity, value.copy()))
-            return value
-
-    monkeypatch.setattr(module, "GaussianMechanism", Recorded)
-    return seen
+    return recorded_releases(monkeypatch, importlib.import_module(phased_sgd.__module__))
 
 
 SETS = {

@@ -1,16 +1,16 @@
 """``dpkit query``: answers, refusals, ledgers."""
 
 import json
+from functools import partial
 from pathlib import Path
 
+import commands
 import numpy as np
 import pandas as pd
 import pytest
 from tabled import tabled
-from typer.testing import CliRunner
 
 from accounting import Budget, Ledger
-from dpkit.cli import app
 
 
 @pytest.fixture(scope="module", params=["csv", "parquet"])
@@ -29,10 +29,7 @@ def file(request, tmp_path_factory):
     return path
 
 
-def run(*arguments, status=0):
-    result = CliRunner().invoke(app, ["query", *map(str, arguments)], env={"COLUMNS": "200"})
-    assert result.exit_code == status, result.output
-    return result.output
+run = partial(commands.run, "query")
 
 
 def counted(file, *asked):

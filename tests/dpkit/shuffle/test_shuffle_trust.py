@@ -5,13 +5,12 @@ every well-formed content. What is released changes by at most what one device m
 """
 
 import math
-import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shuffled_counts import response_of
+from shuffled_counts import resealed, response_of
 from tabled import tabled
 
 from accounting import Budget, PureDP
@@ -34,10 +33,6 @@ PROTOCOL = SUMS.protocol
 HONEST = [Randomizer(PROTOCOL).encode(x) for x in np.random.default_rng(0).uniform(-0.5, 0.5, (USERS, 3))]
 # what a device of the protocol may change: the range of its message, g + b ones in each coordinate
 ONE_DEVICE = PROTOCOL.step * PROTOCOL.messages_per_coordinate
-
-
-def resealed(data):
-    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "big")
 
 
 def shuffler(**changes):
