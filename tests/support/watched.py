@@ -61,10 +61,7 @@ def recorded_releases(patch, module):
     """A list of what a module releases from now on by Gaussian noise, and its sensitivity; there is no noise."""
     seen = []
 
-    class Recorded:
-        def __init__(self, *, sensitivity, **more):
-            self.sensitivity = sensitivity
-
+    class Recorded(module.GaussianMechanism):
         def release(self, value):
             seen.append((self.sensitivity, np.array(value)))
             return value

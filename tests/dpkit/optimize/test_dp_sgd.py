@@ -134,8 +134,9 @@ def test_a_ledger_of_the_same_budget_holds_all_epochs(epochs, batch, eps):
 def test_noise_is_what_the_numerical_accountant_asks_for():
     # dp-accounting 0.6 calibrates 100 steps at 1 % to 0.9858; the Rényi curve would ask for 1.1844
     for adjacency, z in (("add_remove", 0.986), ("replace", 1.044)):
-        budget = Budget(1.0, 1e-6, adjacency=adjacency)
-        assert source_of._noise_multiplier(100, 0.01, budget) == pytest.approx(z, abs=1e-3)
+        known = {"budget": Budget(1.0, 1e-6, adjacency=adjacency), "epochs": 1, "batch": 1, "public_rows": 100}
+        fit = train(glm("logistic", clip=1.0), *rows(100), **known)
+        assert fit.noise_multiplier == pytest.approx(z, abs=1e-3)
         asked = 100 * PoissonSubsampled(Gaussian(z + 1e-3, adjacency="add_remove"), 0.01, adjacency=adjacency)
         assert epsilon(asked, 1e-6) <= 1.0 < epsilon(asked, 1e-6, accountant="rdp")
 

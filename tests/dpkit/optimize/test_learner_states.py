@@ -212,9 +212,9 @@ def test_an_interrupt_at_any_line_closes_the_learner_or_leaves_it_right(name, wi
     take(after, range(4))
     before, after = learned(before), learned(after)
     stopped = went_on = 0
-    line = -1 if with_state else -3  # every fourth line from the third, or from the first
+    line = -2 if with_state else -4  # every fifth line from the third, or from the first
     while True:
-        line += 4
+        line += 5
         choices.clear()
         ledger = Ledger(BUDGET)
         learner = make(name, rng=np.random.default_rng(5), ledger=ledger)
