@@ -12,12 +12,12 @@ Knows no data and draws no noise. The whole public interface is here:
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from accounting.accountants.gdp import gdp
-from accounting.accountants.rdp import rdp
-from accounting.accountants.zcdp import zcdp
 from accounting.budget import Budget
 from accounting.calibration import calibrate
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, LedgerCorrupted, UnsupportedRelease
+from accounting.notions.gdp import gdp
+from accounting.notions.rdp import rdp
+from accounting.notions.zcdp import zcdp
 from accounting.releases import (
     ZCDP,
     Adjacency,

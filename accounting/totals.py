@@ -17,17 +17,18 @@ from importlib import import_module
 from types import ModuleType
 from typing import Literal, get_args
 
-from accounting.accountants.failures import rest_delta, split_failures
 from accounting.checks import fraction, nonnegative
 from accounting.errors import UnsupportedRelease
 from accounting.printed import as_html
 from accounting.releases import Release
+from accounting.releases.stand_ins import rest_delta, split_failures
 
 __all__ = ["Accountant", "Bound", "Comparison", "compare", "delta", "epsilon"]
 
 Accountant = Literal["gdp", "pure", "zcdp", "rdp", "pld"]
 ACCOUNTANTS: dict[Accountant, ModuleType] = {
-    name: import_module(f"accounting.accountants.{name}") for name in get_args(Accountant)
+    name: import_module(f"accounting.{'compose' if name == 'pld' else 'notions'}.{name}")
+    for name in get_args(Accountant)
 }
 
 
@@ -169,7 +170,7 @@ class Comparison(dict[str, float]):
     @cached_property
     def at_least(self) -> float:
         """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
-        from accounting.accountants.lower import lower_epsilon  # not what every import waits for
+        from accounting.lower.lower import lower_epsilon  # not what every import waits for
 
         return lower_epsilon(self._release, self._delta)
 

@@ -9,6 +9,7 @@ from dpbandits._lazy import attributes_of
 
 if TYPE_CHECKING:
     from accounting import __version__
+    from dpbandits.lab import environments, evaluate
     from dpbandits.lab.price import price_of_privacy
     from dpbandits.lab.price_table import PriceTable
     from dpbandits.lab.simulation.results import Results
@@ -27,6 +28,8 @@ __all__ = [
     "Released",
     "Results",
     "__version__",
+    "environments",
+    "evaluate",
     "price_of_privacy",
     "simulate",
 ]
@@ -42,6 +45,8 @@ _HOMES = {
     "PriceTable": "dpbandits.lab.price_table",
     "Results": "dpbandits.lab.simulation.results",
     "__version__": "accounting",
+    "environments": "dpbandits.lab.environments",
+    "evaluate": "dpbandits.lab.evaluate",
     "price_of_privacy": "dpbandits.lab.price",
     "simulate": "dpbandits.lab.simulation.simulate",
 }

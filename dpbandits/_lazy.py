@@ -10,13 +10,14 @@ __all__ = ["attributes_of"]
 
 
 def attributes_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package whose names are found in the modules ``homes``."""
+    """``__getattr__`` and ``__dir__`` of a package whose names are found in, or are, the modules ``homes``."""
     module = sys.modules[package]
 
     def getattribute(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(homes[name]), name)
+        home = homes[name]
+        found = import_module(home) if home.endswith(f".{name}") else getattr(import_module(home), name)
         setattr(module, name, found)
         return found
 

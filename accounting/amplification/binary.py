@@ -22,7 +22,7 @@ A stretch costs no more than k₂ − k₁ fewer users do; few users are taken o
 those at which stretches end, m among them, which is the worst but for a few percent of δ.
 
 The largest δ_k at every ε is symmetric and a pair's curve may be laid through it: see
-:mod:`accounting.accountants.curves`.
+:mod:`accounting.loss.curves`.
 
 **Numbers.** Let f be the characteristic function of t, and w(u) = 1 − (e^λ − 1)·Σ over i = 1 … H of e^(−(λ + iu)i). The
 mean of f(u)·e^(−iju)·w(u) over the 2H multiples u of π/H is the sum above with t's values that are 2H apart added up,
@@ -40,9 +40,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arrays import Array
+
 __all__ = ["binary_delta", "binary_delta_at_least"]
 
-Array = NDArray[np.float64]
 
 # More users than this are priced as this many.
 _MOST_USERS = 10**9

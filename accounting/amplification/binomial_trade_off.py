@@ -7,7 +7,7 @@ Pr(X + A ≤ k) = F(k − a). And let y = Φ⁻¹∘F.
 
 **One count, moved from a to a + t.** The two laws P and Q have a monotone likelihood ratio, since binomial laws are
 log-concave (X, X + Bernoulli and X + 1 are ordered by likelihood ratio). So the best tests are thresholds, and P and Q
-are μ-Gaussian DP if y(k − a) − y(k − a − t) ≤ μ at every threshold k (:mod:`accounting.accountants.gdp`). On a
+are μ-Gaussian DP if y(k − a) − y(k − a − t) ≤ μ at every threshold k (:mod:`accounting.notions.gdp`). On a
 window that leaves out the ends of the support,
 
     y(x) − y(x − t) ≤ c·(t + e),
@@ -40,11 +40,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.amplification.shuffled_binomial import integer_shift, window
-
-Array = NDArray[np.float64]
+from accounting.arrays import Array
 
 __all__ = ["LEFT_OUT", "MOST_TRIALS", "central_mu", "rounded_line", "rounded_log_survival", "rounded_mu"]
 

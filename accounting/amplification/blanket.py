@@ -34,10 +34,10 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.amplification.binary import binary_delta, binary_delta_at_least
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, binomial_bins, local_epsilon
+from accounting.arrays import Array
 
 __all__ = [
     "LEFT_OUT",
@@ -52,7 +52,6 @@ __all__ = [
     "same_delta_at_least",
 ]
 
-Array = NDArray[np.float64]
 
 # More users than this are priced as this many.
 MOST_USERS = 1 << 20

@@ -29,7 +29,7 @@ lies above a cut. Extreme counts are so rare, and their losses so large, that th
 
 Counts are taken together in blocks, each of which is split over the losses at its ends so that P and Q keep their
 masses, and those far below are raised to the first end: that pair has a larger H
-(:mod:`accounting.accountants.convolution`). And one more release of Gaussian noise with a small μ, which only adds to
+(:mod:`accounting.compose.convolution`). And one more release of Gaussian noise with a small μ, which only adds to
 H, makes the integral end.
 
 **Real shifts between the nodes.** Let the nodes be some t_i, all integers among them, and t between two neighbours a
@@ -59,10 +59,10 @@ from numpy.typing import NDArray
 
 from accounting.amplification.binomial_trade_off import central_mu, rounded_mu
 from accounting.amplification.shuffled_binomial import integer_shift, log_pmf, window
+from accounting.arrays import Array
 
 __all__ = ["LOG_LEAST", "SMALLEST_SHIFT", "Rows", "count_curve", "is_listed", "vector_rows"]
 
-Array = NDArray[np.float64]
 
 # Relative rounding errors of probabilities; and what lies outside of windows.
 _SAFETY, _OUTSIDE = 1 + 1e-9, 2e-40

@@ -20,13 +20,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from accounting.roots import root_between
 
 __all__ = ["FINENESS", "MOST_NODES", "mean_positive_part", "nodes_for", "sums_of_values"]
 
-Array = NDArray[np.float64]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # e^(−this) is 0 in floats.

@@ -33,13 +33,12 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.amplification.lattice_sums import mean_positive_part, nodes_for
+from accounting.arrays import Array
 
 __all__ = ["laplace_thirds", "local_laplace_delta", "local_laplace_delta_at_least"]
 
-Array = NDArray[np.float64]
 
 # More users than this are priced as this many.
 _MOST_USERS = 1 << 20

@@ -21,8 +21,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from accounting.arrays import Array
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
 from accounting.releases import (
@@ -44,8 +45,6 @@ from accounting.releases import (
 )
 
 __all__ = ["at_most", "group", "toeplitz_sensitivity", "tree_sensitivity"]
-
-Array = NDArray[np.float64]
 
 
 def _participations(steps: int, participations: int, min_separation: int) -> int:

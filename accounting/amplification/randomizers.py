@@ -3,7 +3,7 @@
 The curves are those of :mod:`accounting.amplification.blanket` (k-ary responses), :mod:`accounting.amplification.unary`
 and :mod:`accounting.amplification.local_laplace`, each for two neighbours that are the worst.
 
-For compositions a curve is turned into a pair (:mod:`accounting.accountants.curves`). As that needs a hundred values,
+For compositions a curve is turned into a pair (:mod:`accounting.loss.curves`). As that needs a hundred values,
 k-ary and unary messages have a faster curve here: E[(ΣG)₊]/n with G's few values spread over a grid, as for Laplace
 noise (:mod:`accounting.amplification.lattice_sums`).
 
@@ -17,18 +17,17 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.amplification.blanket import response_delta, response_delta_at_least
 from accounting.amplification.lattice_sums import nodes_for, sums_of_values
 from accounting.amplification.local_laplace import laplace_thirds, local_laplace_delta, local_laplace_delta_at_least
 from accounting.amplification.unary import unary_delta, unary_delta_at_least, unary_thirds, unary_types
-from accounting.mechanisms import Laplace, RandomizedResponse, UnaryEncoding
+from accounting.arrays import Array
+from accounting.releases import Laplace, RandomizedResponse, UnaryEncoding
 from accounting.roots import root_between
 
 __all__ = ["Randomizer", "curve_atoms", "delta_at_least", "delta_at_most", "epsilon_at_least", "thirds"]
 
-Array = NDArray[np.float64]
 Randomizer = RandomizedResponse | UnaryEncoding | Laplace
 
 # More users than this are priced as this many.
@@ -125,7 +124,7 @@ def _quick_delta(randomizer: Randomizer, users: int, epsilon: float) -> float:
 @lru_cache(maxsize=32)
 def curve_atoms(randomizer: Randomizer, users: int) -> tuple[Array, Array, Array]:
     """A pair that dominates shuffled messages: its losses in increasing order, and its masses under P and Q."""
-    from accounting.accountants.curves import pair_of_curve
+    from accounting.loss.curves import pair_of_curve
 
     top = local_epsilon_of(randomizer)
     # a normal loss of deviation s has δ(0) ≈ s/√(2π)

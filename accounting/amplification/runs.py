@@ -16,14 +16,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
-from accounting.selection import BestOfPoissonRuns, BestOfRuns
+from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
 
 __all__ = ["NegativeBinomial", "Poisson", "Runs", "runs_of"]
 
-Array = NDArray[np.float64]
 
 # Places at which f′ is followed, and by what share it may change from one to the next.
 _MOST_PLACES, _CHANGE = 1500, 0.01

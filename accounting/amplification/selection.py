@@ -23,11 +23,11 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
+
+from accounting.arrays import Array
 
 __all__ = ["best_of_poisson_runs", "best_of_runs"]
 
-Array = NDArray[np.float64]
 
 _GRID = 1.0 + np.exp(np.arange(math.log(1e-3), math.log(1e6), 0.05))
 

@@ -29,11 +29,11 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from accounting.arrays import Array
 
 __all__ = ["central_rdp", "integer_shift", "log_pmf", "log_survival", "window"]
 
-Array = NDArray[np.float64]
 
 # The mass that may fall outside the window of one count, where N allows it: far below any δ that is asked for.
 _TAIL = 1e-40

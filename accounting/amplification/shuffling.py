@@ -47,10 +47,10 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.numerics import split
+from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.loss.numerics import split
 from accounting.roots import root_between
 
 __all__ = [
@@ -62,7 +62,6 @@ __all__ = [
     "shuffled_losses",
 ]
 
-Array = NDArray[np.float64]
 
 #: Of more than this, 1 − e^(−ε₀) has too few digits for the sums here: such messages are priced unshuffled.
 MOST_LOCAL_EPSILON = 30.0

@@ -41,11 +41,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from accounting.arrays import Array
 
 __all__ = ["subsampled_gaussian_rdp"]
 
-Array = NDArray[np.float64]
 
 # Beyond this many standard deviations from its outermost mode the integrand is below 1e-19 of its peak.
 _REACH = 9.6

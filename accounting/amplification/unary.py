@@ -39,7 +39,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.amplification.blanket import (
     LEFT_OUT,
@@ -52,10 +51,10 @@ from accounting.amplification.blanket import (
 )
 from accounting.amplification.lattice_sums import FINENESS, MOST_NODES, nodes_for, sums_of_values
 from accounting.amplification.shuffling import binomial_bins
+from accounting.arrays import Array
 
 __all__ = ["unary_bits", "unary_delta", "unary_delta_at_least", "unary_thirds", "unary_types"]
 
-Array = NDArray[np.float64]
 
 # Cells of c₁ in one standard deviation.
 _CELLS = 16

@@ -24,8 +24,8 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from accounting.checks import fraction
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "upper",
 ]
 
-Array = NDArray[np.float64]
 Distance = Callable[[Array, Array], Array]
 
 # Levels further out than this (5e-198) are taken for 0, where the inverse of the beta function loses its digits.

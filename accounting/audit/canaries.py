@@ -26,14 +26,14 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.arrays import Array
 from accounting.audit._confidence import check_confidence
 from accounting.audit.bounds import OneRunBound
 from accounting.checks import fraction
-from accounting.conversions import gdp_epsilon
+from accounting.notions.conversions import gdp_epsilon
 
 __all__ = ["one_run"]
 
-Array = NDArray[np.float64]
 
 # How many numbers of guesses are tried, and the standard deviations of luck that are taken off what each shows: the
 # one that looks best on the first half was also lucky there.

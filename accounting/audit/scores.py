@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from accounting.arrays import Array
 from accounting.checks import positive
 
 __all__ = ["GaussianScore", "Score", "correlated_gaussian", "gaussian", "laplace", "logistic"]
 
-Array = NDArray[np.float64]
 Score = Callable[[Array], Array]
 
 

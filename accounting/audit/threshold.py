@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from accounting.arrays import Array
 from accounting.audit._confidence import (
     FAR,
-    Array,
     Distance,
     check_confidence,
     critical,
@@ -32,7 +32,7 @@ from accounting.audit._confidence import (
 from accounting.audit.bounds import LowerBound
 from accounting.audit.scores import Score, logistic
 from accounting.checks import fraction, integer
-from accounting.conversions import gdp_epsilon
+from accounting.notions.conversions import gdp_epsilon
 
 __all__ = ["from_scores", "lower_bound"]
 

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.failures import split_failures
+from accounting.arrays import Array
 from accounting.budget import Budget
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.measures import measures, within
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.scopes import ScopedSums
 from accounting.releases import Composed, Release
+from accounting.releases.stand_ins import split_failures
 
 __all__ = ["AdditiveFilter"]
-
-Array = NDArray[np.float64]
 
 
 class AdditiveFilter:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
+
+from accounting.arrays import Array
 
 __all__ = ["divergence"]
 
-Array = NDArray[np.float64]
 
 # Four points of Gauss and Legendre on [−1, 1].
 _NODES = np.array([-0.8611363115940526, -0.3399810435848563, 0.3399810435848563, 0.8611363115940526])

@@ -63,17 +63,10 @@ from typing import get_args
 
 import numpy as np
 
-from accounting.accountants.failures import split_failures
-from accounting.accountants.gdp import gdp, is_exact, lattice_noise
-from accounting.accountants.orders import best_order_for_delta
-from accounting.accountants.pure import pure
-from accounting.accountants.rdp import rdp
-from accounting.accountants.zcdp import zcdp
 from accounting.budget import Budget
 from accounting.calibration import check_budget_adjacency
 from accounting.checks import fraction
-from accounting.concentrated import zcdp_rho
-from accounting.conversions import gdp_delta, gdp_mu, pure_parameter
+from accounting.compose.orders import best_order_for_delta
 from accounting.errors import BudgetExceeded, UnsupportedRelease
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.measures import price
@@ -81,7 +74,14 @@ from accounting.ledger.mixed import mixed_rule
 from accounting.ledger.one_kind import kind_of
 from accounting.ledger.plan import PlanFilter
 from accounting.ledger.rule import UNIT_ROUNDOFF, Measure, Rule, without_failures
+from accounting.loss.concentrated_curve import zcdp_rho
+from accounting.notions.conversions import gdp_delta, gdp_mu, pure_parameter
+from accounting.notions.gdp import gdp, is_exact, lattice_noise
+from accounting.notions.pure import pure
+from accounting.notions.rdp import rdp
+from accounting.notions.zcdp import zcdp
 from accounting.releases import Composed, Release
+from accounting.releases.stand_ins import split_failures
 from accounting.totals import ACCOUNTANTS, delta, epsilon
 
 __all__ = [
@@ -266,7 +266,7 @@ def _calibrated(budget: Budget, delta: float, rest: Release) -> Measure | None:
 def _lattice_plan(budget: Budget, release: Release) -> Release | None:
     """All that the budget was calibrated for, if it holds a whole number of releases of lattice noise, to nine digits.
 
-    Together they cost less than one by one (:mod:`accounting.accountants.lattice`).
+    Together they cost less than one by one (:mod:`accounting.loss.lattice`).
     """
     z = lattice_noise(release)
     limit = gdp_mu(budget.epsilon, budget.delta) ** 2 if z is not None and budget.delta > 0 else 0.0

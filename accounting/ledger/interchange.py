@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from accounting.accountants.zcdp import zcdp
 from accounting.checks import integer
 from accounting.errors import UnsupportedRelease
+from accounting.notions.zcdp import zcdp
 from accounting.releases import (
     ZCDP,
     BestOfPoissonRuns,

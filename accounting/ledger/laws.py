@@ -3,7 +3,7 @@
 See :mod:`accounting.ledger.smoothing`, "How c is found".
 
 *Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
-the losses t and t − ε₀ (:mod:`accounting.accountants.coin_games`), and the one pair that dominates them all has a
+the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.coin_games`), and the one pair that dominates them all has a
 third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
 with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
 where an interval [a, b] is the worst at any point, it is cut into parts.
@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from accounting.ledger.divergence import divergence
 
 if TYPE_CHECKING:
-    from accounting.accountants.losses import LossPair, SpanPair
+    from accounting.loss.losses import LossPair, SpanPair
 
 __all__ = ["FAR", "Law", "law_of"]
 
-Array = NDArray[np.float64]
 Places = NDArray[np.int_]
 
 # Step of the grid, as a share of the loss's standard deviation, and how many points it may have.
@@ -53,7 +53,7 @@ class Law:
 
 def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> Law | None:
     """None where the losses are too large for M, or their law too long for a grid."""
-    from accounting.accountants.losses import SpanPair
+    from accounting.loss.losses import SpanPair
 
     root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:

@@ -8,26 +8,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.gdp import gdp, is_exact
-from accounting.accountants.pure import pure
-from accounting.accountants.rdp import rdp
-from accounting.accountants.zcdp import zcdp
-from accounting.concentrated import zcdp_epsilon, zcdp_rho
-from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
+from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.booking import Booking, costs_between
 from accounting.ledger.mixture import least_epsilon, meets
 from accounting.ledger.one_kind import OneKind
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule
 from accounting.ledger.smoothing import Potential, smoothed_costs
+from accounting.loss.concentrated_curve import zcdp_epsilon, zcdp_rho
+from accounting.notions.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
+from accounting.notions.gdp import gdp, is_exact
+from accounting.notions.pure import pure
+from accounting.notions.rdp import rdp
+from accounting.notions.zcdp import zcdp
 from accounting.releases import Release
 from accounting.totals import ACCOUNTANTS, Accountant
 
 __all__ = ["Summed", "measures", "price", "within"]
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

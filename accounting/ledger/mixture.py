@@ -27,11 +27,11 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.arrays import Array
 from accounting.roots import root_between
 
 __all__ = ["best_order", "least_epsilon", "meets", "orders_and_weights"]
 
-Array = NDArray[np.float64]
 
 # Where the orders lie around the best one for Gaussian noise, and how δ is shared among them.
 _ORDERS = np.geomspace(0.5, 4.0, 16)
@@ -51,8 +51,8 @@ def orders_and_weights(epsilon: float, delta: float) -> tuple[Array, Array]:
 
 def best_order(epsilon: float, delta: float) -> float:
     """η of the order 1 + η at which (ε, δ) holds the most Gaussian noise."""
-    from accounting.accountants.orders import best_order_for_delta
-    from accounting.concentrated import zcdp_rho
+    from accounting.compose.orders import best_order_for_delta
+    from accounting.loss.concentrated_curve import zcdp_rho
 
     rho = zcdp_rho(epsilon, delta)
     return float(best_order_for_delta(lambda orders: rho * orders, epsilon)) if rho > 0 else 1.0

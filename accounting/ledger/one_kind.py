@@ -17,9 +17,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
+from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.releases import Composed, Release
 from accounting.totals import delta as delta_of
@@ -27,7 +25,6 @@ from accounting.totals import epsilon as epsilon_of
 
 __all__ = ["OneKind", "kind_of"]
 
-Array = NDArray[np.float64]
 
 # No more copies are counted, and how many more than are asked for are priced with them.
 _MOST = 10**12

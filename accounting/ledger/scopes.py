@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
+
+from accounting.arrays import Array
 
 __all__ = ["ScopedSums", "inside", "path"]
-
-Array = NDArray[np.float64]
 
 
 def path(scope: str | None) -> list[str | None]:

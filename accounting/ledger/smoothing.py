@@ -68,23 +68,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from accounting.accountants.gdp import gdp, is_exact
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.rdp import rdp
+from accounting.arrays import Array
+from accounting.compose.pairs import alternatives
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.divergence import divergence
 from accounting.ledger.laws import FAR, law_of
+from accounting.notions.gdp import gdp, is_exact
+from accounting.notions.rdp import rdp
 from accounting.releases import ZCDP, Composed, Parallel, Release
 from accounting.roots import root_between
 
 if TYPE_CHECKING:
-    from accounting.accountants.losses import LossPair
+    from accounting.loss.losses import LossPair
 
 __all__ = ["Potential", "smoothed_costs"]
 
-Array = NDArray[np.float64]
 
 # D is computed to twelve digits, and its relative slope in ln r is at least 1/2: c is raised by more than that of r.
 _ROUNDING = 1e-10
@@ -171,7 +170,7 @@ def _of_pairs(release: Release, reserve: float, potential: Potential, plain: boo
 
 def _directions(pair: LossPair) -> list[LossPair]:
     """The pair, and the one with P and Q exchanged if that is another one."""
-    from accounting.accountants.sampled_losses import SubsampledPair
+    from accounting.loss.sampled import SubsampledPair
 
     return [pair, replace(pair, present=not pair.present)] if isinstance(pair, SubsampledPair) else [pair]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from accounting import Budget, Gaussian, Laplace, LocalShuffled, PoissonSubsampled, Release, bound, calibrate, epsilon
-from accounting.accountants import pld
+from accounting.compose import pld
 from accounting.releases import Composed
 from benchmarks.table import Row
 

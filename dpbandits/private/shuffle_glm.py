@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from accounting import ApproxDP, Budget, Gaussian, Ledger, Release, calibrate, delta
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
-from accounting.conversions import gdp_epsilon
+from accounting.notions.conversions import gdp_epsilon
 from dpbandits.policy.choices import Law, Shares
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, Schedule, finite_rewards

@@ -128,8 +128,8 @@ def check_command(
     with refusals():
         from accounting import Budget, UnsupportedRelease, compare
         from accounting import epsilon as least_epsilon
-        from accounting.accountants.gdp import is_exact
         from accounting.calibration import check_budget_adjacency
+        from accounting.notions.gdp import is_exact
         from dpkit.cli.expression import Expression
 
         release = Expression(description)()

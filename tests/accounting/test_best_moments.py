@@ -17,13 +17,13 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants import best_many, best_moments
-from accounting.accountants.best_many import delta_of_best, epsilon_of_best, order_of_best
-from accounting.accountants.best_moments import log_moment
-from accounting.accountants.best_pairs import OrderedPair, best_order, one_run
-from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
-from accounting.accountants.pairs import alternatives
+from accounting.adaptive.repeated_selection import best_many, best_moments
+from accounting.adaptive.repeated_selection.best_many import delta_of_best, epsilon_of_best, order_of_best
+from accounting.adaptive.repeated_selection.best_moments import log_moment
+from accounting.adaptive.repeated_selection.best_pairs import OrderedPair, best_order, one_run
 from accounting.amplification.runs import runs_of
+from accounting.compose.pairs import alternatives
+from accounting.loss.losses import Coins, GaussianPair, LaplacePair
 
 pytestmark = pytest.mark.filterwarnings("ignore:ε is only known")
 

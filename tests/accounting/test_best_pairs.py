@@ -20,11 +20,11 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants.best_pairs import BestPair, OrderedPair, best_order
-from accounting.accountants.losses import Coins, GaussianPair
-from accounting.accountants.witnesses import witness
+from accounting.adaptive.repeated_selection.best_pairs import BestPair, OrderedPair, best_order
 from accounting.amplification.runs import runs_of
-from accounting.conversions import gdp_delta
+from accounting.loss.losses import Coins, GaussianPair
+from accounting.lower.witnesses import witness
+from accounting.notions.conversions import gdp_delta
 
 pytestmark = pytest.mark.filterwarnings("ignore:ε is only known")
 
@@ -192,7 +192,7 @@ def test_a_curve_is_symmetric():
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
 def test_the_worst_place_is_found(law):
-    from accounting.accountants.best_pairs import _all_runs, _worst_place
+    from accounting.adaptive.repeated_selection.best_pairs import _all_runs, _worst_place
 
     runs, inner = runs_of(law), (((GaussianPair(0.25), 1),),)
     at, gain = _worst_place(runs, inner)

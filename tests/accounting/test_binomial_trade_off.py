@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.special import gammaln
 
 from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, epsilon, gdp
-from accounting.accountants.failures import split_failures
 from accounting.amplification import binomial_trade_off
 from accounting.amplification.binomial_trade_off import LEFT_OUT, central_mu, rounded_log_survival, rounded_mu
-from accounting.conversions import gdp_delta
+from accounting.notions.conversions import gdp_delta
+from accounting.releases.stand_ins import split_failures
 
 
 def law(trials, shift, size):

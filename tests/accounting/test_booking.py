@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Budget, Gaussian, Laplace, Ledger, PoissonSubsampled, PureDP, epsilon
-from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger import filters, smoothing
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.booking import Booking, costs_between
@@ -18,6 +17,7 @@ from accounting.ledger.filters import mixed_rule
 from accounting.ledger.scopes import inside, path
 from accounting.ledger.smoothing import Potential
 from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.notions.conversions import gdp_delta, gdp_mu
 from accounting.releases import Composed
 
 LEVELS = [0.0, 0.1, 0.3, 0.6]
@@ -205,7 +205,7 @@ class Two:
             self.losses, self.p, self.q = -self.losses[::-1], self.q[::-1], self.p[::-1]
 
     def masses(self, edges):
-        from accounting.accountants.losses import histogram
+        from accounting.loss.losses import histogram
 
         return histogram(edges, self.losses, self.p, self.q)
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, bound, compare, delta, epsilon
-from accounting.accountants.coin_games import played_delta
-from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.failures import PlayedChoices
-from accounting.accountants.lattice_games import Play
-from accounting.accountants.losses import SpanPair
+from accounting.adaptive.choices.coin_games import played_delta
+from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.adaptive.choices.lattice_games import Play
+from accounting.loss.losses import SpanPair
+from accounting.releases.stand_ins import PlayedChoices
 
 
 def played(eps, count, at, choices):

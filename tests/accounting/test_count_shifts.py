@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import binom
 
 from accounting import Gaussian, Laplace, ShuffledBinomial, bound, delta, epsilon
-from accounting.accountants.count_pairs import CountsPair, ShiftPair, pairs_of_counts
-from accounting.accountants.failures import split_failures
 from accounting.amplification import count_shifts
 from accounting.amplification.count_shifts import count_curve, is_listed, vector_rows
 from accounting.amplification.shuffled_binomial import window
+from accounting.loss.count_vectors import CountsPair, ShiftPair, pairs_of_counts
 from accounting.releases import compose
+from accounting.releases.stand_ins import split_failures
 
 
 def law(trials, at, size):

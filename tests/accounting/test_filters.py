@@ -27,12 +27,12 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants.rdp import rdp
 from accounting.amplification.shuffling import local_epsilon
-from accounting.concentrated import zcdp_rho
-from accounting.conversions import gdp_mu
 from accounting.ledger import state as ledger_state
 from accounting.ledger.filters import first_filter, make_filter, mixed_rule
+from accounting.loss.concentrated_curve import zcdp_rho
+from accounting.notions.conversions import gdp_mu
+from accounting.notions.rdp import rdp
 from accounting.releases import Composed
 
 BUDGET = Budget(1.0, 1e-6)

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants import lattice_games
-from accounting.accountants.coin_games import is_playable, played_delta, played_epsilon
-from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.curves import GamePair, pair_of_whole_curve
-from accounting.accountants.laplace_maxima import SIZES, groups_of_scores, wins
-from accounting.accountants.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
-from accounting.accountants.permute_and_flip import FlipKind
+from accounting.adaptive.choices import lattice_games
+from accounting.adaptive.choices.coin_games import is_playable, played_delta, played_epsilon
+from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.adaptive.choices.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
+from accounting.loss.curves import GamePair, pair_of_whole_curve
+from accounting.loss.laplace_maxima import SIZES, groups_of_scores, wins
 
 
 def start(x):
@@ -25,7 +24,7 @@ def start(x):
 def chosen(value, kind, choices=60):
     """One round of the game, over a grid of t."""
     t = np.linspace(*kind.ends, choices)
-    up, down = kind.plain(t)
+    up, down = t, kind.span - t
     chance = np.expm1(-down) / np.expm1(-up - down)  # under P; under Q it is e^(−up) times that
     other = np.exp(-up) * chance
     chance = kind.rate * chance + (1 - kind.rate) * other if kind.present else 1 - other
@@ -37,15 +36,12 @@ def chosen(value, kind, choices=60):
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        CoinKind(0.8, 0.0, 0.2), CoinKind(0.8, 0.0, 0.2, False), CoinKind(1.6, 0.6),
-        FlipKind(0.8), FlipKind(0.8, 0.2), FlipKind(0.8, 0.2, False),
-    ],
+    [CoinKind(0.8), CoinKind(0.8, 0.0, 0.2), CoinKind(0.8, 0.0, 0.2, False), CoinKind(1.6, 0.6)],
     ids=str,
-)  # fmt: skip
+)
 @pytest.mark.parametrize("share", [-0.2, 0.1, 0.5])
 def test_the_values_are_those_of_the_game_on_samples_too(kind, share):
-    from accounting.accountants.curves import PlayedPair
+    from accounting.loss.curves import PlayedPair
 
     at = share * 2 * kind.highest
     found = float(chosen(chosen(start, kind), kind)(np.array(at)))
@@ -99,11 +95,11 @@ def test_four_scores_with_laplace_noise_tell_more_than_two():
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.sampled_from(["gumbel", "exponential"]), st.floats(0.02, 2.0), st.integers(2, 12) | st.integers(2, 40),
+    st.floats(0.02, 2.0), st.integers(2, 12) | st.integers(2, 40),
     st.just(1.0) | st.floats(0.05, 1.0), st.floats(-9, -2), st.booleans(),
 )  # fmt: skip
-def test_the_lattice_is_below_the_game_and_they_enclose_the_truth(noise, eps, count, rate, log_level, present):
-    kind = CoinKind(eps, 0.0, rate, present) if noise == "gumbel" else FlipKind(eps, rate, present)
+def test_the_lattice_is_below_the_game_and_they_enclose_the_truth(eps, count, rate, log_level, present):
+    kind = CoinKind(eps, 0.0, rate, present)
     level = 10**log_level
     if not is_playable(kind, count):
         return
@@ -111,17 +107,17 @@ def test_the_lattice_is_below_the_game_and_they_enclose_the_truth(noise, eps, co
     upper = played_epsilon(game, level, most)
     # from near the answer, as it is asked for, and from far above
     about = upper if rate == 1 else most
-    lower = game_epsilon_at_least((Play(noise, eps, count, rate, present),), level, about)
+    lower = game_epsilon_at_least((Play("gumbel", eps, count, rate, present),), level, about)
     assert lower <= upper <= most * (1 + 1e-12)
     assert lower == 0 or played_delta(game, lower) >= level * (1 - 1e-9)
     assert played_delta(game, upper * (1 + 2e-12)) <= level * (1 + 1e-3)
     if rate == 1 and upper > 0.01 * most:
         assert lower > 0.985 * upper
     # every coin that is played is one of the kind
-    for low, high in two_losses(noise, eps):
-        up, down = kind.plain(np.linspace(0.0, eps, low.size))
-        assert np.abs(np.sort(high) - up).max() < 1e-14
-        assert np.abs(np.sort(low) - down[::-1]).max() < 1e-14
+    for low, high in two_losses("gumbel", eps):
+        t = np.linspace(0.0, eps, low.size)
+        assert np.abs(np.sort(high) - t).max() < 1e-14
+        assert np.abs(np.sort(low) - (eps - t)[::-1]).max() < 1e-14
 
 
 def test_every_coin_on_the_lattice_is_at_most_one_of_some_groups():
@@ -170,11 +166,12 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (100 * NoisyMax(0.05) + 10 * NoisyMax(0.3) + 5 * NoisyMax(1.0), 0.01),
         (30 * PoissonSubsampled(NoisyMax(0.3), 0.1), 0.006),
         (20 * NoisyMax(0.2) + 20 * Gaussian(5.0) + 10 * PoissonSubsampled(NoisyMax(0.5), 0.2) + Laplace(9.0), 0.006),
-        (10 * PoissonSubsampled(NoisyMax(0.3, "exponential"), 0.1) + 20 * NoisyMax(0.2), 0.01),
-        (100 * NoisyMax(0.1, "exponential"), 0.006),
-        (60 * NoisyMax(1.0, "exponential"), 0.005),
-        (20 * PoissonSubsampled(NoisyMax(1.0, "exponential"), 0.05), 0.005),
-        (5 * NoisyMax(0.6, "exponential") + NoisyMax(2.5, "exponential"), 0.01),
+        # exponential noise as Laplace noise: next to nothing where few are chosen, a few hundredths on samples
+        (10 * PoissonSubsampled(NoisyMax(0.3, "exponential"), 0.1) + 20 * NoisyMax(0.2), 0.015),
+        (100 * NoisyMax(0.1, "exponential"), 0.01),
+        (60 * NoisyMax(1.0, "exponential"), 0.06),
+        (20 * PoissonSubsampled(NoisyMax(1.0, "exponential"), 0.05), 0.06),
+        (5 * NoisyMax(0.6, "exponential") + NoisyMax(2.5, "exponential"), 0.015),
         # strong ones on samples, many and very weak ones, and one or two of several kinds
         (10 * PoissonSubsampled(NoisyMax(5.0), 0.03), 0.005),
         (600 * NoisyMax(1e-4), 0.005),
@@ -186,7 +183,7 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
         (10 * NoisyMax(0.3, "laplace") + 20 * Gaussian(20.0), 0.035),
         # several games, as the losses add up to more than floats hold
         (100 * NoisyMax(7.0, "laplace"), 0.037),
-        (100 * NoisyMax(7.0, "exponential"), 0.01),
+        (100 * NoisyMax(7.0, "exponential"), 0.08),
         # where δ is next to nothing one score against many is nearly as bad as can be
         (2 * NoisyMax(0.3, "laplace"), 0.005),
     ],
@@ -201,7 +198,7 @@ def test_brackets_of_compositions_of_noisy_maxima(total, width):
 
 
 def test_totals_beyond_what_floats_hold_have_lower_values():
-    found = bound(3000 * NoisyMax(1.0, "exponential"), 1e-6)
+    found = bound(3000 * NoisyMax(1.0), 1e-6)
     assert 0.99 * found.upper < found.lower <= found.upper
     # beside others the curve ends at e^700: finite masses that are less than laws
     pair = GamePair((Play("gumbel", 30.0, 60),))

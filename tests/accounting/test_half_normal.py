@@ -6,7 +6,7 @@ import mpmath
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accounting.half_normal import half_normal_delta
+from accounting.loss.half_normal import half_normal_delta
 
 
 def mean_of_the_bound(mu, offset, epsilon):

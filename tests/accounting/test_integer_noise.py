@@ -25,9 +25,9 @@ from accounting import (
     rdp,
     zcdp,
 )
-from accounting.accountants.pure import pure
 from accounting.amplification.participation import group
 from accounting.ledger.serialize import dumps, loads
+from accounting.notions.pure import pure
 
 
 def pld_delta(release, eps):

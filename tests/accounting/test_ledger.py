@@ -27,7 +27,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.concentrated import zcdp_rho
+from accounting.loss.concentrated_curve import zcdp_rho
 from accounting.releases import Composed
 
 BUDGET = Budget(1.0, 1e-6)

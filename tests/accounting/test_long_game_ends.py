@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from accounting import NoisyMax, PoissonSubsampled, epsilon
-from accounting.accountants import long_games
-from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.permute_and_flip import FlipKind
+from accounting.adaptive.choices import long_games
+from accounting.adaptive.choices.coin_kinds import CoinKind
 
-KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False), FlipKind(6.0, 0.001), FlipKind(4.0, 0.05, False)]
+KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False)]
 
 
 def coins(kind, t):

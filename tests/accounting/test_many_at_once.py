@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants import games_in_place, lattice_games
-from accounting.accountants.coin_kinds import CoinKind
-from accounting.accountants.curves import LongPair, PlayedPair
-from accounting.accountants.lattice_games import Play
-from accounting.accountants.long_games import curve_of_many, delta_of_many
-from accounting.accountants.losses import GaussianPair
+from accounting.adaptive.choices import games_in_place, lattice_games
+from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.adaptive.choices.lattice_games import Play
+from accounting.adaptive.choices.long_games import curve_of_many, delta_of_many
+from accounting.loss.curves import LongPair, PlayedPair
+from accounting.loss.losses import GaussianPair
 
 PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False), Play("exponential", 6.0, 600, 0.004)]
 

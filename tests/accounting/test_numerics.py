@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting.accountants.numerics import fast_length, normal_tail
+from accounting.loss.numerics import fast_length, normal_tail
 
 
 def test_normal_tails_are_right_to_units_of_z_squared():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants.laplace_maxima import _LEADS, more_than_lead
+from accounting.loss.laplace_maxima import _LEADS, more_than_lead
 
 HERE = sys.modules[__name__]
 # What a rule may be wrong by.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, NoisyMax, PoissonSubsampled, PureDP, delta, epsilon
-from accounting.accountants import choices
+from accounting.adaptive.choices import choices
 from accounting.ledger import one_kind
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.filters import first_filter, mixed_rule

@@ -11,7 +11,7 @@ import pytest
 
 from accounting import Gaussian, calibrate
 from accounting.budget import Budget
-from accounting.perturbed_minimum import divergence, divergences, largest_determinants, largest_shift
+from accounting.notions.perturbed_minimum import divergence, divergences, largest_determinants, largest_shift
 
 
 def densities(d, L, beta, ridge, sigma, *, start=0.0):

@@ -24,10 +24,10 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.accountants.convolution import Convolution
-from accounting.accountants.losses import SpanPair
-from accounting.accountants.pld import is_quick
-from accounting.accountants.sums import Sum
+from accounting.compose.convolution import Convolution
+from accounting.compose.pld import is_quick
+from accounting.compose.sums import Sum
+from accounting.loss.losses import SpanPair
 
 
 def pld_delta(release, eps):

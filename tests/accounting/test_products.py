@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, PoissonSubsampled, RandomizedResponse
-from accounting.accountants import pld
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.products import Directly, Transformed
+from accounting.compose import pld
+from accounting.compose.pairs import alternatives
+from accounting.compose.products import Directly, Transformed
 
 TIMES = (1, 6, 3)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.accountants.laplace_maxima import excess
+from accounting.loss.laplace_maxima import excess
 
 # How fast losses part at most, by (b) and (c), and by (e) where κ ≤ e^d.
 LARGEST, EVEN = 1.2, 1.05

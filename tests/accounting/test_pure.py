@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, UnsupportedRelease, epsilon, parallel
-from accounting.accountants.pure import pure
+from accounting.notions.pure import pure
 
 
 def test_epsilons_add_and_parallel_takes_the_largest():

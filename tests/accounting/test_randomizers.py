@@ -24,8 +24,6 @@ from accounting import (
     rdp,
     zcdp,
 )
-from accounting.accountants.count_losses import DifferencePair
-from accounting.accountants.losses import Coins
 from accounting.amplification.blanket import response_delta, same_delta_at_least
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
@@ -33,6 +31,8 @@ from accounting.amplification.randomizers import curve_atoms, delta_at_least, de
 from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
 from accounting.ledger.serialize import dumps, loads
+from accounting.loss.counts import DifferencePair
+from accounting.loss.losses import Coins
 
 
 def multisets(laws):

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.accountants.choices import played
-from accounting.accountants.coin_games import played_delta
-from accounting.accountants.laplace_maxima import MaximumPair, excess, more_than_lead
-from accounting.accountants.lattice_games import two_losses
-from accounting.accountants.losses import LaplacePair
+from accounting.adaptive.choices.choices import played
+from accounting.adaptive.choices.coin_games import played_delta
+from accounting.adaptive.choices.lattice_games import two_losses
+from accounting.loss.laplace_maxima import MaximumPair, excess, more_than_lead
+from accounting.loss.losses import LaplacePair
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, UnaryEncoding, bound, epsilon
-from accounting.accountants import replaced_coins
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.replaced_coins import ReplacedCoins, lowered
-from accounting.accountants.replaced_games import batches_at_least, played
+from accounting.adaptive.fixed_batches import replaced_coins
+from accounting.adaptive.fixed_batches.replaced_coins import ReplacedCoins, lowered
+from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, played
+from accounting.compose.pairs import alternatives
 
 TAIL = 1e-15
 
@@ -148,7 +148,9 @@ def test_what_is_played():
     # too far for a grid
     assert not isinstance(of(PureDP(9.0)), ReplacedCoins)
     assert batches_at_least(FixedSizeSubsampled(PureDP(9.0), 1, 10), 2, 1e-6) is None
-    assert batches_at_least(FixedSizeSubsampled(Laplace(0.05), 1, 10), 2, 1e-6) is None
+    assert batches_at_least(FixedSizeSubsampled(Laplace(1.0), 1, 10), 2, 1e-6) is None
+    # as what is 1-DP
+    assert of(Laplace(1.0)) == ReplacedCoins(1.0, None, 0.1, 20, 1e-13)
 
 
 @pytest.mark.parametrize(("eps", "rate"), [(1.0, 0.01), (0.01, 0.5), (7.0, 0.3)])

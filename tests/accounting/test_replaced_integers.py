@@ -18,15 +18,15 @@ from accounting import (
     RandomizedResponse,
     bound,
 )
-from accounting.accountants import replaced_integers
-from accounting.accountants.integer_losses import IntegerPair, log_laws
-from accounting.accountants.lattice import discrete_gaussian_mu, three_laws
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.replaced_coins import ReplacedCoins
-from accounting.accountants.replaced_games import batches_at_least, played
-from accounting.accountants.replaced_integers import ReplacedIntegers, _groups, most_steps
-from accounting.accountants.replaced_steps import ReplacedSteps
-from accounting.accountants.sampled_losses import ReplacedPair
+from accounting.adaptive.fixed_batches import replaced_integers
+from accounting.adaptive.fixed_batches.replaced_coins import ReplacedCoins
+from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, played
+from accounting.adaptive.fixed_batches.replaced_integers import ReplacedIntegers, _groups, most_steps
+from accounting.adaptive.fixed_batches.replaced_steps import ReplacedSteps
+from accounting.compose.pairs import alternatives
+from accounting.loss.integers import IntegerPair, log_laws
+from accounting.loss.lattice import discrete_gaussian_mu, three_laws
+from accounting.loss.sampled import ReplacedPair
 
 TAIL = 1e-15
 

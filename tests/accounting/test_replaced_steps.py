@@ -19,11 +19,11 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants import triangles
-from accounting.accountants.pairs import alternatives
-from accounting.accountants.replaced_games import played
-from accounting.accountants.replaced_steps import ReplacedSteps, _triangles
-from accounting.accountants.triangles import TrianglePair, _triangle_atoms, triangle_masses
+from accounting.adaptive.fixed_batches.replaced_games import played
+from accounting.adaptive.fixed_batches.replaced_steps import ReplacedSteps, _triangles
+from accounting.compose.pairs import alternatives
+from accounting.loss import triangles
+from accounting.loss.triangles import TrianglePair, _triangle_atoms, triangle_masses
 
 TAIL = 1e-15
 SPACING = 0.08

@@ -26,11 +26,11 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.accountants.integer_losses import IntegerPair
-from accounting.accountants.losses import Coins, GaussianPair, LaplacePair
-from accounting.accountants.sampled_losses import ReplacedPair
-from accounting.accountants.swapped_losses import swapped
 from accounting.ledger.serialize import dumps, loads
+from accounting.loss.integers import IntegerPair
+from accounting.loss.losses import Coins, GaussianPair, LaplacePair
+from accounting.loss.sampled import ReplacedPair
+from accounting.loss.swapped import swapped
 
 
 def law(totals, probabilities, z):

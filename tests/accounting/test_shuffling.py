@@ -30,7 +30,6 @@ from accounting import (
     epsilon,
     rdp,
 )
-from accounting.accountants.failures import split_failures
 from accounting.amplification import binary, blanket
 from accounting.amplification.binary import binary_delta, binary_delta_at_least
 from accounting.amplification.blanket import (
@@ -41,6 +40,7 @@ from accounting.amplification.blanket import (
 )
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
+from accounting.releases.stand_ins import split_failures
 
 # ------------------------------------------------------------------------------------------------------- adjacency
 

@@ -26,7 +26,6 @@ from accounting import (
     gdp,
     parallel,
 )
-from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.additive import AdditiveFilter
 from accounting.ledger.divergence import divergence as the_divergence
 from accounting.ledger.filters import mixed_rule
@@ -34,6 +33,7 @@ from accounting.ledger.measures import _largest_mu, _smoothed
 from accounting.ledger.rule import Rule
 from accounting.ledger.smoothing import Potential, smoothed_costs
 from accounting.ledger.written import rule_from_dict, rule_to_dict
+from accounting.notions.conversions import gdp_delta, gdp_mu
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST
@@ -228,7 +228,7 @@ def test_no_choice_among_skewed_losses_passes_the_limit():
             self.p, self.q = (p, q) if not flipped else (q[::-1], p[::-1])
 
         def masses(self, edges):
-            from accounting.accountants.losses import histogram
+            from accounting.loss.losses import histogram
 
             return histogram(edges, self.losses, self.p, self.q)
 

@@ -50,7 +50,7 @@ class Observed:
         monkeypatch.setattr(joint_dp_glm, "_STEPS", 2)
         monkeypatch.setattr(joint_dp_glm, "_outgrown", lambda matrix, root: True)
         # every run asks for the same calibrations
-        descent = importlib.import_module("dpkit.optimize.noisy_gradient_descent")
+        descent = importlib.import_module("dpkit.optimize.batch.noisy_gradient_descent")
         known: dict[Budget, float] = {}
         monkeypatch.setattr(
             descent,

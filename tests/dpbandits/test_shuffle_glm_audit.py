@@ -76,7 +76,7 @@ def lower_bound(monkeypatch, policy, pair, mutation: str | None, trials: int) ->
     policy._matrices[0] = matrix
     start_again = rewinder(policy)
     # the descent calibrates its protocol anew in every run; here it is handed the one above
-    module = sys.modules["dpkit.optimize.shuffle_gradient_descent"]
+    module = sys.modules["dpkit.optimize.batch.shuffle_gradient_descent"]
     monkeypatch.setattr(module, "VectorSum", lambda *a, **k: SimpleNamespace(protocol=protocol))
     monkeypatch.setattr(module, "calibrate", lru_cache(module.calibrate))
     decoded: list[np.ndarray] = []

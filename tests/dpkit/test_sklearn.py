@@ -22,7 +22,7 @@ from tabled import tabled
 from watched import refused
 
 from accounting import BestOfRuns, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, epsilon
-from accounting.accountants.rdp import curve
+from accounting.notions.rdp import curve
 from dpkit import randomness
 from dpkit.geometry import LpBall
 from dpkit.optimize import glm, noisy_gradient_descent

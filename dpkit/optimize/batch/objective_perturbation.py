@@ -11,15 +11,15 @@ that ‖∇ℓ‖ ≤ L = ``objective.clip``, rows shortened to ‖x‖₂ ≤ R
 convex, with curvature at most β = β₁R². So b = −(Σ∇ℓ_i(θ) + Λθ) is a one-to-one function of the exact minimizer θ,
 Lipschitz in both directions, and θ has the density of N(0, σ²I) at b times the determinant of b's derivative. The
 gradient of a row that is present or absent has a fixed direction, and its slope falls along b in that direction;
-:mod:`accounting.accountants.row_pairs` bounds the divergence of the two densities from that, and of a row that is
+:mod:`accounting.loss.one_row` bounds the divergence of the two densities from that, and of a row that is
 replaced as one that goes and one that comes. σ is the least that meets (0.99ε, 0.99δ), with ln(1 + β/Λ) a fixed share
 of ε.
 
 One person. The mean loss of a person's rows is convex with gradients of length at most L, but their direction turns
 with θ, so there is no line on which all happens; and its Hessian, of trace at most β, has a rank of up to
-the number of rows. :mod:`accounting.perturbed_minimum` bounds the Rényi divergence of the two densities from L and β
-alone, by which σ and Λ are calibrated: with a fifth of it for the curvature, 20 % more noise than a Gaussian mechanism
-of the same sensitivity, and for ε = 1 five times the ridge of single rows.
+the number of rows. :mod:`accounting.notions.perturbed_minimum` bounds the Rényi divergence of the two densities from L
+and β alone, by which σ and Λ are calibrated: with a fifth of it for the curvature, 20 % more noise than a Gaussian
+mechanism of the same sensitivity, and for ε = 1 five times the ridge of single rows.
 
 The remaining hundredth of the budget is for θ̂ instead of the minimizer. The objective is Λ-strongly convex, so θ̂ is
 within γ/Λ of it; and the b that is used is a real normal vector rounded to multiples of h, at most h√d/2 away, which
@@ -60,7 +60,7 @@ from accounting import Adjacency, ApproxDP, Budget, Gaussian, ObjectivePerturbat
 from accounting import delta as delta_of
 from accounting import epsilon as epsilon_of
 from accounting.checks import fraction, positive
-from accounting.perturbed_minimum import LARGEST_CURVATURE, largest_shift
+from accounting.notions.perturbed_minimum import LARGEST_CURVATURE, largest_shift
 from dpkit import randomness
 from dpkit.clipping import clipped, grown, shortened
 from dpkit.geometry import ConvexSet
@@ -226,7 +226,7 @@ def _levels(
     L: float, beta: float, share: float, epsilon: float, delta: float, adjacency: Adjacency
 ) -> tuple[float, float]:
     """Λ and σ for single rows."""
-    from accounting.accountants.row_pairs import largest_mu  # what an import need not load
+    from accounting.loss.one_row import largest_mu  # what an import need not load
 
     # a larger Λ is no less private, and keeps the minimizer well defined for large budgets
     ridge = max(beta / math.expm1(share * epsilon), _SMALLEST_RIDGE * beta)

@@ -22,7 +22,7 @@ from accounting import (
     epsilon,
     parallel,
 )
-from accounting.accountants import choices
+from accounting.adaptive.choices import choices
 
 
 @dataclass

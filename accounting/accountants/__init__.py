@@ -1,1 +1,0 @@
-"""What releases cost, in one notion of privacy per file."""

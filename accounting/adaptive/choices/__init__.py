@@ -1,0 +1,1 @@
+"""Many private choices: games that an adversary plays against them."""

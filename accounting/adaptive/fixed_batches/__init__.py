@@ -1,0 +1,1 @@
+"""Many batches of a fixed size, of which one unit is replaced."""

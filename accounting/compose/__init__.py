@@ -1,0 +1,1 @@
+"""Adding privacy losses: convolutions, and the accountant that uses them."""

@@ -1,0 +1,292 @@
+"""Sums of privacy losses on a grid: a composed loss that is never too small, and how far it may be above the truth.
+
+**From above.** The loss L of a pair (P, Q) is put on the grid Δ·ℤ by splitting what lies between two grid points over
+both such that P and Q keep their masses there. This is the pair whose hockey-stick divergence interpolates the true
+one linearly in e^ε between grid points (Doroshenko et al. 2022), hence from above. Rounding errors move mass upwards
+only. Losses add under composition; they are tilted by e^(tL) before they are convolved by the fast Fourier transform
+and tilted back, so that what matters sits at the peak of the convolution and δ keeps its digits down to 1e-300. Then
+δ(ε) = Σ over L > ε of P(L)(1 − e^(ε−L)), plus the probability that some loss is too large for the grid, plus Chernoff's
+bound on the sum above the transform's window (which wraps around to where it might not count), plus a bound on the
+transform's rounding error: an output of a transform of length n is a sum in which every term passes log₂ n stages, so
+its error is at most a few log₂ n units of roundoff times the sum of the terms' sizes, which is 1. What wraps around
+from below only adds.
+Where large losses are so rare that no tilt makes them common, that error may exceed δ. Then fewer nodes are convolved
+*directly*, around the same circle: as nothing is subtracted, a sum of n products is right to n units of roundoff of
+itself, and so are N − 1 of them in a row to N(n + 2).
+
+**From below.** Let S = ΣLᵢ be the composed loss of n releases and S″ = S + Z its value on the grid. Given the Lᵢ, the
+n parts of Z are independent, each lies in an interval of length Δ, and E[e^(−Z) | L] = 1, because the split keeps the
+mass of Q = e^(−L)P. So Y″ = e^(−S″) is Y = e^(−S) times a factor of conditional mean 1, and with the convex
+φ(y) = (1 − e^ε·y)₊
+
+    δ″(ε) − δ(ε) = E[φ(Y″) − φ(Y) − φ′(Y)(Y″ − Y)] = E[|1 − e^(ε−S″)|; ε lies between S and S″]:
+
+φ is linear on either side of its kink. Where ε lies between S and S″, |Z| ≥ |S″ − ε|. Split at |S″ − ε| = w:
+
+    δ(ε) ≥ δ″(ε) − E[|1 − e^(ε−S″)|; |S″ − ε| ≤ w] − P(Z > w) − E[e^(−Z) − 1; −Z > w].
+
+Given L, Z has a mean between 0 and m = nΔ²/8 (Jensen; Hoeffding's lemma), so P(Z > w) ≤ e^(−2(w−m)²/(nΔ²)); the last
+term is at most the probability of −Z > w under the measure e^(−Z)dP, where −Z has a mean of at most m too, hence again
+at most e^(−2(w−m)²/(nΔ²)) (Hoeffding). δ″ is composed a second time for this, with all rounding errors taken downwards,
+nothing for what was cut off, and what may wrap around taken off. With w ≈ Δ√(½n·ln(1/δ)) the two bounds differ by
+about w²·f(ε), f the density of the sum: of second order in Δ, though releases of any kind may be mixed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from accounting.arrays import Array
+from accounting.compose.products import Directly, Transformed
+from accounting.compose.sums import Sum
+from accounting.loss.numerics import fast_length, log_sum, split
+
+if TYPE_CHECKING:
+    from accounting.loss.losses import LossPair
+
+__all__ = [
+    "BEYOND_USE",
+    "MOST_NODES",
+    "NEGLIGIBLE",
+    "USUAL_NODES",
+    "Convolution",
+    "Parts",
+    "Window",
+]
+
+Parts = tuple[tuple["LossPair", int], ...]
+
+# What the grid may add to ε, as a share of it: as little as fits into the usual number of nodes, and the larger share
+# with the largest number.
+_ADDED = (3e-8, 1e-5)
+MOST_NODES = 1 << 21
+USUAL_NODES = 1 << 17
+# The tilt times the largest single loss: enough for any bounded loss, and e^(tL) keeps its digits.
+_MOST_TILT = 2000.0
+# What is cut off the grid and the window, as a share of δ.
+NEGLIGIBLE = 1e-9
+# An ε beyond this protects nobody: the usual number of nodes will do.
+BEYOND_USE = 1e4
+# Points of the coarse curve, over all parts.
+_COARSE_POINTS = 1 << 13
+# Products of floats that direct convolutions take, all in all: a tenth of a second, and a second.
+_USUAL_PRODUCTS, _MOST_PRODUCTS = 4e8, 4e9
+
+
+class Convolution:
+    """The sum of many losses: a coarse curve to choose tilt, window and grid by, and the transform.
+
+    Parameters
+    ----------
+    parts : tuple of (LossPair, int)
+        The pairs and how often each occurs.
+    log_tail : float
+        ln of the probability that may be cut off above, over all parts together.
+    """
+
+    def __init__(self, parts: Parts, log_tail: float) -> None:
+        self.parts = parts
+        self.counts = np.array([count for _, count in parts], dtype=np.float64)
+        spread = math.log(len(parts))
+        # the losses of atoms from below may all be less than 0
+        tails = (max(log_tail - math.log(count) - spread, -740.0) for _, count in parts)
+        self.highest = [max(0.0, pair.highest(tail)) for (pair, _), tail in zip(parts, tails, strict=True)]
+        #: No sum is larger, but for what was cut off.
+        self.reach = math.fsum(count * high for (_, count), high in zip(parts, self.highest, strict=True))
+        #: The probability that one is.
+        self.cut_off = math.exp(log_tail) if log_tail - math.log(max(self.counts)) - spread > -740 else math.inf
+        self.cut_off -= math.expm1(math.fsum(count * _log_within(pair.infinite()) for pair, count in parts))
+        # Where one loss is this low no others make up for it: the sum is not positive, however far it is rounded up.
+        # Otherwise losses below have mass 1e-18; they are rounded up to it.
+        self.lowest = [
+            max(1e-12, min(pair.lowest(-42.0), self.reach - high + 1e-3 * (self.reach + high)))
+            for (pair, _), high in zip(parts, self.highest, strict=True)
+        ]
+
+    @cached_property
+    def _coarse(self) -> tuple[Array, Array]:
+        """Losses and ln masses of every part, evenly and geometrically spaced; shape (parts, points)."""
+        size = max(24, min(400, _COARSE_POINTS // len(self.parts)))
+        share = np.concatenate([np.geomspace(1e-13, 1.0, size), np.linspace(0.0, 1.0, size + 1)[1:]])
+        share.sort()
+        losses = np.empty((len(self.parts), 4 * size + 1))
+        masses = np.empty_like(losses)
+        for i, (pair, _) in enumerate(self.parts):
+            up, down = max(self.highest[i], 1e-12), self.lowest[i]
+            losses[i] = np.concatenate([-down * share[::-1], [0.0], up * share])
+            masses[i] = split(*pair.masses(losses[i]), losses[i])
+        with np.errstate(divide="ignore"):
+            return losses, np.log(masses)
+
+    def _log_moments(self, t: float) -> Array:
+        losses, log_p = self._coarse
+        terms = t * losses
+        terms += log_p
+        peak = terms.max(axis=1)
+        terms -= peak[:, None]
+        # smaller ones do not matter, and the smallest floats take long
+        np.maximum(terms, -80.0, out=terms)
+        return np.asarray(peak + np.log(np.exp(terms, out=terms).sum(axis=1)))
+
+    def curve(self, t: float) -> float:
+        """K(t) = Σ count·ln E[e^(tL)], on the coarse curve."""
+        return float(self.counts @ self._log_moments(t))
+
+    def divergence(self, orders: Array) -> Array:
+        """The Rényi curve of the coarse sums."""
+        return np.array([self.curve(order - 1) / (order - 1) for order in orders])
+
+    def _moments(self, t: float) -> tuple[float, float]:
+        """Mean and variance of the tilted sum."""
+        losses, log_p = self._coarse
+        with np.errstate(under="ignore"):
+            weights = np.exp(log_p + t * losses - self._log_moments(t)[:, None])
+        means = (weights * losses).sum(axis=1)
+        variances = (weights * (losses - means[:, None]) ** 2).sum(axis=1)
+        return float(self.counts @ means), float(self.counts @ variances)
+
+    def window(self, tilt: float, log_level: float) -> Window:
+        """Where the tilted sum is, for a δ of about e^``log_level``, and how fine the grid must be."""
+        largest = max(self.highest)
+        tilt = min(tilt, _MOST_TILT / largest)
+        mean, variance = self._moments(tilt)
+        # at the end of a bounded loss the tilted sum has no spread left to measure the grid by
+        variance = max(variance, (1e-3 * mean) ** 2, (1e-5 * largest) ** 2)
+        base = self.curve(tilt)
+        count = float(self.counts.sum())
+        # an added variance of nΔ²/6 adds tnΔ²/12 to ε, or to the share of ε that is mean and a few deviations
+        size = max(abs(mean), math.sqrt(variance))
+        fine, coarse = (math.sqrt(12 * share * size / (count * (tilt + 1 / math.sqrt(variance)))) for share in _ADDED)
+
+        # above it the sum is rarer than matters; below it what wraps around adds little
+        ahead = tilt * np.array([0.1, 0.25, 0.5, 1, 2, 4, 8, 16])
+        ahead += np.array([0, 0, 0, 0, 1, 2, 4, 8]) / math.sqrt(variance)
+        ahead = np.concatenate([ahead, np.array([2, 8, 32]) / largest])
+        tops = [(self.curve(tilt + s) - log_level - math.log(NEGLIGIBLE)) / (tilt + s) for s in ahead]
+        best = int(np.argmin(tops))
+        bottoms = [(base - self.curve(tilt - s) + math.log(NEGLIGIBLE)) / s for s in ahead]
+        lowest = int(np.argmax(bottoms))
+        top = min(max(tops[best], mean), self.reach + count * fine)
+        bottom = min(bottoms[lowest], mean - 4 * math.sqrt(variance))
+        # what is above the window wraps around, and must not come to lie above its middle
+        far = min((self.curve(tilt + s) - base - math.log(NEGLIGIBLE)) / s for s in ahead)
+        top = max(top, bottom + min(far - mean, 4 * (top - bottom), self.reach - bottom))
+        return Window(tilt, bottom, top, tilt + float(ahead[best]), tilt - float(ahead[lowest]), fine, coarse)
+
+    def untilted_window(self, log_level: float) -> Window:
+        """Where all of the sum is but what matters little for a δ of e^``log_level``, to be convolved directly."""
+        tilts = np.geomspace(0.01, _MOST_TILT, 48) / max(self.highest)
+        rare = log_level + math.log(NEGLIGIBLE)
+        tops = [(self.curve(t) - rare) / t for t in tilts]
+        bottoms = [(rare - self.curve(-t)) / t for t in tilts]
+        above, below = int(np.argmin(tops)), int(np.argmax(bottoms))
+        top = min(tops[above], self.reach)
+        bottom = max(bottoms[below], -float(self.counts @ self.lowest))
+        return Window(0.0, bottom, top, float(tilts[above]), -float(tilts[below]), 0.0, math.inf, direct=True)
+
+    def step(self, window: Window, wanted: float | None = None) -> float:
+        """A grid that is fine enough, or the one that is ``wanted``, within the number of nodes."""
+        longest = max(high + low for high, low in zip(self.highest, self.lowest, strict=True))
+        nodes: tuple[int, ...] = max(USUAL_NODES // len(self.parts), 1 << 12), MOST_NODES
+        if window.direct:
+            times = float(np.sum(1 + 2 * np.floor(np.log2(self.counts))))
+            nodes = tuple(max(256, int(math.sqrt(products / times))) for products in (_USUAL_PRODUCTS, _MOST_PRODUCTS))
+        usual, most = (max(window.top - window.bottom, longest) / number for number in nodes)
+        coarse = window.coarse if window.top < 10 * BEYOND_USE else math.inf
+        return max(window.fine, min(coarse, usual), most) if wanted is None else max(wanted, most)
+
+    def compose(self, window: Window, step: float, *, lower: bool = False) -> Sum:
+        """The sum on the grid; upwards, or with ``lower`` downwards."""
+        tilt, start = window.tilt, math.floor(window.bottom / step)
+        ends = [
+            (times, math.floor(-low / step), math.ceil(high / step * (1 + 1e-12)))
+            for (_, times), high, low in zip(self.parts, self.highest, self.lowest, strict=True)
+        ]
+        count = int(self.counts.sum())
+        least, end = (sum(times * at[i] for times, *at in ends) for i in (0, 1))
+        if least <= start <= least + count:  # no sum is smaller than all the smallest losses together
+            start = least
+        n = fast_length(math.ceil(window.top / step) - start + 2)
+        product = (Directly if window.direct else Transformed)(n)
+        cumulant, log_within, above, below = 0.0, 0.0, 0.0, 0.0
+        for (pair, _), (times, first, last) in zip(self.parts, ends, strict=True):
+            edges = step * np.arange(first, last + 1, dtype=np.float64)
+            p, q = pair.masses(edges)
+            mass = split(p, q, edges, lower=lower)
+            if not lower:
+                log_within += times * _log_within(float(p[-1]))
+                if abs(float(mass.sum() + p[-1]) - 1.0) > 1e-6:
+                    raise ArithmeticError(f"the privacy loss of {pair!r} has mass {mass.sum() + p[-1]!r} on its grid")
+            with np.errstate(divide="ignore", under="ignore"):
+                log_mass = np.log(mass)
+                part_cumulant = log_sum(log_mass + tilt * edges)
+                tilted = np.exp(log_mass + tilt * edges - part_cumulant)
+            cumulant += times * part_cumulant
+            above += times * log_sum(log_mass + window.tilt_above * edges)
+            below += times * log_sum(log_mass + window.tilt_below * edges)
+            product.take(_folded(tilted, first, n), times)
+        composed, errors, relative = product.measure()
+        measure = np.roll(composed, -start % n) * (1 - relative if lower else 1 + relative)
+        extra = -math.expm1(log_within)
+        lift = tilt - window.tilt_below
+        from_below = min(0.0, below - cumulant + lift * step * start + 1e-9), lift
+        if start <= least:
+            from_below = -math.inf, lift
+        from_above = above - cumulant + 1e-9, window.tilt_above - tilt
+        if end < start + n:
+            from_above = -math.inf, 0.0
+        elif not lower:
+            extra += math.exp(min(0.0, above - window.tilt_above * step * (start + n - 1) + 1e-9))
+        possible = min(n, end - start + 1)  # no sum is larger than all the largest losses together
+        losses = step * (start + np.arange(possible, dtype=np.float64))
+        return Sum(
+            losses,
+            measure[:possible],
+            errors,
+            tilt,
+            cumulant,
+            extra,
+            from_below,
+            from_above,
+            step,
+            n * step,
+            count,
+        )
+
+
+@dataclass(frozen=True)
+class Window:
+    """The tilt, where the tilted sum is, the tilts of Chernoff's bounds beyond it, and the finest and coarsest grid.
+
+    And whether sums are convolved directly.
+    """
+
+    tilt: float
+    bottom: float
+    top: float
+    tilt_above: float
+    tilt_below: float
+    fine: float
+    coarse: float
+    direct: bool = False
+
+
+def _log_within(beyond: float) -> float:
+    """ln of the probability that one loss is not among those beyond, rounded down."""
+    return math.log1p(-beyond) * (1 + 1e-9) if beyond < 1 else -math.inf
+
+
+def _folded(tilted: Array, first: int, n: int) -> Array:
+    """Mass on first, first + 1, … wrapped around a circle of n nodes."""
+    shift = first % n
+    if shift + tilted.size <= n:
+        folded = np.zeros(n)
+        folded[shift : shift + tilted.size] = tilted
+        return folded
+    circle = np.bincount((shift + np.arange(tilted.size)) % n, weights=tilted, minlength=n)
+    return np.asarray(circle, dtype=np.float64)

@@ -1,0 +1,86 @@
+"""Counts under binomial noise as dominating pairs: the curves of :mod:`accounting.amplification.count_shifts`.
+
+A unit's counts may be moved either way, so the curve of the worst shift is symmetric.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from accounting.amplification.count_shifts import LOG_LEAST, SMALLEST_SHIFT, count_curve, vector_rows
+from accounting.amplification.shuffled_binomial import integer_shift
+from accounting.arrays import Array
+from accounting.loss.curves import Curve, pair_of_curve, value_between
+from accounting.loss.losses import LossPair
+
+__all__ = ["CountsPair", "ShiftPair", "pairs_of_counts"]
+
+
+# A curve's points are this far apart, as a share of μ, and so many at most.
+_APART, _MOST_POINTS = 0.03, 2000
+
+
+@dataclass(frozen=True)
+class ShiftPair(Curve):
+    """One count."""
+
+    trials: int
+    shift: float
+
+    def _at(self, epsilon: float) -> float:
+        return value_between(*_shift_curve(self), epsilon)
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _shift_atoms(self)
+
+
+@dataclass(frozen=True)
+class CountsPair(Curve):
+    """Several counts."""
+
+    trials: int
+    shift_norm: float
+    coordinates: int
+    rounded: bool
+
+    def _at(self, epsilon: float) -> float:
+        rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
+        return float(rows.deltas(np.array(epsilon)))
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _counts_atoms(self)
+
+
+@lru_cache(maxsize=32)
+def _shift_curve(pair: ShiftPair) -> tuple[Array, Array]:
+    return count_curve(pair.trials, pair.shift)
+
+
+@lru_cache(maxsize=32)
+def _shift_atoms(pair: ShiftPair) -> tuple[Array, Array, Array, float]:
+    return pair_of_curve(*_shift_curve(pair))
+
+
+@lru_cache(maxsize=32)
+def _counts_atoms(pair: CountsPair) -> tuple[Array, Array, Array, float]:
+    rows = vector_rows(pair.trials, pair.shift_norm, pair.coordinates, pair.rounded)
+    end = rows.end(LOG_LEAST)
+    points = math.ceil(end * math.sqrt(pair.trials) / (2 * _APART * pair.shift_norm))
+    epsilons = np.linspace(0.0, end, min(max(points, 2), _MOST_POINTS) + 1)
+    return pair_of_curve(epsilons, rows.deltas(epsilons))
+
+
+def pairs_of_counts(trials: int, shift_norm: float, coordinates: int, *, rounded: bool) -> Counter[LossPair]:
+    """What a listed vector of counts is composed of."""
+    square, longest = integer_shift(shift_norm)
+    real = max(float(shift_norm), SMALLEST_SHIFT) if rounded else float(shift_norm)
+    if coordinates == 1:
+        return Counter({ShiftPair(trials, real if rounded else float(longest)): 1})
+    if not rounded and longest == 1:
+        return Counter({ShiftPair(trials, 1.0): min(coordinates, square)})
+    return Counter({CountsPair(trials, real, coordinates, rounded): 1})

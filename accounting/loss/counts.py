@@ -1,0 +1,152 @@
+"""Counts that a unit moves: pairs that shuffled messages meet for certain inputs, rounded down.
+
+*One count.* With b the pmf of Bin(n, r), P(x) = (1 − s)·b(x) + s·b(x − v) and Q the same with s′ < s. P/Q grows with
+x, as b(x − v)/b(x) does. A v that is no whole number is rounded at random to a neighbouring one, with the mean v.
+
+*The difference of two.* n others' messages are for one side, or for the other, with probability r each, so that the
+difference has the law g with the characteristic function (1 − 2r + 2r·cos)ⁿ. One more message is for the first side
+with probability s and for the other with s′: P(d) = s·g(d − 1) + s′·g(d + 1) + (1 − s − s′)·g(d), and Q(d) = P(−d).
+
+Values in the tails are merged, which is a post-processing; masses of P are rounded down and those of Q up, by more than
+their errors.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from accounting.amplification.blanket import LEFT_OUT, binomial_window
+from accounting.amplification.shuffled_binomial import log_pmf, window
+from accounting.arrays import Array
+from accounting.loss.losses import AllFinite, histogram
+
+__all__ = ["CountPair", "DifferencePair"]
+
+
+# Counts beyond which b has less are merged, so many times what the window leaves out.
+_RARE = 1e3
+# What it leaves out of even odds.
+_LEFT_OUT_EVEN = 2e-40
+
+
+class _Finite(AllFinite):
+    """A pair of finitely many losses, which ``_atoms`` finds."""
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        raise NotImplementedError
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _ = self._atoms()
+        with np.errstate(under="ignore"):
+            return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return histogram(edges, *self._atoms())
+
+    def highest(self, log_tail: float) -> float:
+        losses, p, _ = self._atoms()
+        rare = int(np.searchsorted(np.cumsum(p[::-1]), math.exp(max(log_tail, -700.0)) * (1 - 1e-9)))
+        return float(losses[-1 - min(rare, losses.size - 1)])
+
+    def lowest(self, log_tail: float) -> float:
+        """An x such that P has at most e^``log_tail`` below −x."""
+        losses, p, _ = self._atoms()
+        rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, -700.0)) * (1 - 1e-9)))
+        return -float(losses[min(rare, losses.size - 1)])
+
+
+@dataclass(frozen=True)
+class CountPair(_Finite):
+    """Bin(``trials``, ``rate``), and ``step`` more with probability ``first`` under P and ``second`` under Q."""
+
+    trials: int
+    rate: float
+    step: float
+    first: float
+    second: float
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        return _one_count(self)
+
+
+@dataclass(frozen=True)
+class DifferencePair(_Finite):
+    """The difference of two counts of ``trials`` messages, each for either at the ``rate``, and of one more."""
+
+    trials: int
+    rate: float
+    first: float
+    second: float
+
+    def _atoms(self) -> tuple[Array, Array, Array]:
+        return _difference(self)
+
+
+@lru_cache(maxsize=64)
+def _one_count(pair: CountPair) -> tuple[Array, Array, Array]:
+    """Losses in increasing order, and the masses of P and Q."""
+    if pair.rate == 0.5:
+        b, left_out = np.exp(log_pmf(pair.trials, window(pair.trials, 0)[0])), _LEFT_OUT_EVEN
+    else:
+        b, left_out = binomial_window(pair.trials, pair.rate)[1], LEFT_OUT
+    whole = math.floor(pair.step)
+    up = pair.step - whole
+    here = np.append(b, np.zeros(whole + 1))
+    moved = (1 - up) * np.concatenate([np.zeros(whole), b, [0.0]]) + up * np.append(np.zeros(whole + 1), b)
+    laws = [(1 - share) * here + share * moved for share in (pair.first, pair.second)]
+    return _merged(laws, b.size, 0.0, left_out)
+
+
+@lru_cache(maxsize=64)
+def _difference(pair: DifferencePair) -> tuple[Array, Array, Array]:
+    """Losses in increasing order, and the masses of P and Q."""
+    from scipy.fft import irfft, next_fast_len
+
+    variance, log_rare = 2 * pair.rate * pair.trials, math.log(2 / LEFT_OUT)
+    # Bernstein's inequality, as for one count
+    reach = math.floor(min(pair.trials, math.sqrt(2 * variance * log_rare) + 2 * log_rare / 3)) + 1
+    nodes = int(next_fast_len(2 * reach + 2, real=True))
+    image = 1 - 2 * pair.rate * (1 - np.cos(2 * math.pi / nodes * np.arange(nodes // 2 + 1)))
+    spectrum = np.sign(image) ** pair.trials * np.exp(pair.trials * np.log(np.maximum(np.abs(image), 1e-300)))
+    g = irfft(spectrum, nodes)
+    g = np.concatenate([g[-reach:], g[: reach + 1]])
+    # the image is right to a few units, and so is its logarithm where its power counts; then the transform
+    size = np.abs(spectrum)
+    doubt = (8 + pair.trials / np.maximum(np.abs(image), 0.5)) * 4 * size + 8 * math.log2(nodes) * size
+    error = 2.0**-52 * 2 / nodes * float(doubt.sum()) + LEFT_OUT
+    wide = np.concatenate([np.zeros(2), g, np.zeros(2)])
+    right, left, same = wide[:-2], wide[2:], wide[1:-1]
+    rest = 1 - pair.first - pair.second
+    laws = [s * right + t * left + rest * same for s, t in ((pair.first, pair.second), (pair.second, pair.first))]
+    return _merged([np.maximum(law, 0.0) for law in laws], g.size, error, LEFT_OUT)
+
+
+def _merged(laws: list[Array], terms: int, error: float, left_out: float) -> tuple[Array, Array, Array]:
+    """Losses in increasing order and masses of two laws on neighbouring values, each mass right to ``error`` and to the
+    sum of so many ``terms``' relative rounding."""
+    # the first and the last count up to which, and from which on, both laws have a mass that is not rare
+    below = np.min([np.cumsum(law) for law in laws], axis=0)
+    above = np.min([np.cumsum(law[::-1]) for law in laws], axis=0)
+    rare = max(_RARE * left_out, 100 * error)
+    first, last = int(np.searchsorted(below, rare)), below.size - 1 - int(np.searchsorted(above, rare))
+    if first >= last:  # they hardly overlap, and nothing is claimed
+        return np.zeros(1), np.ones(1), np.ones(1)
+    merged = [law[first : last + 1].copy() for law in laws]
+    for inside, law in zip(merged, laws, strict=True):
+        inside[0] += law[:first].sum()
+        inside[-1] += law[last + 1 :].sum()
+    # a sum of as many logarithms, none of which is above 100 in all
+    doubt = 2.0**-52 * (100 * terms + 100)
+    p, q = np.maximum(merged[0] * (1 - doubt) - error, 0.0), merged[1] * (1 + doubt) + error
+    # what lies outside of the window
+    p[[0, -1]] = np.maximum(p[[0, -1]] - left_out, 0.0)
+    q[0] += left_out
+    q[-1] += left_out
+    kept = p > 0
+    losses = np.log(p[kept]) - np.log(q[kept])
+    order = np.argsort(losses, kind="stable")
+    return losses[order], p[kept][order], q[kept][order]

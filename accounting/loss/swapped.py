@@ -1,0 +1,232 @@
+"""Dominating pairs of Poisson samples in which one unit is swapped for another, for any noise.
+
+With probability q the unit is in the sample. Let R be the law of the output without it, S and S′ with it and with its
+substitute. Each of the two is one step from absent: it is no easier to tell from R than the inner pair, whose trade-off
+function is f (f(a) is the least probability of missing, at a false-alarm rate a; f is its own inverse, as the
+inner pair is symmetric).
+
+*Theorem.* Let U be uniform on [0, 1], let T have the distribution function 1 − f(a) there, and T′ that of 1 − T.
+Then P = (1 − q)U + qT against Q = (1 − q)U + qT′ dominates the swap. Both steps are possible at once, so it is
+also what some mechanism costs.
+
+*Proof.* Divergences are jointly convex, so let the rest of the sample be fixed. For an event A and a = R(A) one has
+S(A) ≤ 1 − f(a), and S′(A) ≥ f(1 − a) as S′ hits the complement with at most 1 − f(1 − a). For E ≥ 1 therefore
+
+    ((1 − q)R + qS)(A) − E·((1 − q)R + qS′)(A) ≤ (1 − q)(1 − E)a + q(1 − f(a)) − E·q·f(1 − a),
+
+which is P − E·Q of the event [0, a]: T′ has at most a with probability f(1 − a). So the largest value, over A, is at
+most the divergence of the pair. The density of T falls and that of T′ rises, both positive, so such events are the
+best ones. The mirror x ↦ 1 − x exchanges P and Q, which gives E < 1. ∎
+
+The inner pair is that of some noise R, symmetric around 0, that is shifted to the right; then T is the noise shifted to
+the right and T′ the noise shifted to the left. Of ε-DP, f has the slopes −e^ε and −e^(−ε), so that the densities of
+(U, T, T′) are (1, e^ε, e^(−ε)), (1, e^(−ε), e^(−ε)) and (1, e^(−ε), e^ε), the first and the last of U-mass 1/(1 + e^ε).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from accounting.arrays import Array
+from accounting.errors import UnsupportedRelease
+from accounting.loss.integers import IntegerPair
+from accounting.loss.losses import (
+    Coins,
+    GaussianPair,
+    LaplacePair,
+    LossPair,
+    Symmetric,
+    histogram,
+    normal_masses,
+)
+
+__all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "swapped"]
+
+
+_UNIT_ROUNDOFF = 2.0**-52
+_OUTWARD = 1 + 1e-13
+# relative error of atoms and of their logarithms
+_ATOM_ERROR = 1e-12
+
+
+def swapped(inner: LossPair, rate: float) -> LossPair:
+    """The pair of a swap on a Poisson sample with ``rate`` below 1.
+
+    Raises
+    ------
+    UnsupportedRelease
+        If the inner pair is not that of a noise, or of pure differential privacy.
+    """
+    match inner:
+        case GaussianPair(mu=mu):
+            return SwappedGaussianPair(1.0 / mu, rate)
+        case LaplacePair(theta=theta):
+            return SwappedLaplacePair(theta, rate)
+        case IntegerPair() | Coins(categories=2):
+            return SwappedAtomsPair(inner, rate)
+    raise UnsupportedRelease(f"the PLD accountant has no pair for a swap in a sample of {inner!r}")
+
+
+@dataclass(frozen=True)
+class SwappedGaussianPair(Symmetric):
+    """(1 − q)N(0, z²) + qN(1, z²) against (1 − q)N(0, z²) + qN(−1, z²).
+
+    L grows with x and is odd: x/z² = L/2 + asinh(((1 − q)/q)e^{1/(2z²)}·sinh(L/2)).
+    """
+
+    noise_multiplier: float
+    rate: float
+
+    def delta(self, epsilon: float) -> float:
+        from scipy.special import ndtr
+
+        # beyond that what e^ε·Q takes off is left out
+        gap, q, scale = 1.0 / self.noise_multiplier, self.rate, math.exp(epsilon) if epsilon < 700 else 0.0
+        t = float(self._place(np.array([epsilon]))[0])
+        in_p = float((1 - q) * ndtr(-t) + q * ndtr(gap - t))
+        in_q = float((1 - q) * ndtr(-t) + q * ndtr(-gap - t))
+        # ndtr is right to a few units in the last place of t²
+        return max(0.0, in_p - scale * in_q) + (64 + 8 * t * t) * _UNIT_ROUNDOFF * (in_p + scale * in_q)
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        t, gap, q = self._place(edges), 1.0 / self.noise_multiplier, self.rate
+        middle, right, left = (normal_masses(t - shift) for shift in (0.0, gap, -gap))
+        return (1 - q) * middle + q * right, (1 - q) * middle + q * left
+
+    def highest(self, log_tail: float) -> float:
+        # both parts of P are beyond this x with less than that probability
+        z, q = self.noise_multiplier, self.rate
+        x = 1.0 + z * math.sqrt(-2 * log_tail)
+        at_x, at_minus_x = np.logaddexp(math.log1p(-q), math.log(q) + (np.array([x, -x]) - 0.5) / z**2)
+        return float(at_x - at_minus_x)
+
+    def _place(self, loss: Array) -> Array:
+        """x/z at which L is ``loss``."""
+        z, q = self.noise_multiplier, self.rate
+        half = np.abs(loss) / 2
+        factor = math.log1p(-q) - math.log(q) + 0.5 / z**2
+        with np.errstate(divide="ignore", over="ignore"):
+            # ln of the argument of asinh, and asinh of what may be too large for a float
+            log_a = factor + half + np.log(-np.expm1(-2 * half)) - math.log(2.0)
+            reach = np.where(log_a < 300.0, np.arcsinh(np.exp(np.minimum(log_a, 300.0))), log_a + math.log(2.0))
+        return np.asarray(np.sign(loss) * (half + reach) * z)
+
+
+@dataclass(frozen=True)
+class SwappedLaplacePair(Symmetric):
+    """Laplace noise of scale 1, shifted by θ to the right or to the left with probability q.
+
+    For 0 ≤ x ≤ θ the ratios of the shifted densities to the noise's are e^(2x − θ) and e^(−θ), so that L is
+    ln(1 − q + qe^(2x − θ)) − ln(1 − q + qe^(−θ)). It is odd, and constant beyond θ.
+    """
+
+    theta: float
+    rate: float
+
+    @property
+    def _largest(self) -> float:
+        """L beyond θ."""
+        return self._log_mixture(self.theta) - self._log_mixture(-self.theta)
+
+    def _log_mixture(self, x: float) -> float:
+        """ln(1 − q + qe^x)."""
+        if x < 30.0:
+            return math.log1p(self.rate * math.expm1(x))
+        return x + math.log(self.rate) + math.log1p((1 - self.rate) / self.rate * math.exp(-x))
+
+    def _place(self, loss: Array) -> Array:
+        """x at which L is ``loss``; infinite beyond the largest loss."""
+        q, size = self.rate, np.abs(loss)
+        largest = self._largest
+        inside = np.minimum(size, largest)
+        # e^(2x) = 1 + (e^L − 1)(1 − q + qe^(−θ))e^θ/q, by the form that keeps its digits and its range
+        factor = self._log_mixture(-self.theta) + self.theta - math.log(q)
+        with np.errstate(divide="ignore"):
+            log_rise = factor + inside + np.log(-np.expm1(-inside))
+        x = np.minimum(0.5 * np.logaddexp(0.0, log_rise), self.theta)
+        return np.asarray(np.sign(loss) * np.where(size < largest, x, np.inf))
+
+    def _above(self, x: Array, shift: float) -> Array:
+        """The probability that noise around ``shift`` is above x."""
+        far = np.exp(-np.abs(x - shift)) / 2
+        return np.where(x > shift, far, 1 - far)
+
+    def delta(self, epsilon: float) -> float:
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        if epsilon >= self._largest * _OUTWARD:
+            return 0.0
+        # at or beyond the largest loss by rounding: the event x ≥ θ is not empty
+        x = np.minimum(self._place(np.array([epsilon])), self.theta)
+        q, (middle, right, left) = self.rate, (float(self._above(x, s)[0]) for s in (0.0, self.theta, -self.theta))
+        grown = math.exp(min(epsilon, 700.0))
+        # P − e^ε·Q = q(T − T′) − (e^ε − 1)Q, of which the second term is small where ε is
+        in_q = (1 - q) * middle + q * left
+        found = q * (right - left) - math.expm1(min(epsilon, 700.0)) * in_q
+        return min(1.0, max(0.0, found) + 32 * _UNIT_ROUNDOFF * (q * right + grown * in_q))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        x, q = self._place(edges), self.rate
+        middle, right, left = (laplace_masses(x - shift) for shift in (0.0, self.theta, -self.theta))
+        return (1 - q) * middle + q * right, (1 - q) * middle + q * left
+
+    def highest(self, log_tail: float) -> float:
+        # the atom at the end must not come to lie beyond it
+        return self._largest * _OUTWARD
+
+
+def laplace_masses(x: Array) -> Array:
+    """Laplace noise of scale 1: its mass up to x[0], between neighbouring x, and above the last."""
+    with np.errstate(under="ignore"):
+        tail = np.concatenate([[0.0], np.exp(-np.abs(x)) / 2, [0.0]])
+    right = np.concatenate([[False], x > 0, [True]])
+    masses = np.where(right[1:], -tail[1:], tail[1:]) - np.where(right[:-1], -tail[:-1], tail[:-1])
+    masses[right[1:] & ~right[:-1]] += 1.0
+    return np.asarray(np.maximum(masses, 0.0))
+
+
+@dataclass(frozen=True)
+class SwappedAtomsPair(Symmetric):
+    """Integer noise, or pure differential privacy: finitely many losses."""
+
+    inner: LossPair
+    rate: float
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _ = _swapped_atoms(self)
+        epsilon -= abs(epsilon) * _ATOM_ERROR
+        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
+        return min(1.0, float(p @ gained) * (1 + 4 * _ATOM_ERROR))
+
+    def masses(self, edges: Array) -> tuple[Array, Array]:
+        return histogram(edges, *_swapped_atoms(self))
+
+    def highest(self, log_tail: float) -> float:
+        losses, p, _ = _swapped_atoms(self)
+        above = math.exp(max(log_tail, -745.0)) * (1 - _ATOM_ERROR)
+        rare = int(np.searchsorted(np.cumsum(p[::-1]), above, side="right"))
+        return float(losses[-1 - min(rare, losses.size - 1)]) * _OUTWARD
+
+
+@lru_cache(maxsize=16)
+def _swapped_atoms(pair: SwappedAtomsPair) -> tuple[Array, Array, Array]:
+    """Losses in increasing order, and the masses of P and Q."""
+    q = pair.rate
+    if isinstance(pair.inner, Coins):
+        eps = pair.inner.epsilon
+        log_absent = np.array([-eps, math.log(-math.expm1(-eps)), -eps]) - math.log1p(math.exp(-eps))
+        ratios = np.array([-eps, -eps, eps])
+        log_shifted = log_absent + ratios
+    elif isinstance(pair.inner, IntegerPair):
+        log_absent, log_shifted, ratios = pair.inner.log_noise_and_shifted()
+    else:
+        raise UnsupportedRelease(f"the PLD accountant has no pair for a swap in a sample of {pair.inner!r}")
+    mixed = np.logaddexp(math.log1p(-q), math.log(q) + ratios)  # ln(1 − q + q·e^ratio)
+    with np.errstate(under="ignore"):
+        p = np.exp(np.logaddexp(math.log1p(-q) + log_absent, math.log(q) + log_shifted))
+    losses = np.maximum.accumulate(mixed - mixed[::-1])  # it rises; rounding must not change that
+    return losses, p, p[::-1]

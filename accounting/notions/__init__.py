@@ -1,0 +1,1 @@
+"""One notion of privacy per file: Gaussian, pure, concentrated and Rényi differential privacy."""

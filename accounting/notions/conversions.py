@@ -1,0 +1,266 @@
+"""Privacy guarantees and the exact conversions between them.
+
+======================  ==========  =====================================================================
+guarantee               parameter   δ(ε)
+======================  ==========  =====================================================================
+pure DP                 ε₀          (e^ε₀ − e^ε)/(1 + e^ε₀)   (randomized response is the worst case)
+Gaussian DP             μ           Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)   (Balle & Wang 2018; Dong et al. 2022)
+zCDP                    ρ           that of the worst coin (:mod:`accounting.loss.concentrated_curve`)
+======================  ==========  =====================================================================
+
+For each guarantee there are three functions: ε for a δ, δ for an ε, and the largest parameter that still meets an
+(ε, δ).
+
+All work in logarithms and are valid for ε ∈ [0, 1e3] and δ ∈ [1e-300, 1). Every answer is rounded to the
+safe side by a bound on the rounding error of its own evaluation, so an upper bound stays an upper bound; a
+positive δ below the smallest float is reported as that float, not as 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.checks import fraction, nonnegative
+from accounting.roots import root_between
+
+__all__ = [
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "pure_delta",
+    "pure_epsilon",
+    "pure_parameter",
+]
+
+_UNIT_ROUNDOFF = 2.0**-52
+_ROOT_HALF = math.sqrt(0.5)
+_ROOT_HALF_PI = math.sqrt(math.pi / 2)
+_LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+_SMALLEST = 5e-324
+
+
+def log_target(delta: float) -> float:
+    """ln δ of a target δ; refuses anything outside (0, 1)."""
+    return math.log(fraction("delta", delta))
+
+
+def probability(log_delta: float) -> float:
+    """e^``log_delta``, at most 1, rounded up where it leaves the range of floats."""
+    return 1.0 if log_delta >= 0 else min(1.0, math.exp(log_delta) + _SMALLEST)
+
+
+def parameter(name: str, value: float) -> float:
+    """A privacy parameter: any number ≥ 0, and infinity for a release that hides nothing."""
+    if not value >= 0:
+        bound = "a number" if math.isnan(value) else "nonnegative"
+        raise ValueError(f"{name} must be {bound}, got {name}={value!r}")
+    return value
+
+
+# ----------------------------------------------------------------------------------------------- pure DP
+
+
+def pure_delta(epsilon0: float, epsilon: float) -> float:
+    """The smallest δ such that every ε₀-DP mechanism is (ε, δ)-DP."""
+    nonnegative("epsilon", epsilon)
+    if epsilon >= parameter("epsilon0", epsilon0):
+        return 0.0
+    # (e^ε₀ − e^ε)/(1 + e^ε₀), divided through by e^ε₀
+    value = -math.expm1(epsilon - epsilon0) / (1.0 + math.exp(-epsilon0))
+    return min(1.0, value * (1 + 8 * _UNIT_ROUNDOFF))
+
+
+def pure_epsilon(epsilon0: float, delta: float) -> float:
+    """The smallest ε such that every ε₀-DP mechanism is (ε, δ)-DP (``delta = 0`` gives ε₀)."""
+    fraction("delta", delta, include_zero=True)
+    if math.isinf(parameter("epsilon0", epsilon0)):
+        return math.inf
+    inside = -delta * (1.0 + math.exp(-epsilon0))
+    if inside <= -1.0:
+        return 0.0
+    # the two terms may cancel, and the logarithm is steep near −1
+    drop = math.log1p(inside)
+    slack = 8 * _UNIT_ROUNDOFF * (epsilon0 + abs(drop) + abs(inside) / (1.0 + inside))
+    return min(epsilon0, max(0.0, epsilon0 + drop + slack))
+
+
+def pure_parameter(epsilon: float, delta: float) -> float:
+    """The largest ε₀ such that every ε₀-DP mechanism is (ε, δ)-DP, rounded down."""
+    nonnegative("epsilon", epsilon)
+    fraction("delta", delta, include_zero=True)
+    # e^ε₀ = (e^ε + δ)/(1 − δ)
+    exact = epsilon + math.log1p(delta * math.exp(-epsilon)) - math.log1p(-delta)
+    return exact * (1 - 8 * _UNIT_ROUNDOFF)
+
+
+# ------------------------------------------------------------------------------------------- Gaussian DP
+
+
+@cache
+def _legendre() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    return (nodes + 1) / 2, weights / 2
+
+
+def _gdp_log_delta(mu: float, epsilon: float) -> tuple[float, float]:
+    """ln δ(ε) of μ-GDP, rounded up, and its derivative in ε.
+
+    With t₁ = ε/μ − μ/2, t₂ = ε/μ + μ/2 and Mills' ratio M(t) = (1 − Φ(t))/φ(t), and because e^ε φ(t₂) = φ(t₁),
+
+        δ = φ(t₁)·(M(t₁) − M(t₂)),      ∂δ/∂ε = −φ(t₁)·M(t₂).
+
+    Where the two ratios nearly cancel (small μ), their difference is integrated instead: from
+    M(t) = ∫₀^∞ exp(−ts − s²/2) ds it is ∫₀^∞ 2 sinh(μs/2)·exp(−(ε/μ)s − s²/2) ds, in which nothing cancels.
+    """
+    t = epsilon / mu
+    t1, t2 = t - mu / 2, t + mu / 2
+    M2 = _ROOT_HALF_PI * _erfcx(t2 * _ROOT_HALF)
+    log_phi = -0.5 * t1 * t1 - _LOG_ROOT_TWO_PI
+    if t1 < -5.0:  # δ is close to 1
+        delta = 0.5 * math.erfc(t1 * _ROOT_HALF) - math.exp(log_phi) * M2
+        return math.log(delta) + 1e-14, -math.exp(log_phi) * M2 / delta
+    M1 = _ROOT_HALF_PI * _erfcx(t1 * _ROOT_HALF)
+    difference = M1 - M2
+    lost = 8 * M1 / (M1 - M2) if M2 < 0.97 * M1 else 0.0
+    if not lost:
+        nodes, weights = _legendre()
+        # beyond this s the integrand is below e^-80 of its peak
+        width = 160.0 / (math.sqrt(t1 * t1 + 160.0) + t1)
+        s = width * nodes
+        difference = width * float(weights @ (2 * np.sinh(mu / 2 * s) * np.exp(-s * (t + s / 2))))
+    log_delta = log_phi + math.log(difference)
+    # first-order rounding error of −t₁²/2 (t₁ itself is a difference), of M(t₁) − M(t₂) and of the rest
+    slack = _UNIT_ROUNDOFF * (abs(t1) * (2 * t + mu + 2 * abs(t1)) + abs(log_delta) + lost + 60)
+    return log_delta + slack, -M2 / difference
+
+
+def _erfcx(x: float) -> float:
+    """e^(x²)·erfc(x) for x ≥ −4, to a few units in the last place; scipy's takes a third of a second to import.
+
+    x² is split into a square of 26 bits, which is exact, and the rest. From 25 on the asymptotic series is used, of
+    which the first term that is left out, below 3e-17, bounds the error.
+    """
+    if x < 25.0:
+        head = math.ldexp(round(math.ldexp(x, 20)), -20)
+        return math.exp(head * head) * math.exp((x - head) * (x + head)) * math.erfc(x)
+    u = 0.5 / (x * x) if x < 1e150 else 0.0
+    series = 1 - u * (1 - 3 * u * (1 - 5 * u * (1 - 7 * u * (1 - 9 * u * (1 - 11 * u)))))
+    return series / (x * math.sqrt(math.pi))
+
+
+def gdp_delta(mu: float, epsilon: float) -> float:
+    """δ(ε) of a μ-GDP mechanism: exact for the Gaussian mechanism, rounded up.
+
+    Examples
+    --------
+    >>> round(gdp_delta(1.0, 1.0), 12)
+    0.126936737507
+    """
+    nonnegative("epsilon", epsilon)
+    if parameter("mu", mu) == 0:
+        return 0.0
+    if math.isinf(mu):
+        return 1.0
+    return probability(_gdp_log_delta(mu, epsilon)[0])
+
+
+def gdp_epsilon(mu: float, delta: float) -> float:
+    """The smallest ε such that a μ-GDP mechanism is (ε, δ)-DP, rounded up.
+
+    Newton's method on √(−ln δ(ε)), which is close to linear in ε, then a step up to a point that was seen to be safe.
+    """
+    target = log_target(delta)
+    if parameter("mu", mu) == 0:
+        return 0.0
+    if math.isinf(mu):
+        return math.inf
+    if math.erf(mu * _ROOT_HALF / 2) * (1 + 8 * _UNIT_ROUNDOFF) <= delta:  # δ(0) = 2Φ(μ/2) − 1
+        return 0.0
+    root = math.sqrt(-target)
+    t = math.sqrt(2.0) * root
+    safe = mu * (t + mu / 2)  # Chernoff's bound
+    # start from ln δ ≈ ln φ(t₁) + ln(M(t₁) − M(t₁ + μ)) with M(t) ≈ 1/(t + 0.8)
+    square = 2 * (-target - _LOG_ROOT_TWO_PI + math.log(mu / ((t + 0.8) * (t + mu + 0.8))))
+    epsilon = mu * (math.sqrt(square) + mu / 2) if square > 0 else safe
+    for _ in range(50):
+        value, slope = _gdp_log_delta(mu, epsilon)
+        if value <= target:
+            safe = min(safe, epsilon)
+        steep = math.sqrt(max(-value, 1e-16))
+        step = 2 * steep * (root - steep) / -slope
+        epsilon = max(epsilon + step, epsilon / 16)
+        if abs(step) <= 8 * _UNIT_ROUNDOFF * epsilon:
+            break
+    # the iteration ends on either side of the root, within the rounding error of ln δ
+    step = _UNIT_ROUNDOFF
+    while epsilon < safe:
+        if _gdp_log_delta(mu, epsilon)[0] <= target:
+            return epsilon
+        epsilon *= 1.0 + step
+        step *= 2.0
+    return safe
+
+
+def gdp_mu(epsilon: float, delta: float) -> float:
+    """The largest μ such that a μ-GDP mechanism is (ε, δ)-DP, rounded down.
+
+    Examples
+    --------
+    The noise multiplier of one Gaussian release at (1, 1e-6):
+
+    >>> round(1 / gdp_mu(1.0, 1e-6), 10)
+    4.2246788893
+    """
+    target = log_target(delta)
+    nonnegative("epsilon", epsilon)
+    return _largest_mu(epsilon, target)
+
+
+@lru_cache(maxsize=1024)
+def _largest_mu(epsilon: float, target: float) -> float:
+    return largest(lambda mu: _gdp_log_delta(mu, epsilon)[0], target)
+
+
+# ------------------------------------------------------------------------------------------- root finding
+
+
+def increasing_root(function: Callable[[float], float], guess: float) -> float:
+    """The root u > 0 of an increasing function, to a relative 1e-12, by bisection-safe secants in ln u."""
+    low = high = math.log(guess)
+    while function(math.exp(low)) > 0:
+        low -= 2.0
+        if low < -700:
+            return math.exp(low)
+    while function(math.exp(high)) < 0:
+        high += 2.0
+    if low == high:
+        return guess
+    return math.exp(root_between(lambda y: function(math.exp(y)), low, high, absolute=1e-12, relative=1e-12))
+
+
+def largest(log_delta: Callable[[float], float], target: float) -> float:
+    """The largest x > 0 with ``log_delta(x) <= target`` for an increasing ``log_delta``, rounded down."""
+    # −ln δ grows like 1/x² as x falls, so √(−ln δ) is nearly linear in ln x: secants converge in a few steps
+    root = math.sqrt(-target)
+
+    def excess(y: float) -> float:
+        return root - math.sqrt(max(0.0, -log_delta(math.exp(y))))
+
+    low = high = 0.0
+    while excess(low) > 0:
+        low -= 2.0
+        if low < -690:
+            return 0.0
+    while excess(high) <= 0 and high < 690:
+        high += 2.0
+    x = math.exp(root_between(excess, low, high, absolute=1e-15, relative=1e-14))
+    step = 1e-15
+    while log_delta(x) > target:
+        x *= 1.0 - step
+        step *= 2.0
+    return x

@@ -1,0 +1,77 @@
+"""Descriptions of noisy releases: frozen data that say what left the process, and nothing about its price.
+
+A description gives its noise *relative to* the sensitivity of one unit, so it does not depend on the data,
+its scale or its dimension. Accountants are functions of these descriptions;
+the meaning of a description never changes.
+
+``a + b`` describes releasing both on the same data, ``1000 * a`` a thousand releases like ``a``, and
+``parallel(a, b)`` releases on disjoint parts of the data. Composition is adaptive: ``b`` may be chosen
+after the output of ``a`` was seen.
+
+Descriptions from outside. A frozen dataclass that derives from :class:`Release` and says in :meth:`Release.weaker`
+which known description costs at least as much is priced by every accountant, alone and in any composition.
+
+Neighbouring relation. A description may state the adjacency under which its sensitivity was measured:
+``"replace"`` (one unit swapped for any other), ``"add_remove"`` (one unit present or absent) or
+``"zero_out"`` (one unit swapped for a null contribution). ``None`` leaves it to the budget or to the other
+parts of a composition. Two different stated adjacencies never compose.
+"""
+
+from accounting.releases.base import (
+    Adjacency,
+    Composed,
+    Parallel,
+    Release,
+    check_adjacency,
+    check_inner,
+    common_adjacency,
+    compose,
+    parallel,
+    weaker,
+)
+from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
+from accounting.releases.guarantees import ZCDP, ApproxDP, PureDP
+from accounting.releases.noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    GeneralizedGaussian,
+    Laplace,
+    TreeAggregation,
+)
+from accounting.releases.perturbation import ObjectivePerturbation
+from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
+from accounting.releases.selection import BestOfPoissonRuns, BestOfRuns
+from accounting.releases.shuffling import LocalShuffled, ShuffledBinomial
+
+__all__ = [
+    "Adjacency",
+    "ApproxDP",
+    "BestOfPoissonRuns",
+    "BestOfRuns",
+    "Composed",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "FixedSizeSubsampled",
+    "Gaussian",
+    "GeneralizedGaussian",
+    "Laplace",
+    "LocalShuffled",
+    "NoisyMax",
+    "ObjectivePerturbation",
+    "Parallel",
+    "PoissonSubsampled",
+    "PureDP",
+    "RandomizedResponse",
+    "Release",
+    "ShuffledBinomial",
+    "TreeAggregation",
+    "UnaryEncoding",
+    "ZCDP",
+    "check_adjacency",
+    "check_inner",
+    "common_adjacency",
+    "compose",
+    "parallel",
+    "weaker",
+]

@@ -1,0 +1,52 @@
+"""Mechanisms of which only a guarantee is known: pure, concentrated or approximate differential privacy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.checks import fraction, nonnegative
+from accounting.releases.base import Release
+
+__all__ = ["PureDP", "ZCDP", "ApproxDP"]
+
+
+@dataclass(frozen=True, repr=False)
+class PureDP(Release):
+    """Any mechanism that is known to be ``epsilon``-DP."""
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+
+
+@dataclass(frozen=True, repr=False)
+class ZCDP(Release):
+    """Any mechanism that is known to be ``rho``-zCDP: of neighbours D_α ≤ ρα for every α > 1, both ways.
+
+    What it costs at worst: :mod:`accounting.loss.worst_coins`.
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("rho", self.rho)
+
+
+@dataclass(frozen=True, repr=False)
+class ApproxDP(Release):
+    """Any mechanism that is known to be ``(epsilon, delta)``-DP, and no more.
+
+    Its dominating pair of distributions gives itself away with probability ``delta`` and is
+    ``epsilon``-randomized response otherwise (Kairouz, Oh & Viswanath 2015), which is how it is composed.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        nonnegative("epsilon", self.epsilon)
+        fraction("delta", self.delta, include_zero=True)

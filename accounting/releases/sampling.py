@@ -1,0 +1,108 @@
+"""Releases that read a random sample of the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from accounting.checks import fraction, integer
+from accounting.errors import AdjacencyMismatch, UnsupportedRelease
+from accounting.releases.base import Release, check_inner
+from accounting.releases.guarantees import PureDP
+from accounting.releases.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+
+__all__ = ["PoissonSubsampled", "FixedSizeSubsampled"]
+
+
+@dataclass(frozen=True, repr=False)
+class PoissonSubsampled(Release):
+    """A release that reads only a random part of the data, each unit kept independently with probability ``rate``.
+
+    The sensitivity of the inner ``release`` is that of one unit present or absent (``"add_remove"``), whatever the
+    relation. Neighbours differ by one unit present or absent as well; or, with ``adjacency="replace"``, by one unit
+    swapped, of which either is as far from being absent as that sensitivity allows. A swap is priced for a single
+    ``Gaussian``, ``Laplace``, ``PureDP`` or discrete release, by what it costs at worst
+    (:mod:`accounting.loss.swapped`).
+
+    Sampling must be done as described. Batches of a fixed size are :class:`FixedSizeSubsampled`. Shuffled epochs are
+    neither, and gain less (Chua et al. 2024): a unit is in one batch of every epoch, so an epoch is one release,
+    such as ``Gaussian(noise_multiplier)``, without any amplification.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, PoissonSubsampled, epsilon
+    >>> step = PoissonSubsampled(Gaussian(1.0), rate=0.01)
+    >>> round(epsilon(1000 * step, 1e-5), 2)
+    1.83
+    >>> swap = PoissonSubsampled(Gaussian(1.0), rate=0.01, adjacency="replace")
+    >>> round(epsilon(1000 * swap, 1e-5), 2)
+    2.84
+    """
+
+    release: Release
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_inner(self.release)
+        fraction("rate", self.rate, include_one=True)
+        if self.release.adjacency not in (None, "add_remove"):
+            raise AdjacencyMismatch(
+                "release must have its sensitivity measured for one unit present or absent ('add_remove'), "
+                f"got release.adjacency={self.release.adjacency!r}"
+            )
+        if self.adjacency not in (None, "add_remove", "replace"):
+            raise AdjacencyMismatch(
+                "Poisson subsampling is priced for neighbours that differ by one unit present or absent "
+                f"('add_remove') or swapped ('replace'), got adjacency={self.adjacency!r}"
+            )
+        swappable = (Gaussian, Laplace, PureDP, DiscreteGaussian, DiscreteLaplace)
+        if self.adjacency == "replace" and not isinstance(self.release, swappable):
+            raise UnsupportedRelease(
+                "under 'replace' only Gaussian, Laplace, pure or discrete releases may be sampled, "
+                f"got {self.release!r}"
+            )
+        object.__setattr__(self, "adjacency", self.adjacency or "add_remove")
+
+
+@dataclass(frozen=True, repr=False)
+class FixedSizeSubsampled(Release):
+    """A release that reads a batch of ``batch_size`` of all ``records`` units, drawn evenly without replacement.
+
+    Neighbours differ in one unit that is replaced, and so does the sensitivity of the inner ``release``: a clipped sum
+    moves by twice the clipping norm. Every batch must be drawn anew from all units: those of a shuffled epoch are not.
+    Which data are the worst depends on what was seen already; with Gaussian noise, noise on one integer and for pure
+    releases that is played out (:mod:`accounting.adaptive.fixed_batches.replaced_steps`,
+    :mod:`~accounting.adaptive.fixed_batches.replaced_integers`,
+    :mod:`~accounting.adaptive.fixed_batches.replaced_coins`), for noisy maxima bounded
+    (:mod:`~accounting.adaptive.fixed_batches.replaced_maxima`), and other noise is priced higher.
+
+    Examples
+    --------
+    >>> from accounting import FixedSizeSubsampled, Gaussian, epsilon
+    >>> step = FixedSizeSubsampled(Gaussian(1.0), batch_size=600, records=60_000)
+    >>> round(epsilon(1000 * step, 1e-5), 2)
+    1.88
+    """
+
+    release: Release
+    batch_size: int
+    records: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_inner(self.release)
+        integer("records", self.records, at_least=1)
+        if integer("batch_size", self.batch_size, at_least=1) > self.records:
+            raise ValueError(f"batch_size must be at most records={self.records}, got batch_size={self.batch_size!r}")
+        for stated in (self.adjacency, self.release.adjacency):
+            if stated not in (None, "replace"):
+                raise AdjacencyMismatch(
+                    "batches of a fixed size are priced for one unit that is replaced, of the sample and of the data "
+                    f"('replace'), got adjacency={stated!r}"
+                )
+        object.__setattr__(self, "adjacency", "replace")
+
+    @property
+    def rate(self) -> float:
+        """The probability that a unit is in the batch."""
+        return self.batch_size / self.records
