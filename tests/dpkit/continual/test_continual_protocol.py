@@ -284,7 +284,7 @@ def test_the_ledger_is_charged_the_whole_stream_once_at_construction(case):
 
 @in_each_case
 def test_a_ledger_that_refuses_prevents_the_mechanism_and_every_draw(case):
-    with refused(BudgetExceeded, "", Ledger(Budget(0.5, 1e-6))) as known:
+    with refused(BudgetExceeded, "asks for", Ledger(Budget(0.5, 1e-6))) as known:
         make(case, **known)
 
 

@@ -103,7 +103,7 @@ def test_the_cost_in_the_ledger_is_the_whole_epsilon():
     report_noisy_max([1.0, 2.0], 1.0, 0.6, "laplace", ledger=ledger)
     assert next(iter(ledger.rows())).release == NoisyMax(0.6, "laplace", adjacency="replace")
     assert not ledger.simulation
-    with refused(BudgetExceeded, "", ledger) as known:
+    with refused(BudgetExceeded, "asks for", ledger) as known:
         report_noisy_max([1.0, 2.0], 1.0, 0.6, "laplace", **known)
 
 

@@ -182,7 +182,7 @@ def test_refusals_draw_and_record_nothing(name, change, error, message):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ledger_that_refuses_is_asked_before_anything_is_drawn(name):
-    with refused(BudgetExceeded, "", Ledger(Budget(0.1, 1e-5))) as known:
+    with refused(BudgetExceeded, "asks for", Ledger(Budget(0.1, 1e-5))) as known:
         fit(name, *problem(8), **known)
 
 
