@@ -1,20 +1,20 @@
 """The command ``dpkit``: its figures, its refusals, its exit statuses and its page."""
 
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import pytest
+from commands import run
 from tabled import tabled
-from typer.testing import CliRunner
 
 from accounting import (
     Budget,
     DiscreteGaussian,
     Gaussian,
+    Laplace,
     Ledger,
     NoisyMax,
     PoissonSubsampled,
@@ -26,16 +26,11 @@ from accounting import (
     parallel,
 )
 from accounting.ledger.filters.additive_filter import AdditiveFilter
+from dpkit.__main__ import main
 from dpkit.cli import app
 from dpkit.cli.charts import nice_ticks
 from dpkit.cli.expression import Expression
 from dpkit.cli.page import page
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
-    assert result.exit_code == status, result.output
-    return result.output
 
 
 @pytest.fixture
@@ -65,8 +60,6 @@ def passed(tmp_path, monkeypatch):
 
 def test_descriptions_mean_what_they_mean_in_python():
     text = "2 * (Gaussian(2.0) + 3*PureDP(epsilon=1/10)) + parallel(Laplace(4.5 - .5), NoisyMax(0.1, noise='laplace'))"
-    from accounting import Laplace
-
     expected = 2 * (Gaussian(2.0) + 3 * PureDP(0.1)) + parallel(Laplace(4.0), NoisyMax(0.1, noise="laplace"))
     assert Expression(text)() == expected
     assert Expression("1e3 * Gaussian(2 * z)")(1.5) == 1000 * Gaussian(3.0)
@@ -302,17 +295,11 @@ def test_audit_makes_no_ledger(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_module_runs():
-    command = [sys.executable, "-m", "dpkit", "epsilon", "--gaussian", "1", "--delta", "1e-5"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "4.3771781" in shown.stdout
-
-
-def test_without_typer_the_command_says_what_to_install():
-    code = "import sys; sys.modules['typer'] = None; from dpkit.__main__ import main; main()"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert shown.returncode == 1
-    assert 'the command needs typer: python -m pip install "dpkit[commands]"' in shown.stderr
+def test_without_typer_the_command_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "typer", None)
+    monkeypatch.delitem(sys.modules, "dpkit.cli")
+    with pytest.raises(SystemExit, match=r'the command needs typer: python -m pip install "dpkit\[commands\]"'):
+        main()
 
 
 @tabled("top", [1e-9, 0.3, 1.0, 4.3, 5.0, 99.0, 1234.5])

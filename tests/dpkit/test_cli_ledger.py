@@ -5,19 +5,11 @@ import subprocess
 import sys
 
 import pytest
-from typer.testing import CliRunner
+from commands import run
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, calibrate
-from dpkit.cli import app
 from dpkit.cli.costs import NAMES
 from dpkit.cli.expression import names
-
-
-def run(*arguments, status=0):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
-    assert result.exit_code == status, result.output
-    return result.output
-
 
 # -------------------------------------------------------------------------------------------------- ledger
 
@@ -30,13 +22,13 @@ def test_a_list_of_80_columns_keeps_times_and_outcomes_whole(tmp_path):
         )
         ledger.spend(PureDP(0.1, adjacency="add_remove") + Gaussian(30.0, adjacency="add_remove"), label="by hand")
         row = ledger.rows()[0]
-    result = CliRunner().invoke(app, ["ledger", "list", str(place)], env={"COLUMNS": "80"})
-    lines = result.output.splitlines()
+    shown = run("ledger", "list", place, columns=80)
+    lines = shown.splitlines()
     assert max(map(len, lines)) <= 80
     (first,) = (line for line in lines if f"{row.time:%Y-%m-%d %H:%M}" in line and line.lstrip().startswith("0 "))
     assert first.rstrip().endswith("released")
     assert "Gaussian(7.12346)" in first
-    assert "reserved: recorded, and nobody noted" in result.output
+    assert "reserved: recorded, and nobody noted" in shown
 
 
 def test_a_ledger_that_is_full_has_nothing_left(tmp_path):
@@ -165,17 +157,8 @@ def test_a_claim_that_does_not():
     output = run("check", "100 * ZCDP(0.01)", "--epsilon", 6.65, "--delta", 1e-5, status=1)
     assert "is not proved by any accountant here" in output
     assert "the description states none" in output
-    run(
-        "check",
-        "PoissonSubsampled(Gaussian(2), 0.1)",
-        "--epsilon",
-        3,
-        "--delta",
-        1e-5,
-        "--adjacency",
-        "replace",
-        status=2,
-    )
+    sampled = "PoissonSubsampled(Gaussian(2), 0.1)"
+    run("check", sampled, "--epsilon", 3, "--delta", 1e-5, "--adjacency", "replace", status=2)
 
 
 def test_help_names_every_description():

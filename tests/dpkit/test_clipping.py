@@ -39,7 +39,7 @@ def test_the_length_of_a_row_does_not_depend_on_the_others(order, scale):
     assert all(lengths(X[i : i + 1])[0] == together[i] for i in range(len(X)))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows)
 @example(HUGE)
 @example(np.full((1, 3), 5e-324))
@@ -53,7 +53,7 @@ def test_lengths_are_never_short(X):
     assert (lengths(X, math.inf) >= np.abs(X).max(axis=1)).all()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows, bounds)
 @example(HUGE, 1.0)
 @example(np.array([[1.0, 0.0]]), 1.0)
@@ -69,7 +69,7 @@ def test_shortened_rows_and_vectors_within_a_norm(X, bound):
     assert (np.abs(within_norm(X, math.inf, bound, clip=True)) <= bound).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows, bounds, st.data())
 @example(HUGE, 1.0, None)
 def test_no_clipped_gradient_passes_the_bound(X, bound, data):
@@ -85,7 +85,7 @@ def test_no_clipped_gradient_passes_the_bound(X, bound, data):
         assert power(times(psi, x)) <= Fraction(bound) ** 2
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows, bounds, st.data())
 @example(HUGE, 1.0, None)
 def test_whole_rows_hold_the_sensitivity_as_real_numbers(X, bound, data):

@@ -9,6 +9,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from interrupts import Interrupter
+from learners import Stepping
+from streams import run_of
 
 from accounting import BestOfRuns, Budget, Gaussian, Ledger
 from dpkit.continual import BufferedToeplitz
@@ -140,16 +142,8 @@ def test_nothing_is_settled_where_dp_ftrl_released_nothing(monkeypatch):
 
 
 def test_a_table_is_ended_and_has_no_line_of_half_a_run(monkeypatch):
-    steps = DPFTRL._step
-    left = [3]
-
-    def step(self):
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-        steps(self)
-
-    monkeypatch.setattr(DPFTRL, "_step", step)
+    interrupted, step = after(3), vars(DPFTRL)["_step"]
+    monkeypatch.setattr(DPFTRL, "_step", lambda self: interrupted(None) or step(self))
     X, y = rows()
     with pytest.raises(KeyboardInterrupt):
         ALGORITHMS["DP-FTRL"].run(LOGISTIC, X, y, Cell(60, 4, 2), BUDGET, 1.0, np.random.default_rng(0))
@@ -188,7 +182,7 @@ def test_a_fit_that_is_interrupted_at_any_line_leaves_the_estimator_as_it_was(na
         assert whole, line
         seen.add(model.n_features_in_)
         assert model.predict(np.zeros((1, model.n_features_in_))).shape == (1,)
-        line += 17 if name == "search" else 1
+        line += 17 if name == "search" else 3
     assert line > 20
     assert 4 in seen
     assert model.n_features_in_ == 5
@@ -224,7 +218,7 @@ def test_a_stream_of_many_adds_is_whole_or_closed_wherever_it_is_interrupted():
         with suppress(KeyboardInterrupt), Interrupter(line, "dpkit/continual", "dpkit/states"):
             for _ in range(9):
                 given.append(sums.add(np.ones(2)))
-        if sums._run.stopped is None:
+        if run_of(sums).stopped is None:
             sums.add(np.ones(2))
             assert sums.steps in (len(given) + 1, len(given) + 2)
         else:
@@ -241,11 +235,8 @@ def test_a_stream_of_many_adds_is_whole_or_closed_wherever_it_is_interrupted():
 def stopped_run(path, ledger):
     X, y = rows()
     run = DPFTRL(LOGISTIC, X, y, budget=BUDGET, epochs=3, batch=12, ledger=ledger, checkpoint=path)
-    inner = run._step
-    run._step = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), Stepping(run, after(1)):
         run.advance()
-    run._step = inner
     return run
 
 
@@ -267,22 +258,22 @@ def test_a_release_under_way_lets_go_of_nothing(tmp_path):
     X, y = rows()
     ledger, path = Ledger.open(tmp_path / "ledger", BUDGET), tmp_path / "run"
     run = DPFTRL(LOGISTIC, X, y, budget=BUDGET, epochs=3, batch=12, ledger=ledger, checkpoint=path)
-    steps, refused = run._step, []
+    refused = []
 
     def load():
         with pytest.raises(BlockingIOError):
             DPFTRL.load(path, LOGISTIC, X, y, ledger=ledger)
         refused.append(threading.get_ident())
 
-    def step():
+    def step(make):
         if not refused:
             load()
             other = threading.Thread(target=load)
             other.start()
             other.join()
-        steps()
+        make()
 
-    run._step = step
-    run.advance()
+    with Stepping(run, step):
+        run.advance()
     assert len(set(refused)) == 2
     assert run.steps == 5

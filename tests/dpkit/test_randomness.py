@@ -21,7 +21,7 @@ SECURE = randomness.secure()
 # The laws are tested on the secure transformations driven by seeded words, so that a passing test always passes. A
 # Kolmogorov–Smirnov p-value below 1e-10 fails: that is the false-alarm rate under reseeding.
 ALARM = 1e-10
-COUNT = 200_000
+COUNT = 80_000
 
 
 def seeded_words(seed):
@@ -46,9 +46,9 @@ def filled(fill, seed=1, count=COUNT):
 )
 def test_variates_have_their_law_and_no_other_scale(fill, law):
     x = filled(fill)
-    assert stats.kstest(x, law.cdf).pvalue > ALARM
+    assert stats.kstest(x, law.cdf, method="asymp").pvalue > ALARM
     for wrong in (0.9, 1.1):
-        assert stats.kstest(wrong * x, law.cdf).pvalue < ALARM
+        assert stats.kstest(wrong * x, law.cdf, method="asymp").pvalue < ALARM
 
 
 def test_normal_tails_beyond_the_base_layer_have_their_law():
@@ -64,9 +64,9 @@ def test_normal_tails_beyond_the_base_layer_have_their_law():
 
 @pytest.mark.parametrize("shape", [0.05, 0.5, 1.0, 1.1, 40.0])
 def test_gamma_variates_have_their_law(shape):
-    x = variates.gammas(np.full(COUNT // 4, shape), seeded_words(3))
-    assert stats.kstest(x, stats.gamma(shape).cdf).pvalue > ALARM
-    assert stats.kstest(x, stats.gamma(shape * 1.1).cdf).pvalue < ALARM
+    x = variates.gammas(np.full(COUNT // 2, shape), seeded_words(3))
+    assert stats.kstest(x, stats.gamma(shape).cdf, method="asymp").pvalue > ALARM
+    assert stats.kstest(x, stats.gamma(shape * 1.1).cdf, method="asymp").pvalue < ALARM
 
 
 @pytest.mark.parametrize("size", [None, 1, 7, 231, 5000, 20_000, (3, 4), (2, 0)])
@@ -92,9 +92,9 @@ def test_draws_through_the_generator_have_their_laws():
     for name, law in laws.items():
         small = np.concatenate([getattr(SECURE, name)(1.0, 2.0, 50) for _ in range(n // 50)])
         for x in (small, getattr(SECURE, name)(1.0, 2.0, n)):
-            assert stats.kstest(x, law.cdf).pvalue > ALARM, name
-    assert stats.kstest(SECURE.exponential(3.0, n), stats.expon(scale=3.0).cdf).pvalue > ALARM
-    assert stats.kstest(SECURE.uniform(-1.0, 3.0, n), stats.uniform(-1.0, 4.0).cdf).pvalue > ALARM
+            assert stats.kstest(x, law.cdf, method="asymp").pvalue > ALARM, name
+    assert stats.kstest(SECURE.exponential(3.0, n), stats.expon(scale=3.0).cdf, method="asymp").pvalue > ALARM
+    assert stats.kstest(SECURE.uniform(-1.0, 3.0, n), stats.uniform(-1.0, 4.0).cdf, method="asymp").pvalue > ALARM
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (0, 8), (-3, 4), (0, 10), (-(2**63), 2**63 - 1)])

@@ -131,8 +131,8 @@ def test_a_choice_composes_and_is_bracketed():
     lower, upper = bound(choice, 1e-6)
     assert epsilon(Gaussian(8.0), 1e-6) < 0.99 * upper < lower < upper
     with pytest.warns(UserWarning, match="only known to lie between"):
-        lower, upper = bound(3 * choice, 1e-6)
-    assert epsilon(3 * Gaussian(8.0), 1e-6) < lower < upper
+        lower, upper = bound(2 * choice, 1e-6)
+    assert epsilon(2 * Gaussian(8.0), 1e-6) < lower < upper
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""KeyboardInterrupt at any line of this project's code, as a signal would bring it."""
+"""KeyboardInterrupt at any line of this project's code, as a signal would bring it; threads and forks."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
 from linecache import getline
 from pathlib import Path
 
@@ -12,11 +14,18 @@ import accounting
 _ROOT = Path(accounting.__file__).parent.parent
 
 
-class Interrupter:
-    """Raises KeyboardInterrupt at the n-th line of the given packages that is run inside the block."""
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
-    def __init__(self, n: int, *packages: str) -> None:
-        self.left = n
+
+class Interrupter:
+    """At the n-th line of the given packages that is run inside the block KeyboardInterrupt, or what ``action`` does.
+
+    ``left`` is how many lines that was too late.
+    """
+
+    def __init__(self, n: int, *packages: str, action: Callable[[], object] = _interrupt) -> None:
+        self.left, self._action = n, action
         self._folders = tuple(str(_ROOT / package) for package in packages or ("accounting", "dpkit", "dpbandits"))
 
     def __enter__(self) -> Interrupter:
@@ -36,7 +45,7 @@ class Interrupter:
             self.left -= 1
             if self.left == 0:
                 sys.settrace(self._before)
-                raise KeyboardInterrupt
+                self._action()
         return self._trace
 
 
@@ -48,3 +57,31 @@ def interrupted(call: Callable[[], object], n: int, *packages: str) -> bool:
     except KeyboardInterrupt:
         return True
     return False
+
+
+def at_once(jobs: Iterable[Callable[[], object]]) -> None:
+    """All jobs in threads, with switches as often as the interpreter makes them."""
+    threads = [threading.Thread(target=job) for job in jobs]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def refused_in_a_fork(call: Callable[[], object], error: type[Exception]) -> bool:
+    """Whether the child of a fork gets ``error``."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            call()
+        except error:
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -1,8 +1,10 @@
-"""The exact law of what a shuffler lets out when one user sends a known vector and all others send zeros."""
+"""What a shuffler lets out: the exact law where one user sends a known vector, all others zeros; and its rounds."""
 
 from __future__ import annotations
 
 import math
+import zlib
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
@@ -31,3 +33,28 @@ def _log_pmf(k: np.ndarray, trials: int) -> np.ndarray:
     inside = np.clip(k, 0, trials)
     value = gammaln(trials + 1) - gammaln(inside + 1) - gammaln(trials - inside + 1) - trials * math.log(2)
     return np.where(inside == k, value, -np.inf)
+
+
+def response_of(kind: Any) -> Any:
+    """The randomized response that a scalar mean is made of, or itself."""
+    return getattr(kind, "_response", kind)
+
+
+def randomized(response: Any, values: np.ndarray) -> np.ndarray:
+    """What users with these categories send."""
+    return response._randomized(values)
+
+
+def rounds_of(shuffler: Any) -> Any:
+    return shuffler._rounds
+
+
+def begin_anew(shuffler: Any, ledger: Any = None) -> None:
+    """As a new one, with all of its rounds; calibration would take most of the time."""
+    rounds = rounds_of(shuffler)
+    shuffler._rounds = type(rounds)(rounds.rounds, rounds.cost, rounds.users, "begun anew", ledger, False)
+
+
+def resealed(data: bytes) -> bytes:
+    """The same message with the checksum that it should have."""
+    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "big")

@@ -4,19 +4,20 @@ import math
 
 import numpy as np
 import pytest
-from factors import Given, decoder, length
+from factors import Given, decoder, encoder, factorization_of, length, noise_by, noise_of, step_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tabled import tabled
 
 from accounting import gdp
-from dpkit.continual import BinaryTree, BufferedToeplitz, Toeplitz, Unbounded, Weighted
+from dpkit.continual import BinaryTree, BufferedToeplitz, Discounted, Toeplitz, Unbounded, Weighted
 from dpkit.continual.coefficients import (
     column_scales,
     prefix_sum_errors,
     sqrt_coefficients,
     square_summable_coefficients,
 )
+from dpkit.geometry import best_norm
 
 # Standard deviations per unit of sensitivity at zCDP rho = 1/2, computed independently in float64: the binary tree
 # (worst step: ⌊log₂T⌋ + 1 nodes of budget, ⌊log₂T⌋ of them in the sum); Honaker's estimator with ⌈log₂T⌉ nodes of
@@ -54,6 +55,8 @@ def tree_nodes(horizon, levels, every_node):
 
 
 horizons = pytest.mark.parametrize("horizon", [1, 2, 3, 8, 21, 64, 97])
+UNIT = {"shape": 1, "sensitivity": 1.0, "noise_multiplier": 1.0}
+PLAIN = [(kind, {}) for kind in (BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree)]
 
 
 @horizons
@@ -63,37 +66,23 @@ def test_factorizations_are_the_dense_matrix_mechanism_with_columns_of_norm_at_m
     A = np.tril(np.ones((horizon, horizon)))
     # The estimates are A x + B ζ = B (C x + ζ), so one changed input moves what is released by a column of C
     C = np.linalg.solve(B, A)
-    norms = np.linalg.norm(C, axis=0) / sums._factorization.column_norm
+    factorization = factorization_of(sums)
+    norms = np.linalg.norm(C, axis=0) / factorization.column_norm
     assert norms.max() <= 1
-    np.testing.assert_allclose(encoder_matrix(sums._factorization, horizon), C, atol=1e-11)
+    np.testing.assert_allclose(encoder(factorization, horizon), C, atol=1e-11)
     assert C.min() >= -1e-12
     if mechanism in (BufferedToeplitz, Weighted):
         assert norms.min() >= 0.998  # so nothing of the budget is wasted on short columns
     if mechanism is BufferedToeplitz:
-        np.testing.assert_allclose(C, lower_triangle(sums.coefficients, horizon) / _scales(C), atol=1e-11)
+        # the Toeplitz matrix has ones on its diagonal
+        np.testing.assert_allclose(C, lower_triangle(sums.coefficients, horizon) * np.diag(C), atol=1e-11)
     if mechanism is Toeplitz:
         np.testing.assert_allclose(C, lower_triangle(sums.coefficients, horizon), atol=1e-12)
     # rounding adds a thousandth at most, and nothing is taken away
     stated = np.array([sums.noise_std(t + 1) for t in range(horizon)])
-    added = stated / (np.linalg.norm(B, axis=1) * sums._factorization.column_norm)
+    added = stated / (np.linalg.norm(B, axis=1) * factorization.column_norm)
     assert added.min() >= 1
     assert added.max() <= 1.001
-
-
-def encoder_matrix(factorization, horizon):
-    """C, from large unit inputs, if nothing but zeros is released."""
-    size = min(factorization.reach, 2.0**40)
-    factorization.begin(horizon, np.dtype(np.int64))
-    rows = []
-    for t, row in enumerate(np.eye(horizon) * size):
-        rows.append(factorization.encode(t, row)[0])
-        factorization.decode(t, np.zeros((1, horizon), np.int64))
-    return np.array(rows) / size
-
-
-def _scales(C):
-    """What the columns of C were divided by, given that the Toeplitz matrix has ones on its diagonal."""
-    return 1 / np.diag(C)
 
 
 @tabled("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, Weighted, BinaryTree])
@@ -105,9 +94,9 @@ def test_streams_of_any_dimension_are_the_dense_matrix_mechanism(mechanism, dime
     x = np.random.default_rng(1).normal(size=(horizon, dimension))
     known = length(mechanism, horizon)
     sums = mechanism(shape=dimension, sensitivity=0.5, noise_multiplier=3.0, rng=np.random.default_rng(7), **known)
-    step = sums._law.step
+    step = step_of(sums)
     noise = np.rint(np.random.default_rng(7).normal(0, 1.5 / step, size=(horizon, dimension))).astype(np.int64)
-    sums._ahead = Given(noise)
+    noise_by(sums, Given(noise))
     estimates = sums.add_many(x) if many else [sums.add(row) for row in x]
     # encoded rows are right within two steps; a tree's inputs within half a step
     slack = 2.0 * step * (horizon if mechanism is BinaryTree else np.abs(B).sum(axis=1).max())
@@ -115,7 +104,7 @@ def test_streams_of_any_dimension_are_the_dense_matrix_mechanism(mechanism, dime
 
 
 @horizons
-@pytest.mark.parametrize("estimator", ["standard", "honaker"])
+@tabled("estimator", ["standard", "honaker"])
 def test_trees_are_functions_of_noisy_nodes_of_which_an_input_sits_in_no_more_than_the_cost_says(horizon, estimator):
     levels = (horizon - 1).bit_length() or 1 if estimator == "honaker" else horizon.bit_length()
     nodes = tree_nodes(horizon, levels, every_node=estimator == "honaker")
@@ -125,7 +114,7 @@ def test_trees_are_functions_of_noisy_nodes_of_which_an_input_sits_in_no_more_th
     np.testing.assert_allclose([sums.noise_std(t + 1) for t in range(horizon)], np.linalg.norm(B, axis=1), rtol=1e-3)
 
 
-@pytest.mark.parametrize("horizon", [1, 16, 33, 100])
+@tabled("horizon", [1, 16, 33, 100])
 def test_honakers_weights_are_the_best_linear_ones_for_each_node_from_below(horizon):
     levels = (horizon - 1).bit_length() or 1
     _, B = noise_matrix(BinaryTree, horizon, len(tree_nodes(horizon, levels, True)), estimator="honaker")
@@ -136,17 +125,7 @@ def test_honakers_weights_are_the_best_linear_ones_for_each_node_from_below(hori
         assert B[t - 1] @ B[t - 1] == pytest.approx(best, rel=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "parameters"),
-    [
-        (BufferedToeplitz, {}),
-        (Unbounded, {}),
-        (Toeplitz, {}),
-        (Weighted, {}),
-        (BinaryTree, {}),
-        (BinaryTree, {"estimator": "honaker"}),
-    ],
-)
+@pytest.mark.parametrize(("mechanism", "parameters"), [*PLAIN, (BinaryTree, {"estimator": "honaker"})])
 @given(data=st.data(), horizon=st.integers(1, 130))
 @settings(max_examples=12, deadline=None)
 def test_add_many_is_as_many_calls_of_add(mechanism, parameters, data, horizon):
@@ -170,15 +149,19 @@ def test_trees_of_long_streams_add_many_across_chunks(noise):
 # ------------------------------------------------------------------------------- the level of the noise
 
 
-@pytest.mark.parametrize("wrong", [0.9, 1.0, 1.1])
+def only_at_the_stated_scale(measured, stated, tolerance):
+    """Whether that is what standard deviations are, and 0.9 and 1.1 of it are not."""
+    return all(
+        set(np.ravel(np.abs(measured / (wrong * stated) - 1) < tolerance)) == {wrong == 1.0}
+        for wrong in (0.9, 1.0, 1.1)
+    )
+
+
 @pytest.mark.parametrize(
     ("mechanism", "parameters"),
     [
-        (BufferedToeplitz, {}),
-        (Unbounded, {}),
-        (Toeplitz, {}),
-        (Weighted, {}),
-        (BinaryTree, {}),
+        *PLAIN,
+        (Discounted, {"discount": 0.8}),
         (BinaryTree, {"estimator": "honaker"}),
         (BinaryTree, {"noise": "laplace"}),
         (BinaryTree, {"noise": "laplace", "estimator": "honaker"}),
@@ -186,25 +169,17 @@ def test_trees_of_long_streams_add_many_across_chunks(noise):
     ],
 )
 @pytest.mark.parametrize("secure", [False, True])
-def test_measured_noise_has_the_stated_standard_deviation(mechanism, parameters, wrong, secure):
+def test_measured_noise_has_the_stated_standard_deviation(mechanism, parameters, secure):
     # Relative standard error of a standard deviation over n values of kurtosis at most 6: √(5/(4n)). Eleven
     # comparisons at 6.5 standard errors: false alarm below 1e-9. A scale off by a tenth is 12 standard errors away.
     n, horizon = 20_000, 11
-    parameters = parameters | length(mechanism, horizon)
-    sums = mechanism(
-        shape=n,
-        sensitivity=3.0,
-        noise_multiplier=0.7,
-        rng=None if secure else np.random.default_rng(11),
-        **parameters,
-    )
+    known = {"shape": n, "sensitivity": 3.0, "noise_multiplier": 0.7} | parameters | length(mechanism, horizon)
+    sums = mechanism(rng=None if secure else np.random.default_rng(11), **known)
     measured = np.array([sums.add(np.zeros(n, dtype=int)).std() for _ in range(horizon)])
-    stated = wrong * np.array([sums.noise_std(t + 1) for t in range(horizon)])
-    agrees = np.abs(measured / stated - 1) < 6.5 * math.sqrt(5 / (4 * n))
-    assert agrees.all() if wrong == 1.0 else not agrees.any()
+    stated = np.array([sums.noise_std(t + 1) for t in range(horizon)])
+    assert only_at_the_stated_scale(measured, stated, 6.5 * math.sqrt(5 / (4 * n)))
 
 
-@pytest.mark.parametrize("wrong", [0.9, 1.0, 1.1])
 @pytest.mark.parametrize(
     ("parameters", "dimension"),
     [
@@ -216,35 +191,22 @@ def test_measured_noise_has_the_stated_standard_deviation(mechanism, parameters,
     ],
 )
 @pytest.mark.parametrize("noise_multiplier", [0.45, 6.0])
-def test_measured_node_noise_has_the_stated_standard_deviation(parameters, dimension, wrong, noise_multiplier):
+def test_measured_node_noise_has_the_stated_standard_deviation(parameters, dimension, noise_multiplier):
     # at odd steps a new node of level 0 is added to the last sum: 2¹⁴ independent rows, kurtosis at most 6
     horizon = 2**15 - 1
-    sums = BinaryTree(
-        horizon=horizon,
-        shape=dimension,
-        sensitivity=1.0,
-        noise_multiplier=noise_multiplier,
-        rng=np.random.default_rng(5),
-        **parameters,
-    )
+    known = {"horizon": horizon, "shape": dimension, "sensitivity": 1.0, "noise_multiplier": noise_multiplier}
+    sums = BinaryTree(rng=np.random.default_rng(5), **known, **parameters)
     estimates = sums.add_many(np.zeros((horizon, dimension), dtype=int))
     nodes = estimates[0::2] - np.vstack([np.zeros((1, dimension)), estimates[1:-1:2]])
-    assert abs(nodes.std() / (wrong * sums.noise_std(1)) - 1) < 6.5 * math.sqrt(5 / (4 * 2**14)) or wrong != 1.0
-    if wrong != 1.0:
-        assert abs(nodes.std() / (wrong * sums.noise_std(1)) - 1) > 6.5 * math.sqrt(5 / (4 * 2**14))
+    assert only_at_the_stated_scale(nodes.std(), sums.noise_std(1), 6.5 * math.sqrt(5 / (4 * 2**14)))
 
 
 def test_generalized_gaussian_nodes_have_the_law_of_their_norm():
     # ‖n‖_r² / σ₊² follows χ²_d: its mean is d with standard error √(2d/n), at 6.5 of them a false alarm below 1e-10
-    from dpkit.geometry import best_norm
-
     d, n, z, s = 6, 20_000, 2.0, 0.5
     r, kappa = best_norm(math.inf, d)
-    squares = []
-    sums = BinaryTree(
-        horizon=n, shape=d, sensitivity=s, noise_multiplier=z, noise="generalized_gaussian", q=math.inf,
-        rng=np.random.default_rng(2),
-    )  # fmt: skip
+    known = {"shape": d, "sensitivity": s, "noise_multiplier": z, "noise": "generalized_gaussian", "q": math.inf}
+    sums = BinaryTree(horizon=n, **known, rng=np.random.default_rng(2))
     estimates = np.vstack([np.zeros((1, d)), sums.add_many(np.zeros((n, d)))])
     nodes = estimates[1::2] - estimates[0:-1:2]
     squares = np.linalg.norm(nodes, r, axis=1) ** 2 / (kappa * (z * s) ** 2)
@@ -254,35 +216,35 @@ def test_generalized_gaussian_nodes_have_the_law_of_their_norm():
 # --------------------------------------------------------------------------------- published values
 
 
-@pytest.mark.parametrize("horizon", sorted(SQRT_TOEPLITZ))
+@tabled("horizon", sorted(SQRT_TOEPLITZ))
 def test_buffered_toeplitz_is_below_the_square_root_factorization_and_above_the_optimum(horizon):
-    sums = BufferedToeplitz(horizon=horizon, shape=1, sensitivity=1.0, noise_multiplier=1.0)
+    sums = BufferedToeplitz(horizon=horizon, **UNIT)
     worst = max(map(sums.noise_std, range(horizon // 4, horizon + 1, max(1, horizon // 4096))))
     assert worst <= 0.965 * SQRT_TOEPLITZ[horizon]
     assert sums.noise_std(horizon) <= 0.81 * SQRT_TOEPLITZ[horizon]
     assert worst >= OPTIMUM_AT_LEAST.get(horizon, 0.0)
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 10, 25, 333, 1024])
+@tabled("horizon", [1, 2, 10, 25, 333, 1024])
 def test_at_no_step_has_buffered_toeplitz_more_noise_than_the_square_root_factorization(horizon):
-    known = {"horizon": horizon, "shape": 1, "sensitivity": 1.0, "noise_multiplier": 1.0}
+    known = {"horizon": horizon, **UNIT}
     ours, reference = BufferedToeplitz(**known), Toeplitz(**known)
     for t in range(1, horizon + 1):
         assert ours.noise_std(t) <= reference.noise_std(t) * (1 + 2e-3)
 
 
-@pytest.mark.parametrize("horizon", sorted(SQRT_TOEPLITZ_RMS))
+@tabled("horizon", sorted(SQRT_TOEPLITZ_RMS))
 def test_toeplitz_has_its_published_errors(horizon):
-    sums = Toeplitz(horizon=horizon, shape=1, sensitivity=1.0, noise_multiplier=1.0)
+    sums = Toeplitz(horizon=horizon, **UNIT)
     errors = np.array([sums.noise_std(t) for t in range(1, horizon + 1)])
     assert SQRT_TOEPLITZ[horizon] * 0.99999 <= errors.max() <= SQRT_TOEPLITZ[horizon] * 1.001
     assert 0.9999 <= math.sqrt((errors**2).mean()) / SQRT_TOEPLITZ_RMS[horizon] <= 1.001
 
 
-@pytest.mark.parametrize("horizon", sorted(TREE))
+@tabled("horizon", sorted(TREE))
 def test_binary_trees_have_their_published_worst_errors(horizon):
     for estimator, bound in (("standard", TREE), ("honaker", HONAKER)):
-        tree = BinaryTree(horizon=horizon, shape=1, sensitivity=1.0, noise_multiplier=1.0, estimator=estimator)
+        tree = BinaryTree(horizon=horizon, **UNIT, estimator=estimator)
         # at rho = 1/2 the noise multiplier of a node is √levels
         worst = gdp(tree.cost) * max(map(tree.noise_std, range(1, horizon + 1)))
         assert bound[horizon] * 0.998 <= worst <= bound[horizon] * 1.001
@@ -299,9 +261,9 @@ def test_the_quadrature_has_its_published_accuracy(horizon, buffers, ratio):
 
 
 def test_an_unknown_horizon_costs_at_most_a_factor_of_1_8_at_every_length():
-    unbounded = Unbounded(shape=1, sensitivity=1.0, noise_multiplier=1.0)
+    unbounded = Unbounded(**UNIT)
     for t in sorted({round(2 ** (k / 2)) for k in range(0, 81, 2)}):
-        known = BufferedToeplitz(horizon=t, shape=1, sensitivity=1.0, noise_multiplier=1.0)
+        known = BufferedToeplitz(horizon=t, **UNIT)
         assert unbounded.noise_std(t) <= 1.8 * known.noise_std(t)
     assert unbounded.horizon == 2**40
 
@@ -309,7 +271,7 @@ def test_an_unknown_horizon_costs_at_most_a_factor_of_1_8_at_every_length():
 # ------------------------------------------------------------------------------------------- rounding
 
 
-@pytest.mark.parametrize("horizon", [1, 3, 1000, 2**20, 2**30])
+@tabled("horizon", [1, 3, 1000, 2**20, 2**30])
 def test_column_norms_are_never_rounded_down(horizon):
     mpmath = pytest.importorskip("mpmath")
     known, unknown = sqrt_coefficients(horizon, 8 + horizon.bit_length() // 4), square_summable_coefficients()
@@ -332,7 +294,7 @@ def test_column_norms_are_never_rounded_down(horizon):
 @tabled("horizon", [1, 2, 25, 1000, 20_000])
 def test_coefficients_are_nonnegative_and_begin_with_one(horizon):
     for mechanism in (BufferedToeplitz, Toeplitz):
-        c = mechanism(horizon=horizon, shape=1, sensitivity=1.0, noise_multiplier=1.0).coefficients
+        c = mechanism(horizon=horizon, **UNIT).coefficients
         assert c.shape == (horizon,)
         assert (c >= 0).all()
         assert c[0] == pytest.approx(1.0, abs=1e-15)
@@ -364,11 +326,11 @@ def test_integers_that_could_overflow_are_refused(x, message, many):
 @pytest.mark.parametrize("mechanism", [BufferedToeplitz, Unbounded, Toeplitz, BinaryTree])
 def test_the_noise_of_single_numbers_is_that_of_rows_each_used_once_and_overwritten(mechanism):
     known = {} if mechanism is Unbounded else {"horizon": 900}
-    numbers, rows = (
-        mechanism(shape=(), sensitivity=0.5, noise_multiplier=3.0, rng=np.random.default_rng(7), **known)._ahead
-        for _ in range(2)
-    )
+    known |= {"shape": (), "sensitivity": 0.5, "noise_multiplier": 3.0}
+    streams = [mechanism(rng=np.random.default_rng(7), **known) for _ in range(2)]
+    numbers, rows = map(noise_of, streams)
     drawn = [numbers.one(10**6) for _ in range(900)]
     assert drawn == [int(rows.add_to(np.array([[10**6]]))[0, 0]) for _ in range(900)]
     assert len(set(drawn)) > 800
-    assert not numbers.kept()["ahead"][: numbers._used].any()
+    kept = streams[0].kept()
+    assert not kept["ahead"][: kept["ahead_used"]].any()

@@ -3,29 +3,20 @@
 import math
 import operator
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+import streams
 from chi_square import fits
-from factors import Given, Noise, length
+from factors import Forced, Given, Recorded, coarsen, factorization_of, noise_by, rounded_std, step_of
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from scipy import stats
 from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger
-from dpkit.continual import (
-    Banded,
-    BinaryTree,
-    BufferedToeplitz,
-    ContinualSum,
-    Discounted,
-    Factorization,
-    Toeplitz,
-    Unbounded,
-    Weighted,
-    toeplitz,
-)
+from dpkit.continual import Banded, ContinualSum, Discounted, Factorization, toeplitz
 from dpkit.continual._buffers import Buffered, _cut, _matrices
 from dpkit.continual.coefficients import column_scales, sqrt_coefficients, square_summable_coefficients
 from dpkit.continual.factorization import reach_of
@@ -41,27 +32,13 @@ def bands(inverse):
 
 
 CASES = {
-    "buffered": (BufferedToeplitz, {}),
-    "unbounded": (Unbounded, {}),
+    **{case: kind for case, kind in streams.CASES.items() if case != "generalized"},
     "discounted": (Discounted, {"discount": 0.9}),
-    "toeplitz": (Toeplitz, {}),
-    "weighted": (Weighted, {}),
-    "tree": (BinaryTree, {}),
-    "honaker": (BinaryTree, {"estimator": "honaker"}),
-    "laplace": (BinaryTree, {"noise": "laplace"}),
     "bands": (bands(inverse=False), {}),
     "inverse bands": (bands(inverse=True), {}),
 }
-each_case = pytest.mark.parametrize("case", CASES)
-
-
-def make(case, **parameters):
-    mechanism, own = CASES[case]
-    if "horizon" in parameters:
-        parameters |= length(mechanism, parameters.pop("horizon"))
-    return mechanism(
-        **{"sensitivity": 1.0, "noise_multiplier": 4.22, "rng": np.random.default_rng(0)} | own | parameters
-    )
+each_case, in_each_case = pytest.mark.parametrize("case", CASES), tabled("case", CASES)
+make = partial(streams.make, cases=CASES, noise_multiplier=4.22)
 
 
 # ------------------------------------------------------------------------------------------ the attack
@@ -97,14 +74,14 @@ def told_apart(zero, one, sigma):
 
 
 @each_case
-@pytest.mark.parametrize("horizon", [1, 2])
-@pytest.mark.parametrize("many", [False, True])
+@tabled("horizon", [1, 2])
+@tabled("many", [False, True])
 def test_the_low_bits_say_the_same_under_neighbouring_inputs(case, horizon, many):
     n = 20_000
     first = [np.zeros(n), np.ones(n)]
     estimates = []
     for seed, x in enumerate(first):
-        sums = make(case, horizon=horizon, shape=n, rng=np.random.default_rng(seed))
+        sums = make(case, horizon=horizon, shape=n, seed=seed)
         stream = np.zeros((horizon, n))
         stream[0] = x
         estimates.append(sums.add_many(stream) if many else [sums.add(row) for row in stream])
@@ -124,33 +101,33 @@ def shares_from_the_same_draws(case, horizon, n):
     difference is known to a tenth of what independent draws would allow.
     """
     known = {"horizon": horizon, "shape": n, "noise_multiplier": 3 * WIDE if case == "laplace" else WIDE}
-    sums, twin = make(case, **known, rng=np.random.default_rng(horizon)), make(case, **known)
-    sums._ahead = recorded = Recorded(sums._ahead)
+    sums, twin = make(case, **known, seed=horizon), make(case, **known)
+    recorded = Recorded(sums)
     zeros = np.zeros((horizon, n))
     estimate = sums.add_many(zeros)[-1]
     zeros[0] = 1.0
-    twin._ahead = forced = Forced([z for _, z in recorded.rows])
+    forced = Forced(twin, [z for _, z in recorded.rows])
     twin.add_many(zeros)
-    log_ratio = np.zeros(n)
+    log_ratio, scale = np.zeros(n), rounded_std(sums)
     for (k, z), other in zip(recorded.rows, forced.encoded, strict=True):
         noise, shifted = (z - k).astype(float), (z - other).astype(float)
         if case == "laplace":
-            log_ratio += (np.abs(noise) - np.abs(shifted)) / sums._law.scale
+            log_ratio += math.sqrt(2) * (np.abs(noise) - np.abs(shifted)) / scale
         else:
-            log_ratio += (noise - shifted) * (noise + shifted) / (2 * 4.0**sums._law.bits)
+            log_ratio += (noise - shifted) * (noise + shifted) / (2 * scale**2)
     ratio = np.exp(log_ratio)
     return {name: (happens.mean(), (happens * ratio).mean()) for name, happens in happenings(estimate).items()}
 
 
 @each_case
-@pytest.mark.parametrize("horizon", [1, 2, 32])
+@pytest.mark.parametrize("horizon", [1, 8])
 def test_each_event_is_as_probable_under_both_inputs_within_a_thousandth(case, horizon):
-    # at 5·10⁴ draws the standard error of a difference is below 1.4e-4: 7 of them for some 160 events
+    # at 5·10⁴ draws the standard error of a difference is below 1.4e-4: 7 of them for some 120 events
     for name, (zero, one) in shares_from_the_same_draws(case, horizon, 50_000).items():
         assert abs(zero - one) <= 1e-3, name
 
 
-@pytest.mark.parametrize("horizon", [1, 2])
+@tabled("horizon", [1, 2])
 def test_some_event_is_more_than_a_thousandth_likelier_where_noise_is_added_in_floating_point(horizon):
     sigma = make("buffered", horizon=horizon, shape=1, noise_multiplier=WIDE).noise_std(horizon)
     zero, one = (frequencies(x + np.random.default_rng(x).normal(0, sigma, 100_000)) for x in (0, 1))
@@ -158,7 +135,7 @@ def test_some_event_is_more_than_a_thousandth_likelier_where_noise_is_added_in_f
     assert max(abs(zero[name] - one[name]) for name in EVENTS) > 1e-3
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 32])
+@tabled("horizon", [1, 2, 32])
 def test_noise_that_is_added_in_floating_point_is_caught(horizon):
     # what these mechanisms were: the noise of the t-th sum, drawn in float64, plus the sum in float64
     n = 20_000
@@ -166,30 +143,6 @@ def test_noise_that_is_added_in_floating_point_is_caught(horizon):
     sigma = sums.noise_std(horizon)
     zero, one = (x + np.random.default_rng(x).normal(0, sigma, n) for x in (0, 1))
     assert told_apart(zero, one, sigma)
-
-
-class Recorded(Noise):
-    """The noise that a stream draws, kept."""
-
-    def __init__(self, ahead):
-        self.ahead, self.rows = ahead, []
-
-    def add_to(self, encoded):
-        before = encoded.copy()
-        noisy = self.ahead.add_to(encoded)
-        self.rows += [(k, z) for k, z in zip(before, noisy.copy(), strict=True)]
-        return noisy
-
-
-class Forced(Noise):
-    """In place of a stream's noise: these noisy rows are what is released, whatever is encoded; that is kept."""
-
-    def __init__(self, rows):
-        self.rows, self.encoded = iter(rows), []
-
-    def add_to(self, encoded):
-        self.encoded += list(encoded.copy())
-        return np.array([next(self.rows) for _ in encoded], dtype=encoded.dtype).reshape(encoded.shape)
 
 
 @each_case
@@ -208,9 +161,9 @@ def test_every_output_of_one_stream_is_one_of_the_other_with_noise_shifted_by_wh
     x, other = rng.normal(size=(2, horizon, *shape)) * size
     split = int(rng.integers(0, horizon + 1))
     sums, twin = (make(case, horizon=horizon, shape=shape) for _ in range(2))
-    sums._ahead = recorded = Recorded(sums._ahead)
+    recorded = Recorded(sums)
     estimates = [*(sums.add(row) for row in x[:split]), *sums.add_many(x[split:])]
-    twin._ahead = forced = Forced([z for _, z in recorded.rows])
+    forced = Forced(twin, [z for _, z in recorded.rows])
     again = [*(twin.add(row) for row in other[:split]), *twin.add_many(other[split:])]
     assert np.array(again).tobytes() == np.array(estimates).tobytes()
     # with other integers below them: were the rows the same, this would show nothing
@@ -220,65 +173,61 @@ def test_every_output_of_one_stream_is_one_of_the_other_with_noise_shifted_by_wh
 # --------------------------------------------------------------------------------- the law of what leaves
 
 
+def geometric(horizon, constant):
+    """The coefficients of a stream, as a sum of powers, and the scales of its columns."""
+    c = square_summable_coefficients() if constant else sqrt_coefficients(horizon, 8 + horizon.bit_length() // 4)
+    return c, column_scales(c, horizon, constant=constant)
+
+
 def rational_rows(case, sums, x):
     """Rows of C·x/γ in exact rational arithmetic, from the matrix as the documentation has it."""
     T = len(x)
-    v = [Fraction(float(value) / sums._law.step) for value in x]
+    v = [Fraction(float(value) / step_of(sums)) for value in x]
     if case in ("tree", "laplace"):
         starts = [t - (t & -t) for t in range(1, T + 1)]
         return [sum(map(round, v[start:t])) for t, start in enumerate(starts, 1)]
     if case == "toeplitz":
         c, d = [Fraction(float(value)) for value in sums.coefficients], [Fraction(1)] * T
     else:
-        series, scales = sums._factorization._c, sums._factorization._scales
-        c = [
-            sum(
-                Fraction(float(w)) * (1 - Fraction(float(g))) ** k
-                for w, g in zip(series.weights, series.gaps, strict=True)
-            )
-            for k in range(T)
-        ]
-        d = [Fraction(float(value)) for value in scales.bounds(0, T)]
+        series, scales = geometric(sums.horizon, constant=case == "unbounded")
+        weights, gaps = (list(map(Fraction, values.tolist())) for values in (series.weights, series.gaps))
+        c = [sum(w * (1 - g) ** k for w, g in zip(weights, gaps, strict=True)) for k in range(T)]
+        d = list(map(Fraction, scales.bounds(0, T).tolist()))
     return [sum(c[t - s] / d[s] * v[s] for s in range(t + 1)) for t in range(T)]
 
 
 @pytest.mark.parametrize("case", ["buffered", "unbounded", "toeplitz", "tree"])
-@pytest.mark.parametrize("wrong", [0.9, 1.0, 1.1])
-def test_the_released_rows_have_the_law_of_the_dense_matrix_mechanism(case, wrong):
+def test_the_released_rows_have_the_law_of_the_dense_matrix_mechanism(case):
     # the noisy rows z of n equal streams, found from what was released by z = C·y/γ, against ⌊C·x/γ⌉ + ⌊σN⌉
     n, horizon = 20_000, 8
     x = np.random.default_rng(3).normal(size=horizon)
-    stream = np.repeat(x[:, None], n, axis=1)
-    sums = make(case, horizon=horizon, shape=n, rng=np.random.default_rng(6))
-    sums._law.bits = 2  # coarse enough for a χ² test: the claim is that the scale of the rows' noise is 2**bits
-    sums._ahead = recorded = Recorded(sums._ahead)
-    estimates = np.array([sums.add(row) for row in stream])
+    sums = make(case, horizon=horizon, shape=n, seed=6)
+    coarsen(sums, 2)  # coarse enough for a χ² test: the claim is that the scale of the rows' noise is 2**bits
+    recorded = Recorded(sums)
+    estimates = np.array([sums.add(row) for row in np.repeat(x[:, None], n, axis=1)])
     assert case == "tree" or sums.cost == Gaussian(4.22, adjacency="replace")
-    unit = np.eye(horizon) * sums._law.step
+    unit = np.eye(horizon) * step_of(sums)
     encoder = np.array([rational_rows(case, sums, column) for column in unit], dtype=float).T
-    rows = encoder @ np.diff(estimates, axis=0, prepend=np.zeros((1, n))) / sums._law.step
+    rows = encoder @ np.diff(estimates, axis=0, prepend=np.zeros((1, n))) / step_of(sums)
     exact = np.array(rational_rows(case, sums, x), dtype=float)
     noise = np.array([z - k for k, z in recorded.rows])
     assert np.abs(rows - exact[:, None] - noise).max() <= (0.01 if case == "tree" else 0.5 + 1.5)
-    cells = np.arange(-40, 41)
-    sigma = wrong * 4.0
-    probabilities = stats.norm.cdf((cells + 0.5) / sigma) - stats.norm.cdf((cells - 0.5) / sigma)
-    # false alarm 1e-10 for each of 9: every row by itself, and all pairs of rows by their sums
-    by_row = [fits(row, cells, probabilities) for row in noise]
-    pairs = noise[0::2] - noise[1::2]
-    both = np.convolve(probabilities, probabilities)
-    assert fits(pairs.ravel(), np.arange(-80, 81), both) == (wrong == 1.0)
-    assert all(by_row) if wrong == 1.0 else not any(by_row)
+    cells, pairs = np.arange(-40, 41), noise[0::2] - noise[1::2]
+    for wrong in (0.9, 1.0, 1.1):
+        probabilities = np.diff(stats.norm.cdf(np.append(cells - 0.5, 40.5) / (4.0 * wrong)))
+        # false alarm 1e-10 for each of 9: every row by itself, and all pairs of rows by their sums
+        assert {fits(row, cells, probabilities) for row in noise} == {wrong == 1.0}
+        assert fits(pairs.ravel(), np.arange(-80, 81), np.convolve(probabilities, probabilities)) == (wrong == 1.0)
 
 
-@each_case
+@in_each_case
 def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
     for horizon in (1, 30, 5000):
         for shape in (1, 300):
             for z in (0.5, 4.0, 77.0):
                 sums = make(case, horizon=horizon, shape=shape, noise_multiplier=z)
                 factor = math.sqrt(2) if case == "laplace" else 1.0
-                exact = factor * z * sums._factorization.column_norm * sums._factorization.error(1)
+                exact = factor * z * factorization_of(sums).column_norm * factorization_of(sums).error(1)
                 # a stream of 2**40 rows has no room for more, from z²d = 2**16 on
                 wide = case == "unbounded" and z * z * shape > 2**16
                 assert 1 <= sums.noise_std(1) / exact <= (1.008 if wide else 1.001)
@@ -288,8 +237,8 @@ def test_rounding_adds_at_most_a_thousandth_to_the_noise(case):
 
 
 def buffered(horizon, constant=False, dimension=1):
-    c = square_summable_coefficients() if constant else sqrt_coefficients(horizon, 8 + horizon.bit_length() // 4)
-    factorization = Buffered(c, horizon, column_scales(c, horizon, constant=constant))
+    c, scales = geometric(horizon, constant)
+    factorization = Buffered(c, horizon, scales)
     factorization.begin(dimension, np.dtype(np.int64))
     return factorization
 
@@ -322,10 +271,10 @@ def largest_error(factorization, inputs, noise, steps, seed):
     off below is below 2⁻⁴⁰ in a row.
     """
     bits, rng, t, worst = 100, np.random.default_rng(seed), 0, 0
-    feedback = [int(Fraction(float(w)) * 2**bits) for w in factorization._feedback]
-    gaps = [int(Fraction(float(g)) * 2**bits) for g in factorization._c.gaps]
+    c, dimension = factorization._c, len(factorization.public(0)["sum"])
+    feedback, gaps = ([int(Fraction(v) * 2**bits) for v in w.tolist()] for w in (c.weights * c.rates, c.gaps))
     state = [0] * len(gaps)
-    scales = [float(d).as_integer_ratio() for d in factorization._scales.bounds(0, steps)]
+    scales = [d.as_integer_ratio() for d in factorization._scales.bounds(0, steps).tolist()]
     size, most = int(factorization.largest_noise), int(factorization._most) << bits
     pairs, cuts = [], 0
 
@@ -337,7 +286,7 @@ def largest_error(factorization, inputs, noise, steps, seed):
     while t < steps:
         n = min(int(rng.choice([1, 1, 3, 16])), steps - t)
         v = inputs(rng, t, n) * factorization.reach
-        wide = np.repeat(v[:, None], factorization._total.size, axis=1)  # each coordinate has noise of its own
+        wide = np.repeat(v[:, None], dimension, axis=1)  # each coordinate has noise of its own
         if several := n > 1 or rng.random() < 0.5:
             factorization.many(t, wide, noisy)
         elif wide.shape[1] == 1:
@@ -345,7 +294,7 @@ def largest_error(factorization, inputs, noise, steps, seed):
         else:
             factorization.decode(t, noisy(factorization.encode(t, wide[0])))
         k, z = pairs.pop()
-        w = np.rint(_matrices(factorization._c, n)[2].dot(z.astype(float))) if several else z.astype(float)
+        w = np.rint(_matrices(c, n)[2].dot(z.astype(float))) if several else z.astype(float)
         before = state
         for j in range(n):
             (number, divisor), (multiplied, scale) = float(v[j]).as_integer_ratio(), scales[t + j]
@@ -372,9 +321,7 @@ def largest_error(factorization, inputs, noise, steps, seed):
     # where buffers are cut, what is lost by other inputs has been cut away
     [(inputs, noise) for inputs in HOSTILE for noise in NOISE if inputs == "signs" or noise in list(NOISE)[:3]],
 )
-@pytest.mark.parametrize(
-    ("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**40, True), (2**28, False)]
-)
+@tabled(("horizon", "constant"), [(1, False), (33, False), (2500, False), (2**40, True), (2**28, False)])
 def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noise, horizon, constant):
     # one coordinate, a few, and many have ways of their own; the first is looked at
     for dimension, steps in ((1, 200), (2, 60), (40, 60)):
@@ -383,25 +330,26 @@ def test_the_encoder_is_as_close_to_the_exact_rows_as_its_bound_says(inputs, noi
 
 
 @pytest.mark.parametrize("noise", NOISE)
-@pytest.mark.parametrize("inputs", ["largest", "signs"])
-@pytest.mark.parametrize("discount", [0.3, 1 - 1e-7])
+@tabled("inputs", ["largest", "signs"])
+@tabled("discount", [0.3, 1 - 1e-7])
 def test_the_encoder_of_discounted_sums_is_as_close(inputs, noise, discount):
     for dimension, steps in ((1, 150), (40, 100)):
-        factorization = make("discounted", shape=dimension, discount=discount)._factorization
+        factorization = factorization_of(make("discounted", shape=dimension, discount=discount))
         assert largest_error(factorization, HOSTILE[inputs], noise, steps, 1) <= 0.5 + 1.5
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 40])
-@pytest.mark.parametrize("together", [1, 5])
+@tabled("dimension", [1, 2, 40])
+@tabled("together", [1, 5])
 def test_buffers_and_rests_together_lose_nothing(dimension, together):
     """H + L moves to λⁿH + L + Σ_j λ^(n−1−j)(q_j − w_j) exactly, but for roundings of double precision.
 
     Rests are never in a row, so that rows show only after thousands of steps what is lost in them.
     """
     rng, factorization = np.random.default_rng(dimension), buffered(2500, dimension=dimension)
+    c, scales = geometric(2500, constant=False)
     noise, whole = np.zeros((2, together, dimension), dtype=np.int64)
-    kept = [1 - Fraction(float(g)) for g in factorization._c.gaps]
-    inverse = _matrices(factorization._c, together)[2]
+    kept = [1 - Fraction(float(g)) for g in c.gaps]
+    inverse = _matrices(c, together)[2]
 
     def noisy(k):
         whole[:] = np.reshape(k, whole.shape) + noise
@@ -411,7 +359,7 @@ def test_buffers_and_rests_together_lose_nothing(dimension, together):
         before = {name: array.copy() for name, array in factorization.secret(t).items()}
         noise[:] = 1000 * rng.normal(size=noise.shape)
         v = 100 * rng.normal(size=noise.shape)
-        q = v / factorization._scales.bounds(t, t + together)[:, None]
+        q = v / scales.bounds(t, t + together)[:, None]
         if together > 1:
             factorization.many(t, v, noisy)
         elif dimension == 1:
@@ -477,7 +425,7 @@ def test_a_search_for_inputs_and_noise_that_the_encoder_loses_finds_none(data, h
 
 
 @tabled("sensitivity", [1e-310, 1e-305, 1e-320, 1e-250, 1e250])
-@each_case
+@in_each_case
 def test_steps_that_are_no_normal_numbers_are_refused(case, sensitivity):
     # at 1e-310 the step had 23 bits, and the noise was too small for the sensitivity by 1e-9
     with pytest.raises(ValueError, match=r"sensitivity must lie in \[2\*\*-800, 2\*\*800\]"):
@@ -538,7 +486,7 @@ def assert_no_pair_is_farther_apart(case, rng, horizon, data):
     changed = data.draw(st.integers(0, horizon - 1))
     other = x.copy()
     # a change of length at most 1 that straddles as many half steps as possible
-    step = sums[0]._law.step
+    step = step_of(sums[0])
     x[changed] = np.round(x[changed] / step) * step + 0.5 * step
     other[changed] = x[changed] + rng.choice([-1.0, 1.0], d) * data.draw(
         st.sampled_from([1e-7, 0.5, 1.0 if d == 1 else 0.5773])
@@ -555,33 +503,32 @@ def assert_no_pair_is_farther_apart(case, rng, horizon, data):
     if wild:
         z = rng.integers(-(2**wild), 2**wild, (2 * horizon, d))
     else:
-        sums[0]._ahead = recorded = Recorded(sums[0]._ahead)
+        recorded = Recorded(sums[0])
         released(sums[0], x)
         z, sums[0] = [row for _, row in recorded.rows], make(case, horizon=horizon, shape=d)
     rows = []
     for stream, values in zip(sums, (x, other), strict=True):
-        stream._ahead = forced = Forced(z)
+        forced = Forced(stream, z)
         released(stream, values)
         rows.append(np.array(forced.encoded, dtype=object))
     squares = sum(int(value) ** 2 for value in (rows[0] - rows[1]).ravel())
-    f = sums[0]._factorization
-    nodes = f._levels if case in ("tree", "honaker") else 1
-    # the noise's standard deviation is 2**bits = z × this distance
-    assert math.sqrt(squares) <= math.sqrt(nodes) * math.ldexp(1.0, sums[0]._law.bits) / 4.22 * (1 + 1e-12)
+    nodes = sums[0].cost.levels if case in ("tree", "honaker") else 1
+    # the noise's standard deviation is z × this distance
+    assert math.sqrt(squares) <= math.sqrt(nodes) * rounded_std(sums[0]) / 4.22 * (1 + 1e-12)
 
 
-@each_case
+@in_each_case
 def test_encoded_rows_stay_far_from_the_end_of_the_integers(case):
     for horizon in (1, 40):
         for sign in (1.0, -1.0):
             sums = make(case, horizon=horizon, shape=2)
-            sums._ahead = recorded = Recorded(sums._ahead)
+            recorded = Recorded(sums)
             sums.add_many(np.full((horizon, 2), sign * 1e149))
             largest = max(abs(int(value)) for k, _ in recorded.rows for value in k)
             assert 2**20 < largest <= 2**60
 
 
-@each_case
+@in_each_case
 def test_inputs_are_cut_at_the_public_limit_and_nowhere_below(case):
     sums, cut = (make(case, horizon=20, shape=2) for _ in range(2))
     limit = sums.largest_input
@@ -646,7 +593,7 @@ def test_a_factorization_from_outside_the_package_has_state_ledger_and_exactness
     restored = ContinualSum.restore(saved, factorization=Dense(banded(9)), ledger=ledger)
     with pytest.raises(ValueError, match="must be the newest"):
         ContinualSum.restore(saved, factorization=Dense(banded(9)), ledger=ledger)
-    restored._ahead = Given(np.zeros((5, 3), dtype=int))
+    noise_by(restored, Given(np.zeros((5, 3), dtype=int)))
     estimates = restored.add_many(x[4:])
     assert np.abs(estimates - np.cumsum(x, axis=0)[4:]).max() < 9 * sums.noise_std(9)
     # single numbers, too

@@ -80,7 +80,7 @@ def generic(s, objective, gradient):
 @pytest.mark.filterwarnings("ignore:Values in x were outside bounds")  # the generic one may step out
 @pytest.mark.parametrize("name", NAMES)
 def test_projection_and_linear_minimizer_match_a_generic_solver(name):
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         s = make_sets(rng)[name]
         z = rng.normal(size=D) * rng.choice([0.5, 2.0, 10.0])
@@ -109,7 +109,7 @@ def test_projection_is_idempotent_and_non_expansive(name, x, z):
     assert (x - a) @ (b - a) <= 1e-6 * (1 + np.linalg.norm(x - a))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @example(log_p=-3.0, sizes=[0.0] * 30, signs=0, share=-0.005)  # powers of p/(p − 1) = 1001 are below floats
 @example(log_p=-3.0, sizes=[-1.0, -1.5], signs=0, share=-1e-10)
 @example(log_p=2.3, sizes=[0.0] * 30, signs=0, share=-15.0)  # powers of 200 are beyond them

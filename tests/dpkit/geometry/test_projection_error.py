@@ -32,7 +32,7 @@ def simplex_point(x, mass):
     raise AssertionError("no threshold")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(points, st.floats(1e-3, 1e3))
 def test_simplex_and_cross_polytope(x, mass):
     reach = float(np.linalg.norm(x)) * (1 + 1e-12)
@@ -48,7 +48,7 @@ def test_simplex_and_cross_polytope(x, mass):
     assert length([a - b for a, b in zip(found, exact, strict=True)]) <= ball.projection_error(reach)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(points, st.floats(1e-3, 1e3))
 def test_round_ball_cube_and_box(x, radius):
     exact = [Fraction(float(v)) for v in x]

@@ -1,18 +1,110 @@
-"""What the Laplace and the Gaussian mechanism cannot be misread as, and what they say of themselves."""
+"""What the Laplace and the Gaussian mechanism have in common: noise, refusals, audits, and what they say."""
 
 import math
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from tabled import tabled
-from watched import WatchedGenerator
+from watched import BAD_VALUES, refused
 
-from accounting import Budget, Laplace, Ledger, epsilon
+from accounting import Budget, Gaussian, Laplace, Ledger, audit, epsilon
 from dpkit.mechanisms import GaussianMechanism, LaplaceMechanism
 
 BOTH = pytest.mark.parametrize("kind", [LaplaceMechanism, GaussianMechanism])
 ROUTES = pytest.mark.parametrize("exact", [False, True], ids=["float", "lattice"])
+# the law, the standard deviation of its unit, and its claim and score
+LAWS = {
+    LaplaceMechanism: (stats.laplace, math.sqrt(2), Laplace, audit.scores.laplace),
+    GaussianMechanism: (stats.norm, 1.0, Gaussian, audit.scores.gaussian),
+}
+# Kolmogorov–Smirnov tests at this p-value: the false-alarm rate under reseeding.
+ALARM = 1e-10
+
+
+@BOTH
+@ROUTES
+def test_noise_has_the_stated_scale(kind, exact):
+    law, unit, *_ = LAWS[kind]
+    release = kind(noise_multiplier=3.0, sensitivity=2.0, exact=exact, rng=np.random.default_rng(0))
+    value = np.full((600, 100), 7.0)
+    noise = (release.release(value) - value).ravel()
+    scale = release.noise_std(value.size) / unit
+    assert 5.999999 <= scale < 6.01
+    for wrong in (0.9, 1.0, 1.1):
+        assert (stats.kstest(wrong * noise / scale, law.cdf, method="asymp").pvalue > ALARM) == (wrong == 1.0)
+
+
+@BOTH
+@ROUTES
+@tabled(("value", "message"), BAD_VALUES)
+def test_it_refuses_before_it_draws(kind, exact, value, message):
+    bound = 7.0 if kind is LaplaceMechanism else 5.0  # of (3, 4), in L1 or L2
+    with refused((TypeError, ValueError), message) as known:
+        release = kind(noise_multiplier=1.0, sensitivity=1.0, norm_bound=bound, exact=exact, **known)
+        release.release(value)
+    release.release([3.0, 4.0])
+    assert known["rng"].draws > 0
+    assert len(known["ledger"].rows()) == 1
+
+
+@BOTH
+def test_overflow_of_the_lattice_is_refused_before_it_draws(kind):
+    with refused(ValueError, r"at most 2\*\*62 steps") as known:
+        kind(noise_multiplier=1.0, sensitivity=1.0, exact=True, **known).release([1e16])
+    with refused(ValueError, "must lie in") as known:
+        kind(noise_multiplier=1e12, sensitivity=1.0, exact=True, **known).release([1.0])
+
+
+@BOTH
+def test_every_output_is_on_the_lattice_whatever_the_value(kind):
+    value = np.random.default_rng(0).standard_normal(1000)
+    steps = kind(noise_multiplier=1.0, sensitivity=2.0**-7, granularity=2.0**-12).release(value) / 2.0**-12
+    assert np.array_equal(steps, np.rint(steps))
+
+
+@BOTH
+@ROUTES
+@tabled("shape", [(), (1,), (3,), (4, 3), (2, 0), (2, 3, 4)])
+def test_batch_shapes(kind, exact, shape):
+    out = kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact).release(np.zeros(shape))
+    assert isinstance(out, np.ndarray)
+    assert (out.shape, out.dtype) == (shape, np.float64)
+
+
+def audited(kind, z, exact, gaussian=False):
+    """The audit of a release of vectors in R² on two values at distance 1, with the score of the claim for z = 1.
+
+    A sound mechanism is flagged with probability at most 1e-9 under reseeding.
+    """
+    data, neighbour = np.array([0.5, 0.5] if kind is LaplaceMechanism else [0.6, 0.8]), np.zeros(2)
+    mechanism = kind(noise_multiplier=z, sensitivity=1.0, exact=exact, rng=np.random.default_rng(11))
+    return audit.lower_bound(
+        lambda x, trials: mechanism.release(np.broadcast_to(x, (trials, 2))),
+        data,
+        neighbour,
+        trials=50_000,
+        delta=0.0 if kind is LaplaceMechanism else 1e-5 if gaussian else 1e-2,
+        confidence=1 - 1e-9,
+        score=LAWS[kind][3](data, neighbour, 1.0),
+        batched=True,
+        gaussian=gaussian,
+    )
+
+
+@pytest.mark.parametrize(("kind", "gaussian"), [*((kind, False) for kind in LAWS), (GaussianMechanism, True)])
+@ROUTES
+def test_the_audit_finds_the_claim_and_no_more(kind, gaussian, exact):
+    bound, claim = audited(kind, 1.0, exact, gaussian), LAWS[kind][2](1.0)
+    bound.check(claim)
+    assert bound.epsilon > 0.6 * epsilon(claim, bound.delta)
+
+
+@BOTH
+@ROUTES
+def test_the_audit_catches_half_the_noise(kind, exact):
+    assert audited(kind, 0.5, exact).contradicts(LAWS[kind][2](1.0))
 
 
 def test_a_number_without_a_name_is_refused_with_both_readings():
@@ -129,11 +221,8 @@ def test_intervals_hold_the_noise_as_often_as_they_say(kind, exact, confidence):
     ],
 )
 def test_what_is_no_number_is_refused_before_anything_is_drawn(kind, exact, value, message):
-    rng, ledger = WatchedGenerator(), Ledger()
-    with pytest.raises((TypeError, ValueError), match=message):
-        kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact, rng=rng, ledger=ledger).release(value)
-    assert rng.draws == 0
-    assert len(ledger.rows()) == 0
+    with refused((TypeError, ValueError), message) as known:
+        kind(noise_multiplier=1.0, sensitivity=1.0, exact=exact, **known).release(value)
 
 
 @BOTH

@@ -10,16 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from tabled import tabled
-from watched import BAD_VALUES, WatchedGenerator
+from watched import WatchedGenerator
 
-from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, audit, calibrate, epsilon, gdp
+from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, gdp
 from accounting.notions.conversions import gdp_delta
 from dpkit.mechanisms import GaussianMechanism
-
-# Kolmogorov–Smirnov tests at this p-value: the false-alarm rate under reseeding.
-ALARM = 1e-10
-ROUTES = pytest.mark.parametrize("exact", [False, True], ids=["float", "lattice"])
 
 
 def mechanism(**parameters):
@@ -44,49 +39,6 @@ def test_gaussian_costs_one_over_z():
         narrow = z / granularity
         p, q = (stats.norm.cdf((k + 0.5 - m) / narrow) - stats.norm.cdf((k - 0.5 - m) / narrow) for m in (0, shift))
         assert np.maximum(p - q, 0).sum() > gdp_delta(1 / z, 0.0)
-
-
-@ROUTES
-def test_gaussian_noise_has_the_stated_scale(exact):
-    release = mechanism(noise_multiplier=3.0, sensitivity=2.0, exact=exact, rng=np.random.default_rng(0))
-    value = np.full((600, 100), 7.0)
-    noise = (release.release(value) - value).ravel()
-    std = release.noise_std(value.size)
-    assert 6.0 <= std < 6.01
-    assert stats.kstest(noise / std, stats.norm.cdf, method="asymp").pvalue > ALARM
-    for wrong in (0.9, 1.1):
-        assert stats.kstest(wrong * noise / std, stats.norm.cdf, method="asymp").pvalue < ALARM
-
-
-@ROUTES
-@tabled(("value", "message"), BAD_VALUES)
-def test_gaussian_refuses_before_it_draws(exact, value, message):
-    rng, ledger = WatchedGenerator(), Ledger()
-    release = mechanism(norm_bound=5.0, exact=exact, rng=rng, ledger=ledger)
-    with pytest.raises((TypeError, ValueError), match=message):
-        release.release(value)
-    assert rng.draws == 0
-    assert len(ledger.rows()) == 0
-    release.release([3.0, 4.0])
-    assert rng.draws > 0
-    assert len(ledger.rows()) == 1
-
-
-def test_overflow_of_the_lattice_is_refused_before_it_draws():
-    rng, ledger = WatchedGenerator(), Ledger()
-    with pytest.raises(ValueError, match=r"at most 2\*\*62 steps"):
-        mechanism(exact=True, rng=rng, ledger=ledger).release([1e16])
-    with pytest.raises(ValueError, match="must lie in"):
-        mechanism(noise_multiplier=1e12, exact=True, rng=rng, ledger=ledger).release([1.0])
-    assert rng.draws == 0
-    assert len(ledger.rows()) == 0
-
-
-def test_gaussian_lattice_hides_low_bits():
-    value = np.random.default_rng(0).standard_normal(1000)
-    release = mechanism(sensitivity=2.0**-7, granularity=2.0**-12)
-    steps = release.release(value) / 2.0**-12
-    assert np.array_equal(steps, np.rint(steps))
 
 
 def test_the_secure_source_is_exact_and_a_simulation_is_not_unless_asked():
@@ -134,16 +86,7 @@ def test_calibration_is_that_of_accounting():
         GaussianMechanism.calibrated(budget=(1.0, 1e-6), sensitivity=3.0)
 
 
-@ROUTES
-@pytest.mark.parametrize("shape", [(), (1,), (3,), (4, 3), (2, 0), (2, 3, 4)])
-def test_batch_shapes(exact, shape):
-    out = mechanism(exact=exact).release(np.zeros(shape))
-    assert isinstance(out, np.ndarray)
-    assert out.shape == shape
-    assert out.dtype == np.float64
-
-
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     x=st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=6),
     bound=st.floats(1e-3, 1e3),
@@ -193,41 +136,3 @@ def test_a_mechanism_can_be_copied_and_pickled():
     for twin in (copy.deepcopy(original), pickle.loads(pickle.dumps(original))):
         assert twin.cost == original.cost
         assert twin.release(0.0) != original.release(0.0)
-
-
-# ---------------------------------------------------------------------------------------------------- audit
-
-# A sound mechanism is flagged with probability at most 1e-9 under reseeding.
-CONFIDENCE = 1 - 1e-9
-TRIALS = 100_000
-
-
-def audited(release, gaussian):
-    """The audit of a release of vectors in R² on two values at distance 1, with the claim's own score."""
-    data, neighbour = np.array([0.6, 0.8]), np.zeros(2)
-    return audit.lower_bound(
-        lambda x, trials: release(np.broadcast_to(x, (trials, 2))),
-        data,
-        neighbour,
-        trials=TRIALS,
-        delta=1e-2 if not gaussian else 1e-5,
-        confidence=CONFIDENCE,
-        score=audit.scores.gaussian(data, neighbour, 1.0),
-        batched=True,
-        gaussian=gaussian,
-    )
-
-
-@ROUTES
-@pytest.mark.parametrize("gaussian", [False, True], ids=["events", "GDP"])
-def test_the_audit_finds_the_claim_and_no_more(exact, gaussian):
-    release = mechanism(exact=exact, rng=np.random.default_rng(11))
-    bound = audited(release.release, gaussian)
-    bound.check(release.cost)
-    assert bound.epsilon > 0.6 * epsilon(release.cost, bound.delta)
-
-
-@ROUTES
-def test_the_audit_catches_half_the_noise(exact):
-    half = mechanism(noise_multiplier=0.5, exact=exact, rng=np.random.default_rng(11))
-    assert audited(half.release, False).contradicts(Gaussian(1.0))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 import pytest
-from factors import Given, scale_noise
+from factors import encoder, factorization_of, triangle
+from learners import gradients_by, gradients_of, loud, position_of, quiet, sums_of
 from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, calibrate, gdp
@@ -32,15 +34,10 @@ def made(n=60, d=4, **more):
     return DPFTRL(LOGISTIC, X, y, budget=BUDGET, **{**known, **more})
 
 
-def triangle(column):
-    lags = np.subtract.outer(np.arange(len(column)), np.arange(len(column)))
-    return np.where(lags >= 0, column[np.abs(lags)], 0.0)
-
-
-def quiet(run):
-    """No noise."""
-    run._stream._ahead = Given(np.zeros((run.horizon * 8, len(run._position)), dtype=np.int64))
-    return run
+def blank(d, seed, **more):
+    """A run on eight rows of zeros."""
+    rng = np.random.default_rng(seed)
+    return DPFTRL(LOGISTIC, np.zeros((8, d)), np.zeros(8), budget=BUDGET, rng=rng, **more)
 
 
 # -------------------------------------------------------------------------------------------------- what it computes
@@ -69,7 +66,7 @@ def test_projection_is_lazy():
     run = quiet(made(constraint=LpBall(2, 4, 0.1), learning_rate=5.0, factorization="independent"))
     while run.steps < run.horizon:
         assert np.linalg.norm(run.advance(1)) <= 0.1 + 1e-12
-    assert np.linalg.norm(run._position) > 1.0
+    assert np.linalg.norm(position_of(run)) > 1.0
 
 
 @pytest.mark.parametrize(("momentum", "cooldown"), [(0.0, 0.0), (0.8, 0.6)])
@@ -77,31 +74,21 @@ def test_projection_is_lazy():
 def test_noise_in_the_last_iterate_is_what_the_matrices_say(kind, momentum, cooldown):
     d, T = 20_000, 12
     known = {"epochs": 3, "batch": 2, "learning_rate": 1.0, "momentum": momentum, "cooldown": cooldown}
-    run = DPFTRL(
-        LOGISTIC,
-        np.zeros((8, d)),
-        np.zeros(8),
-        budget=BUDGET,
-        factorization=kind,
-        rng=np.random.default_rng(2),
-        **known,
-    )
-    banded = run._stream._factorization
-    a = np.zeros(T)
-    a[: banded.bands] = banded.coefficients
-    inverse = triangle(a) if banded.inverse else np.linalg.inv(triangle(a))
-    steps = triangle(momentum ** np.arange(T)) * run._rates[:, None]
-    deviation = np.linalg.norm((np.tril(np.ones((T, T))) @ steps @ inverse)[-1])
-    z = calibrate(Gaussian, BUDGET)
-    deviation *= z * 2 * 0.5 * banded.joint_norm(3, 4) / 2
+    run = blank(d, 2, factorization=kind, **known)
     while run.steps < T:
         theta = run.advance()
+    factorization = factorization_of(sums_of(run))
+    rates = np.minimum(1.0, (T - np.arange(T)) / (cooldown * T)) if cooldown else np.ones(T)
+    steps = triangle(momentum ** np.arange(T), T) * rates[:, None]
+    inverse = np.linalg.inv(encoder(factorization, T))
+    deviation = np.linalg.norm((np.tril(np.ones((T, T))) @ steps @ inverse)[-1])
+    deviation *= calibrate(Gaussian, BUDGET) * 2 * 0.5 * factorization.joint_norm(3, 4) / 2
     # 20,000 squares: a standard deviation is right within 0.5 %, and 6.5 of these have a false alarm of 1e-10
     assert theta.std() == pytest.approx(deviation, rel=0.034)
 
 
 def test_factorizations_are_made_for_the_workload():
-    plain, moving = (made(n=400, batch=10, epochs=4, momentum=m)._stream._factorization for m in (0.0, 0.9))
+    plain, moving = (factorization_of(sums_of(made(n=400, batch=10, epochs=4, momentum=m))) for m in (0.0, 0.9))
     known = {"participations": 4, "min_separation": 40, "momentum": 0.9}
     assert root_mean_square_error(moving, **known) < 0.98 * root_mean_square_error(plain, **known)
 
@@ -109,8 +96,8 @@ def test_factorizations_are_made_for_the_workload():
 @pytest.mark.parametrize("kind", ["banded", "buffered", "tree"])
 def test_correlated_noise_is_smaller_in_the_sums(kind):
     known = {"n": 400, "batch": 4, "epochs": 4}
-    alone = made(factorization="independent", **known)._stream.noise_std(400)
-    assert made(factorization=kind, **known)._stream.noise_std(400) < 0.5 * alone
+    alone, found = (sums_of(made(factorization=one, **known)).noise_std(400) for one in ("independent", kind))
+    assert found < 0.5 * alone
 
 
 # ------------------------------------------------------------------------------------------------------------- privacy
@@ -120,11 +107,12 @@ class Shifted:
     """Gradients that follow θ, coordinate by coordinate; those of batches with unit 0 are one sensitivity larger."""
 
     def __init__(self, run, present):
-        self.units, self.clip, self.clipped, self.nfev = run._sums.units, 1.0, 0, 0
-        self._size = run._sums.sensitivity("replace") if present else 0.0
+        sums = gradients_of(run)
+        self.units, self.clip, self.clipped, self.nfev = sums.units, 1.0, 0, 0
+        self.size = sums.sensitivity("replace") if present else 0.0
 
     def at(self, theta, part):
-        return np.tanh(3.0 * theta) + self._size * (0 in part)
+        return np.tanh(3.0 * theta) + self.size * (0 in part)
 
 
 WIDE = 20_000
@@ -139,31 +127,18 @@ def separation(kind, *, factor=1.0, extra=0):
     """
     scores, T = [], 12
     for seed, present in ((1, False), (2, True)):
-        X, y = np.zeros((8, WIDE)), np.zeros(8)
         known = {"epochs": 3, "batch": 2, "learning_rate": 0.5, "momentum": 0.5, "order_seed": None}
-        rng = np.random.default_rng(seed)
-        run = DPFTRL(LOGISTIC, X, y, budget=BUDGET, factorization=kind, rng=rng, **known)
-        if extra:  # priced for fewer participations than there are
-            priced = {"participations": 3 - extra, "min_separation": 4}
-            law = run._stream._law
-            draw, ratio = law.draw, run._stream._factorization.joint_norm(**priced)
-            ratio /= run._stream._factorization.joint_norm(3, 4)
-            law.draw = lambda *a, draw=draw, ratio=ratio: np.rint(ratio * draw(*a)).astype(np.int64)
-        if factor != 1.0:
-            scale_noise(run._stream, factor)
-        run._sums = Shifted(run, present)
+        run = blank(WIDE, seed, factorization=kind, **known)
+        factorization = factorization_of(sums_of(run))
+        # ``extra``: priced for fewer participations than there are
+        loud(run, factor * factorization.joint_norm(3 - extra, 4) / factorization.joint_norm(3, 4))
+        gradients_by(run, Shifted(run, present))
         thetas = [np.zeros(WIDE)]
         while run.steps < T:
             thetas.append(run.advance(1))
-        moved = -np.diff(thetas, axis=0) / 0.5 / run._share
+        moved = -np.diff(thetas, axis=0) / 0.5 * 2  # rows of a batch
         implied = moved - 0.5 * np.vstack([np.zeros(WIDE), moved[:-1]])
-        banded = run._stream._factorization
-        if kind == "buffered":
-            C = triangle(run._stream._c.terms(0, T)) / banded._scales.bounds(0, T)
-        else:
-            a = np.zeros(T)
-            a[: banded.bands] = banded.coefficients
-            C = np.linalg.inv(triangle(a)) if banded.inverse else triangle(a)
+        C = encoder(factorization, T)
         direction = C[:, [0, 4, 8]].sum(axis=1)
         scores.append((direction / np.linalg.norm(direction)) @ C @ (implied - np.tanh(3.0 * np.array(thetas[:-1]))))
     spread = math.sqrt((scores[0].var() + scores[1].var()) / 2)
@@ -193,10 +168,10 @@ def test_one_participation_too_many_is_caught(kind):
 
 
 def test_the_sensitivity_is_that_of_the_relation():
-    replaced = made()._stream.sensitivity
+    replaced = sums_of(made()).sensitivity
     X, y = rows()
     blanked = DPFTRL(LOGISTIC, X, y, budget=Budget(2.0, 1e-6, adjacency="zero_out"), epochs=3, batch=13)
-    assert blanked._stream.sensitivity == pytest.approx(replaced / 2, rel=1e-3)
+    assert sums_of(blanked).sensitivity == pytest.approx(replaced / 2, rel=1e-3)
     assert blanked.cost == Gaussian(blanked.noise_multiplier, adjacency="zero_out")
     with pytest.raises(ValueError, match="adjacency"):
         DPFTRL(LOGISTIC, X, y, budget=Budget(2.0, 1e-6, adjacency="add_remove"))
@@ -205,8 +180,9 @@ def test_the_sensitivity_is_that_of_the_relation():
 @pytest.mark.parametrize("kind", ["banded", "buffered", "tree", "independent"])
 def test_the_stream_costs_what_the_run_says(kind):
     run = made(factorization=kind)
-    assert (run._stream.participations, run._stream.min_separation, run._stream.horizon) == (3, 5, 15)
-    assert gdp(run._stream.cost) <= gdp(run.cost) * (1 + 1e-12)
+    stream = sums_of(run)
+    assert (stream.participations, stream.min_separation, stream.horizon) == (3, 5, 15)
+    assert gdp(stream.cost) <= gdp(run.cost) * (1 + 1e-12)
     assert run.cost == Gaussian(calibrate(Gaussian, BUDGET), adjacency="replace")
 
 
@@ -284,7 +260,8 @@ def test_of_a_private_run_only_the_newest_state_goes_on():
 
 def interrupting(run, at):
     """Raise KeyboardInterrupt within the step number ``at`` from now."""
-    inner, calls = run._sums.at, []
+    sums, calls = gradients_of(run), []
+    inner = sums.at
 
     def at_(theta, part):
         calls.append(1)
@@ -292,7 +269,7 @@ def interrupting(run, at):
             raise KeyboardInterrupt
         return inner(theta, part)
 
-    run._sums.at = at_
+    sums.at = at_
 
 
 def test_an_interrupted_run_is_closed_and_its_checkpoint_goes_on(tmp_path):
@@ -314,21 +291,6 @@ def test_an_interrupted_run_is_closed_and_its_checkpoint_goes_on(tmp_path):
     again.advance()
     assert again.steps == 15
     assert len([row for row in ledger.rows() if row.release == again.cost]) == 1
-
-
-def test_an_interrupt_returns_what_was_released(monkeypatch):
-    X, y = rows()
-    seen = []
-
-    def stop(result):
-        seen.append(result)
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-
-    fit = dp_ftrl(LOGISTIC, X, y, budget=BUDGET, epochs=4, batch=12, callback=stop)
-    assert (fit.success, fit.nit, len(seen)) == (False, 10, 2)
-    np.testing.assert_array_equal(fit.x, seen[-1].x)
-    assert "interrupted" in fit.message
 
 
 @pytest.mark.parametrize(
@@ -387,8 +349,6 @@ def test_bad_parameters_charge_nothing(bad):
 
 
 def test_it_cannot_be_copied():
-    import copy
-
     with pytest.raises(TypeError, match="copied"):
         copy.deepcopy(made())
 
@@ -424,17 +384,8 @@ def test_people_of_a_module():
     torch = pytest.importorskip("torch")
     X, y = rows(40)
     layer = torch.nn.Linear(4, 2)
-    fit = dp_ftrl(
-        layer,
-        X,
-        y.astype(int),
-        loss=torch.nn.functional.cross_entropy,
-        clip=1.0,
-        budget=Budget(2.0, 1e-6, unit="person"),
-        groups=np.arange(40) // 4,
-        epochs=2,
-        batch=5,
-    )
+    known = {"budget": Budget(2.0, 1e-6, unit="person"), "groups": np.arange(40) // 4, "epochs": 2, "batch": 5}
+    fit = dp_ftrl(layer, X, y.astype(int), loss=torch.nn.functional.cross_entropy, clip=1.0, **known)
     assert (fit.nit, fit.nfev, fit.x.shape) == (4, 20, (10,))
 
 

@@ -4,11 +4,13 @@ import copy
 import os
 import pickle
 import sys
-import threading
+from functools import partial
 
 import numpy as np
 import pytest
-from interrupts import interrupted
+from interrupts import at_once, interrupted, refused_in_a_fork
+from learners import sums_of
+from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpkit.geometry import Ellipsoid, LpBall, Simplex
@@ -63,7 +65,7 @@ def learned(learner):
 
 
 @each_learner
-@pytest.mark.parametrize("adjacency", ["replace", "zero_out"])
+@tabled("adjacency", ["replace", "zero_out"])
 def test_a_simulation_goes_on_bit_for_bit(name, adjacency, tmp_path):
     if name == "paper" and adjacency == "zero_out":
         pytest.skip("the published noise is for swaps")
@@ -192,14 +194,7 @@ def test_a_learner_cannot_be_copied(name):
 def test_a_fork_refuses():
     learner = make("gaussian")
     take(learner, range(3))
-    child = os.fork()
-    if not child:
-        try:
-            learner.step(ROWS[3], LABELS[3])
-        except RunStopped:
-            os._exit(7)
-        os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert refused_in_a_fork(lambda: take(learner, [3]), RunStopped)
     take(learner, [3])
 
 
@@ -217,9 +212,9 @@ def test_an_interrupt_at_any_line_closes_the_learner_or_leaves_it_right(name, wi
     take(after, range(4))
     before, after = learned(before), learned(after)
     stopped = went_on = 0
-    line = -1 if with_state else -2  # every third line from the second, or from the first
+    line = -2 if with_state else -4  # every fifth line from the third, or from the first
     while True:
-        line += 3
+        line += 5
         choices.clear()
         ledger = Ledger(BUDGET)
         learner = make(name, rng=np.random.default_rng(5), ledger=ledger)
@@ -261,16 +256,7 @@ def test_threads_take_turns(name, monkeypatch):
         except BaseException as error:
             errors.append(error)
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work, args=(7 * k,)) for k in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(partial(work, 7 * k) for k in range(4))
     assert not errors
     assert learner.steps == len(thetas) == 400
     state = learner.state()
@@ -289,7 +275,7 @@ def test_threads_take_turns(name, monkeypatch):
 def test_a_signal_handler_may_call_in():
     # the lock is reentrant: what a handler asks for in the middle of a step is refused, and nothing hangs
     learner = make("gaussian")
-    inner = learner._sums.add
+    inner = sums_of(learner).add
     seen = []
 
     def add(g):
@@ -299,6 +285,6 @@ def test_a_signal_handler_may_call_in():
         seen.append(g)
         return inner(g)
 
-    learner._sums.add = add
+    sums_of(learner).add = add
     take(learner, range(2))
     assert len(seen) == 2

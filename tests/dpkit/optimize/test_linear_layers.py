@@ -196,7 +196,7 @@ def test_training_is_the_same_as_with_gradients_of_single_rows(train, many, monk
         known = {"public_rows": len(X)} if train is dp_sgd else {}
         fits.append(
             train(
-                module, rows, y, loss=loss, clip=0.4, epochs=3, batch=6, rows_at_once=4, learning_rate=0.5,
+                module, rows, y, loss=loss, clip=0.4, epochs=2, batch=6, rows_at_once=4, learning_rate=0.5,
                 budget=Budget(8.0, 1e-6, adjacency=adjacency), rng=np.random.default_rng(1), **known,
             )
         )  # fmt: skip

@@ -11,6 +11,13 @@ from dpkit.geometry import LpBall
 from dpkit.optimize import glm, objective_perturbation
 
 L = 0.6
+ROWS, LABELS = np.array([[1.0], [0.7]]), np.array([0.3, -2.0])
+
+
+def fit_of(budget, X=ROWS, y=LABELS, *, radius=5.0, **more):
+    """A fit, by default on two rows, which costs the same as on many."""
+    known = {"constraint": LpBall(2, X.shape[1], radius), "rng": np.random.default_rng(0)} | more
+    return objective_perturbation(glm("squared", clip=L), X, y, budget=budget, **known)
 
 
 def density(theta, X, y, ridge, sigma):
@@ -26,14 +33,11 @@ def density(theta, X, y, ridge, sigma):
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
 def test_the_minimizer_is_as_private_as_claimed(adjacency, epsilon):
     budget = Budget(epsilon, 1e-3, adjacency=adjacency)
-    X, y = np.array([1.0, 0.7]), np.array([0.3, -2.0])
-    result = objective_perturbation(
-        glm("squared", clip=L), X[:, None], y, constraint=LpBall(2, 1, 5.0), budget=budget, rng=np.random.default_rng(0)
-    )
+    result = fit_of(budget)
     ridge, sigma = result.ridge, result.noise_std
-    theta = np.linspace(-12 * sigma / ridge, 12 * sigma / ridge, 400_001)
+    theta = np.linspace(-12 * sigma / ridge, 12 * sigma / ridge, 100_001)
     step = theta[1] - theta[0]
-    base = density(theta, X, y, ridge, sigma)
+    base = density(theta, ROWS[:, 0], LABELS, ridge, sigma)
     assert base.sum() * step == pytest.approx(1.0, abs=1e-3)
     # the row (1, 0.3) swapped for others, or for nothing
     swaps = [(1.0, 50.0), (1.0, -50.0), (-1.0, 50.0), (0.5, 0.0)] if adjacency == "replace" else [(1e-9, 0.0)]
@@ -48,19 +52,6 @@ def test_the_minimizer_is_as_private_as_claimed(adjacency, epsilon):
     assert np.maximum(extreme[0] - math.exp(epsilon) * extreme[1], 0.0).sum() * step > 1e-3
 
 
-def fit_of(budget, **more):
-    """A fit on two rows, which costs the same as on many."""
-    return objective_perturbation(
-        glm("squared", clip=L),
-        np.array([[1.0], [0.7]]),
-        [0.3, -2.0],
-        constraint=LpBall(2, 1, 5.0),
-        budget=budget,
-        rng=np.random.default_rng(0),
-        **more,
-    )
-
-
 def minimizer_of(cost):
     """The part of a fit's cost that is for the exact minimizer."""
     (found,) = [part for part, _ in cost.parts if isinstance(part, ObjectivePerturbation)]
@@ -73,7 +64,7 @@ def test_the_whole_curve_that_is_charged_holds_for_exact_minimizers(people, budg
     budget = Budget(budgeted, 1e-4, adjacency="zero_out", unit="person" if people else "row")
     fit = fit_of(budget, **({"groups": [0, 1]} if people else {}))
     claim = minimizer_of(fit.cost)
-    theta = np.linspace(-12 * fit.noise_std / fit.ridge, 12 * fit.noise_std / fit.ridge, 200_001)
+    theta = np.linspace(-12 * fit.noise_std / fit.ridge, 12 * fit.noise_std / fit.ridge, 100_001)
     step = theta[1] - theta[0]
     worst = 0.0
     for label in (50.0, -50.0, 0.0):
@@ -87,8 +78,9 @@ def test_the_whole_curve_that_is_charged_holds_for_exact_minimizers(people, budg
                 worst = max(worst, found / delta(claim, at))
     # it is not far above the truth, either
     assert worst > (0.02 if people else 0.3)
-    halved = density(theta, np.array([1.0, 0.7]), np.array([50.0, -2.0]), fit.ridge, fit.noise_std / 4)
-    other = density(theta, np.array([1e-9, 0.7]), np.array([50.0, -2.0]), fit.ridge, fit.noise_std / 4)
+    halved, other = (
+        density(theta, np.array([x, 0.7]), np.array([50.0, -2.0]), fit.ridge, fit.noise_std / 4) for x in (1.0, 1e-9)
+    )
     assert np.maximum(halved - math.exp(budgeted) * other, 0.0).sum() * step > delta(claim, budgeted)
 
 
@@ -126,15 +118,13 @@ def test_what_has_no_curve_is_charged_as_approximate_dp(budget):
 
 def fitted(budget):
     """ln(1 + β/Λ) and L/σ, from what the run reports."""
-    run = objective_perturbation(
-        glm("squared", clip=L), np.ones((1, 1)), [1.0], constraint=LpBall(2, 1), budget=budget, rng=None
-    )
+    run = fit_of(budget, np.ones((1, 1)), [1.0], rng=None)
     return math.log1p(1.0 / run.ridge), L / run.noise_std
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-12])
 def test_the_linear_term_is_as_large_as_the_proof_asks(delta):
-    normal = np.linspace(-40, 40, 40_001)
+    normal = np.linspace(-10, 10, 10_001)
     density = np.exp(-0.5 * normal**2) / math.sqrt(2 * math.pi) * 2e-3
 
     def goes(at):  # ln(1 + β/Λ) + u²/2 + N(0, u²)
@@ -159,14 +149,7 @@ def test_a_row_of_zeros_changes_nothing_but_rounding():
     found = []
     for rows in (0, 1, 5):
         budget = Budget(1.0, 1e-5, adjacency="add_remove")
-        run = objective_perturbation(
-            glm("squared", clip=L),
-            np.zeros((rows, 3)),
-            np.ones(rows),
-            constraint=LpBall(2, 3, 1e9),
-            budget=budget,
-            rng=np.random.default_rng(0),
-        )
+        run = fit_of(budget, np.zeros((rows, 3)), np.ones(rows), radius=1e9)
         found.append(run.x)
         assert np.abs(run.x - found[0]).max() <= 2e-7 * L / run.ridge
 
@@ -185,14 +168,7 @@ def test_with_a_generous_budget_it_finds_the_minimizer(loss):
 
 def test_add_remove_does_not_depend_on_the_number_of_rows():
     budget = Budget(1.0, 1e-5, adjacency="add_remove")
-    one = objective_perturbation(
-        glm("squared", clip=L),
-        np.empty((0, 2)),
-        [],
-        constraint=LpBall(2, 2),
-        budget=budget,
-        rng=np.random.default_rng(0),
-    )
+    one = fit_of(budget, np.empty((0, 2)), [])
     assert 0.98 < epsilon_of(one.cost, 1e-5) <= 1.0
     assert np.abs(one.x).max() > 0
 

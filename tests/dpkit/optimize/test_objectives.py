@@ -135,8 +135,8 @@ def test_objectives_of_the_same_loss_are_equal():
 )
 def test_huber_withstands_outliers_in_the_optimizers(optimizer):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(2000, 2)) / 2
-    y = X @ [0.8, -0.6] + 0.05 * rng.normal(size=2000)
+    X = rng.normal(size=(1000, 2)) / 2
+    y = X @ [0.8, -0.6] + 0.05 * rng.normal(size=1000)
     y[::10] += 30.0 * X[::10, 1]
     fits = [
         getattr(optimize, optimizer)(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learners import quiet, sums_of
 
 from accounting import Budget, Gaussian, Ledger
 from dpkit.continual import BinaryTree, BufferedToeplitz
@@ -51,23 +52,13 @@ def test_the_zero_out_sensitivity_is_half():
     assert learner.cost.adjacency == "zero_out"
 
 
-class Exact:
-    """Prefix sums without noise."""
-
-    total = 0.0
-
-    def add(self, x):
-        self.total = self.total + x
-        return self.total
-
-
 def test_nearly_without_noise_it_is_the_recursion_of_the_paper():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 3)), rng.normal(size=50)
     objective, ball = glm("squared", clip=1e6), LpBall(1.5, 3, 2.0)
 
     learner = OnlineFrankWolfe(objective, ball, horizon=50, budget=BUDGET, forgetting=1.0, step_rule="open")
-    learner._sums = Exact()
+    quiet(learner)
     before = theta = np.zeros(3)
     d_t = None
     for t in range(1, 51):
@@ -96,7 +87,7 @@ def test_without_noise_it_is_what_the_module_says(ball, noise):
     learner = OnlineFrankWolfe(
         glm("squared", clip=clip), ball, horizon=n, budget=BUDGET, noise=noise, step_scale=scale, start=[0.1, 0, 0]
     )
-    learner._sums = Exact()
+    quiet(learner)
     norm = 2.0 if noise == "gaussian" else ball.p
     before = theta = np.array([0.1, 0.0, 0.0])
     weighted, lengths = np.zeros(3), []
@@ -134,7 +125,7 @@ def test_to_forget_early_rows_costs_less_noise_than_weight():
 def test_steps_fade_at_an_optimum_within_the_set():
     # one parameter: v jumps between the ends of [−1, 1], and steps of 1/(t + 1) would go on for ever
     learner = OnlineFrankWolfe(glm("squared", clip=1.0), Box([-1.0], [1.0]), horizon=4000, budget=BUDGET)
-    learner._sums = Exact()
+    quiet(learner)
     path = np.array([learner.step([1.0], 0.3)[0] for _ in range(4000)])
     assert abs(path[-1] - 0.3) < 1e-6
     assert np.abs(np.diff(path[-100:])).max() * 4000 < 1e-3
@@ -206,5 +197,5 @@ def test_memory_does_not_grow_with_the_stream():
     sizes = []
     for horizon in (2**8, 2**16):
         learner = OnlineFrankWolfe(glm("squared", clip=1.0), LpBall(2, 50), horizon=horizon, budget=BUDGET)
-        sizes.append(sum(np.size(a) for a in learner._sums._arrays().values()))
+        sizes.append(sum(np.size(a) for a in sums_of(learner).kept().values()))
     assert sizes[1] <= 2 * sizes[0]

@@ -7,10 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from factors import decoder, scale_noise
+from factors import encoder, factorization_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from learners import loud, quiet, sums_of
 from scipy.optimize import minimize
+from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger, TreeAggregation, audit, calibrate, gdp
 from dpkit.continual import BufferedToeplitz
@@ -31,30 +33,6 @@ def module_of(kind):
     return importlib.import_module(kind.__module__)
 
 
-def quiet(learner):
-    """No noise."""
-    silent = Silent()
-    if isinstance(learner, Implicit):
-        learner._mechanism = lambda sensitivity: silent
-        learner._noise = silent
-    else:
-        learner._sums = silent
-    return learner
-
-
-class Silent:
-    """A mechanism, or prefix sums, without noise."""
-
-    total = 0.0
-
-    def release(self, value):
-        return value
-
-    def add(self, value):
-        self.total = self.total + value
-        return self.total
-
-
 # ---------------------------------------------------------------------------------------------------- what they compute
 
 
@@ -71,9 +49,8 @@ def minimizer(objective, start):
 def test_the_approximate_leader_minimises_the_quadratic_bounds_of_the_paper():
     X, y = rows(12)
     objective, ridge, start = glm("logistic", clip=9.0), 0.7, np.array([0.3, 0.0, -0.2])
-    learner = quiet(
-        ApproximateLeader(objective, LpBall(2, 3, 50.0), horizon=12, budget=BUDGET, ridge=ridge, start=start)
-    )
+    known = {"horizon": 12, "budget": BUDGET, "ridge": ridge, "start": start}
+    learner = quiet(ApproximateLeader(objective, LpBall(2, 3, 50.0), **known))
     seen = [start]
     for x, label in zip(X, y, strict=True):
         seen.append(learner.step(x, label))
@@ -130,17 +107,8 @@ def test_weights_do_not_overflow():
 def test_a_step_is_proximal(steps_from, loss):
     X, y = rows(6)
     objective, ridge, start = glm(loss, clip=9.0), 0.4, np.array([0.3, 0.0, -0.2])
-    learner = Implicit(
-        objective,
-        LpBall(2, 3, 50.0),
-        horizon=6,
-        budget=BUDGET,
-        ridge=ridge,
-        steps_from=steps_from,
-        row_norm=9.0,
-        start=start,
-    )
-    quiet(learner)
+    known = {"horizon": 6, "budget": BUDGET, "ridge": ridge, "steps_from": steps_from, "row_norm": 9.0, "start": start}
+    learner = quiet(Implicit(objective, LpBall(2, 3, 50.0), **known))
     theta = start
     for t in range(1, 7):
         x, label = X[t - 1], y[t - 1]
@@ -157,7 +125,7 @@ def test_a_step_is_proximal(steps_from, loss):
     assert learner.clipped == 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     loss=st.sampled_from(["logistic", "squared", "poisson", "huber", "linear"]),
     eta=st.floats(-40, 40),
@@ -223,16 +191,8 @@ def test_no_row_moves_a_hidden_iterate_by_more_than_the_sensitivity(data, other,
     neighbour[place] = (0.0, 0.0, 0.0) if adjacency == "zero_out" else other
     paths = []
     for stream in (data, neighbour):
-        learner = Implicit(
-            glm(loss, clip=0.3),
-            LpBall(2, 2, 1.5),
-            horizon=8,
-            budget=Budget(1.0, 1e-5, adjacency=adjacency),
-            ridge=ridge,
-            steps_from="hidden",
-            rng=np.random.default_rng(0),
-        )
-        quiet(learner)
+        known = {"horizon": 8, "budget": Budget(1.0, 1e-5, adjacency=adjacency), "ridge": ridge}
+        learner = quiet(Implicit(glm(loss, clip=0.3), LpBall(2, 2, 1.5), steps_from="hidden", **known))
         paths.append([learner.step([a, b], y) for a, b, y in stream])
     for t, (one, two) in enumerate(zip(*paths, strict=True), 1):
         assert np.linalg.norm(one - two) <= learner.sensitivity(t)
@@ -292,14 +252,14 @@ def test_the_noise_in_sums_grows_by_hardly_more_than_its_largest_value():
         assert largest_noise(sums) == pytest.approx(noise.max(), rel=0.02)
 
 
-@pytest.mark.parametrize("kind", [ApproximateLeader, RegularizedLeader, Implicit])
+@tabled("kind", [ApproximateLeader, RegularizedLeader, Implicit])
 def test_a_set_of_one_point(kind):
     for more in ({}, {"steps_from": "hidden"}) if kind is Implicit else ({},):
         learner = kind(glm("squared", clip=1.0), Simplex(1, 2.0), horizon=3, budget=BUDGET, **more)
         assert [learner.step([1.0], 5.0)[0] for _ in range(3)] == [2.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("kind", [ApproximateLeader, RegularizedLeader, Implicit])
+@tabled("kind", [ApproximateLeader, RegularizedLeader, Implicit])
 def test_a_masked_row_is_refused(kind):
     learner = kind(glm("squared", clip=1.0), LpBall(2, 2), horizon=3, budget=BUDGET)
     with pytest.raises(TypeError, match="x must not be masked"):
@@ -360,8 +320,7 @@ def sums_score(kind, monkeypatch, factor):
     def run(sign, trials):
         rng = np.random.default_rng(7 if sign > 0 else 8)
         learner = kind(glm("linear", clip=L), box, horizon=T, budget=LOUD, rng=rng, **more)
-        if factor != 1.0:
-            scale_noise(learner._sums, factor)
+        loud(learner, factor)
 
         def gradient(objective, theta, x, y, length):
             return (np.full(WIDE, sign * L) if learner.steps == SECOND else follows(theta)), False
@@ -372,8 +331,7 @@ def sums_score(kind, monkeypatch, factor):
         implied = np.diff(-thetas[1:] * np.reshape(steps, (-1, 1)), axis=0, prepend=0.0)
         expected = follows(thetas[:-1])
         expected[SECOND] = 0.0
-        B = decoder(BufferedToeplitz(horizon=T, shape=T, sensitivity=1.0, noise_multiplier=1.0), T)
-        C = np.linalg.solve(B, np.tril(np.ones((T, T))))
+        C = encoder(factorization_of(BufferedToeplitz(horizon=T, shape=T, sensitivity=1.0, noise_multiplier=1.0)), T)
         return C[:, SECOND] @ C @ (implied - expected)
 
     return run, gdp(kind(glm("linear", clip=L), box, horizon=T, budget=LOUD, **more).cost)
@@ -385,19 +343,15 @@ def implicit_score(steps_from, factor):
 
     def run(sign, trials):
         rng = np.random.default_rng(7 if sign > 0 else 8)
-        learner = Implicit(glm("linear", clip=L), box, rng=rng, **known)
-        exact = Implicit(glm("linear", clip=L), box, **known)
-        quiet(exact)
-        mechanism = learner._mechanism
-        learner._mechanism = lambda s: Louder(mechanism(s), factor)
-        if steps_from == "published":
-            learner._noise = Louder(learner._noise, factor)
+        learner = loud(Implicit(glm("linear", clip=L), box, rng=rng, **known), factor)
+        exact = quiet(Implicit(glm("linear", clip=L), box, **known))
+        others = follows if steps_from == "published" else np.zeros_like
         for one, side in ((learner, sign), (exact, 1.0)):
-            one._implicit_slope = lambda theta, x, y, length, eta, one=one, side=side: (
-                np.full(WIDE, side * L)
-                if one.steps == SECOND
-                else (follows(theta) if steps_from == "published" else np.zeros(WIDE))
-            )
+
+            def slope(theta, x, y, length, eta, one=one, side=side):
+                return np.full(WIDE, side * L) if one.steps == SECOND else others(theta)
+
+            vars(one)["_implicit_slope"] = slope
         if steps_from == "published":
             thetas = np.array([learner.theta, *(learner.step(np.ones(WIDE), 1.0) for _ in range(T))])
             t = SECOND + 1  # only its own release tells anything
@@ -409,14 +363,6 @@ def implicit_score(steps_from, factor):
         return np.sum(means * outputs / scales[:, None] ** 2, axis=0)
 
     return run, gdp(Implicit(glm("linear", clip=L), box, **known).cost)
-
-
-class Louder:
-    def __init__(self, mechanism, factor):
-        self._mechanism, self._factor = mechanism, factor
-
-    def release(self, value):
-        return value + self._factor * (self._mechanism.release(value) - value)
 
 
 @pytest.mark.parametrize("name", ["approximate leader", "regularized leader", "published", "hidden"])
@@ -458,7 +404,7 @@ def test_linear_losses_pay_for_privacy_once():
             lost += x @ learner.theta
             learner.step(x, 1.0)
         found.append(lost + np.linalg.norm(losses.sum(axis=0)))
-    bound = math.sqrt(n) + largest_noise(learner._sums) * math.sqrt(d)
+    bound = math.sqrt(n) + largest_noise(sums_of(learner)) * math.sqrt(d)
     # of 12 runs the mean is 52 and the deviation 21; the bound of 117 is six of these away for a mean of four
     assert np.mean(found) < bound
 

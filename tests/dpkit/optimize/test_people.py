@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tabled import tabled
+from watched import recorded_releases
 
 from accounting import Budget
 from dpkit import optimize
@@ -68,8 +69,8 @@ def test_what_counts_is_the_mean_of_a_person(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_people_are_fitted(name):
-    X, y = problem(6000)
-    groups = np.random.default_rng(3).integers(0, 3000, 6000)
+    X, y = problem(3000)
+    groups = np.random.default_rng(3).integers(0, 1500, 3000)
     x = fit(name, X, y, groups=groups, budget=Budget(8.0, 1e-5, unit="person")).x
     assert np.mean((X @ x - y) ** 2) < 0.7 * np.mean(y**2)
 
@@ -108,24 +109,13 @@ def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
 @settings(max_examples=50, deadline=None)
 @given(neighbours(), st.floats(1e-3, 1e3))
 def test_no_person_moves_second_moments_by_more_than_the_sensitivity(pair, bound):
-    module = importlib.import_module("dpkit.optimize.batch.sufficient_statistics")
-    released = []
-
-    class Recorded:
-        def __init__(self, *, noise_multiplier, sensitivity, rng):
-            self.sensitivity = sensitivity
-
-        def release(self, value):
-            released.append((value, self.sensitivity))
-            return value
-
+    module = importlib.import_module(optimize.sufficient_statistics.__module__)
+    known = {"constraint": LpBall(2, 3), "budget": BUDGET, "label_bound": bound, "row_norm": bound}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GaussianMechanism", Recorded)
+        released = recorded_releases(patch, module)
         for X, y, groups in pair:
-            optimize.sufficient_statistics(
-                X, y, constraint=LpBall(2, 3), budget=BUDGET, label_bound=bound, row_norm=bound, groups=groups
-            )
-    (first, sensitivity), (second, _) = released
+            optimize.sufficient_statistics(X, y, groups=groups, **known)
+    (sensitivity, first), (_, second) = released
     moved = sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(first, second, strict=True))
     assert moved <= Fraction(sensitivity) ** 2
     assert sensitivity < 1.0001 * pair_sensitivity(1.0, 1.0, 0.9, 1.0, "replace", least=1.0)
@@ -176,12 +166,6 @@ def test_an_audit_finds_the_claim_and_catches_rows_that_are_counted_one_by_one()
 def test_refusals(name, change, error, message):
     with pytest.raises(error, match=message):
         fit(name, *problem(8), **({"groups": np.arange(8) // 2} | change))
-
-
-@pytest.mark.parametrize("name", ["phased_sgd", "online_frank_wolfe", "follow_the_regularized_leader"])
-def test_where_rows_are_units_people_are_refused(name):
-    with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row"):
-        fit(name, *problem(8))
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove", "zero_out"])
@@ -249,13 +233,7 @@ def test_dp_sgd_by_person():
     module = importlib.import_module("dpkit.torch.dp_sgd")
     X, y = problem(12)
     groups = np.array([0, 1, 2, 2, 2, 0, 3, 3, 1, 2, 2, 2])
-    released = []
     budget = Budget(2.0, 1e-5, unit="person")
-
-    class Recorded(module.GaussianMechanism):
-        def release(self, value):
-            released.append(value.copy())
-            return value
 
     # everybody is sampled
     draw = np.random.default_rng(0)
@@ -265,23 +243,12 @@ def test_dp_sgd_by_person():
         released.clear()
         torch.manual_seed(0)
         model = torch.nn.Linear(3, 1, dtype=torch.float64)
-        dp_sgd(
-            model,
-            X,
-            y,
-            loss=lambda o, t: (o[:, 0] - t) ** 2 / 2,
-            clip=0.4,
-            budget=budget,
-            groups=groups,
-            epochs=1,
-            batch=4,
-            rng=everybody(draw.bit_generator),
-            **more,
-        )
-        return model, released[0]
+        known = {"budget": budget, "epochs": 1, "batch": 4, "rng": everybody(draw.bit_generator)} | more
+        dp_sgd(model, X, y, loss=lambda o, t: (o[:, 0] - t) ** 2 / 2, clip=0.4, groups=groups, **known)
+        return model, released[0][1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GaussianMechanism", Recorded)
+        released = recorded_releases(patch, module)
         model, total = run(X, y, groups)
         weight, bias = model.weight.detach().numpy()[0], float(model.bias.detach())
         residuals = X @ weight + bias - y
@@ -300,8 +267,8 @@ def test_a_scikit_learn_fit_by_person():
     pytest.importorskip("sklearn")
     from dpkit.sklearn import PrivateGLMClassifier, PrivateGLMRegressor
 
-    X, y = problem(4000)
-    groups = np.arange(4000) // 2
+    X, y = problem(2000)
+    groups = np.arange(2000) // 2
     budget = Budget(4.0, 1e-6, unit="person")
     classifier = PrivateGLMClassifier(budget).fit(X, (y > 0).astype(int), groups=groups)
     assert classifier.score(X, (y > 0).astype(int)) > 0.85
@@ -343,8 +310,17 @@ def test_nobody_may_be_an_empty_list(name, adjacency, more):
     assert np.isfinite(fit(name, np.empty((0, 3)), [], groups=[], budget=budget, **more).x).all()
 
 
-@pytest.mark.parametrize("name", ["phased_sgd", "half_sample_frank_wolfe", "variance_reduced_frank_wolfe"])
-def test_what_knows_rows_only_says_who_knows_people(name):
-    X, y = problem(50)
-    with pytest.raises(ValueError, match=r"take an optimizer with groups=, such as noisy_gradient_descent"):
-        fit(name, X, y, constraint=LpBall(1, 3), **({"row_norm": 1.0} if name == "phased_sgd" else {}))
+@tabled(
+    ("name", "more"),
+    [
+        ("phased_sgd", {"row_norm": 1.0}),
+        ("half_sample_frank_wolfe", {"constraint": LpBall(1, 3)}),
+        ("variance_reduced_frank_wolfe", {"constraint": LpBall(1, 3)}),
+        ("online_frank_wolfe", {}),
+        ("follow_the_regularized_leader", {}),
+    ],
+)
+def test_where_rows_are_units_people_are_refused_and_told_who_knows_them(name, more):
+    with pytest.raises(ValueError, match=r"budget\.unit must not be 'person' where every row") as refused:
+        fit(name, *problem(50), **more)
+    assert "take an optimizer with groups=, such as noisy_gradient_descent" in str(refused.value)

@@ -1,9 +1,12 @@
 """Phased SGD: one row moves a phase's outcome by no more than the sensitivity that is used, rounding included."""
 
+import importlib
 import math
 
 import numpy as np
 import pytest
+from tabled import tabled
+from watched import recorded_releases
 
 from accounting import Budget, Gaussian, calibrate
 from dpkit.geometry import Box, Ellipsoid, LpBall, Simplex
@@ -14,22 +17,7 @@ BUDGET = Budget(1.0, 1e-5)
 
 @pytest.fixture
 def releases(monkeypatch):
-    """(sensitivity, value) of every release, which comes back without noise."""
-    import importlib
-
-    module = importlib.import_module("dpkit.optimize.batch.phased_sgd")
-    seen = []
-
-    class Recorded:
-        def __init__(self, *, noise_multiplier, sensitivity, rng):
-            self.sensitivity = sensitivity
-
-        def release(self, value):
-            seen.append((self.sensitivity, value.copy()))
-            return value
-
-    monkeypatch.setattr(module, "GaussianMechanism", Recorded)
-    return seen
+    return recorded_releases(monkeypatch, importlib.import_module(phased_sgd.__module__))
 
 
 SETS = {
@@ -43,8 +31,8 @@ SETS = {
 
 
 @pytest.mark.parametrize("name", sorted(SETS))
-@pytest.mark.parametrize("loss", ["logistic", "squared", "probit"])
-@pytest.mark.parametrize("scale", [1.0, 1e-13, 1e-15])
+@tabled("loss", ["logistic", "squared", "probit"])
+@tabled("scale", [1.0, 1e-13, 1e-15])
 def test_a_swapped_row_moves_the_first_phase_by_at_most_the_sensitivity(name, loss, scale, releases):
     n, d = 256, 5
     rng = np.random.default_rng(3)
@@ -52,6 +40,7 @@ def test_a_swapped_row_moves_the_first_phase_by_at_most_the_sensitivity(name, lo
     swapped = np.vstack([-X[:1], X[1:]])
     constraint = SETS[name](d)
     start = constraint.project(rng.normal(size=d))
+    releases.clear()
     for rows in (X, swapped):
         phased_sgd(glm(loss, clip=1.0), rows, y, constraint=constraint, budget=BUDGET, step_scale=scale, start=start)
     half = len(releases) // 2

@@ -1,9 +1,11 @@
 """Polyhedral online Frank–Wolfe: the scores' sensitivity, the split of the budget, and how little d matters."""
 
+import importlib
 import math
 
 import numpy as np
 import pytest
+from tabled import tabled
 
 from accounting import ZCDP, Budget, zcdp
 from dpkit.geometry import LpBall, Simplex
@@ -18,11 +20,9 @@ def weight(i, t, forgetting):
     return rho[i] * math.prod(1 - rho[s] for s in range(i + 1, t + 1)) / rho[t]
 
 
-def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace", **more):
+def recorded(X, y, constraint, choices, adjacency="replace", **more):
     """The scores and parameters of every choice, when the choices are given."""
-    import importlib
-
-    module = importlib.import_module("dpkit.optimize.stream.polyhedral_online_frank_wolfe")
+    module = importlib.import_module(PolyhedralOnlineFrankWolfe.__module__)
     taken = []
 
     def choose(scores, sensitivity, epsilon, noise, *, minimise, rng):
@@ -31,14 +31,8 @@ def recorded(X, y, constraint, choices, clip=0.3, adjacency="replace", **more):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "report_noisy_max", choose)
-        learner = PolyhedralOnlineFrankWolfe(
-            glm("squared", clip=clip),
-            constraint,
-            horizon=len(X),
-            budget=Budget(1.0, 1e-5, adjacency=adjacency),
-            rng=np.random.default_rng(0),
-            **more,
-        )
+        known = {"horizon": len(X), "budget": Budget(1.0, 1e-5, adjacency=adjacency), "rng": np.random.default_rng(0)}
+        learner = PolyhedralOnlineFrankWolfe(glm("squared", clip=0.3), constraint, **known, **more)
         for x, label in zip(X, y, strict=True):
             learner.step(x, label)
     return taken
@@ -74,14 +68,13 @@ def test_sensitivity_is_that_of_the_adjacency(adjacency):
     assert (noise, minimise) == ("gumbel", True)
 
 
-@pytest.mark.parametrize("forgetting", [1.0, 1.3, 2.0])
-@pytest.mark.parametrize("hold", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("noise", ["gumbel", "paper"])
+@tabled("forgetting", [1.0, 1.3, 2.0])
+@tabled("hold", [0.0, 0.1, 1.0])
+@tabled("noise", ["gumbel", "paper"])
 def test_the_dearest_row_spends_what_the_stream_costs(forgetting, hold, noise):
-    n = 150
-    learner = PolyhedralOnlineFrankWolfe(
-        glm("squared", clip=1.0), Simplex(3), horizon=n, budget=BUDGET, noise=noise, forgetting=forgetting, hold=hold
-    )
+    n = 80
+    known = {"horizon": n, "budget": BUDGET, "noise": noise, "forgetting": forgetting, "hold": hold}
+    learner = PolyhedralOnlineFrankWolfe(glm("squared", clip=1.0), Simplex(3), **known)
     each = np.array([learner.epsilon(t) for t in range(1, n + 1)])
     times = 1 + np.flatnonzero(each)
     rows = [sum((weight(i, t, forgetting) * each[t - 1]) ** 2 for t in times[times >= i]) for i in range(1, n + 1)]
@@ -130,12 +123,8 @@ def test_no_row_tells_more_than_is_claimed_and_the_dearest_tells_all_of_it(forge
 
 def test_to_forget_early_rows_pays_for_less_noise():
     # per choice, the scale of the noise against the largest score, at n = 10⁴ and hold = 0.1
-    new, old = (
-        PolyhedralOnlineFrankWolfe(
-            glm("squared", clip=1.0), Simplex(3), horizon=10_000, budget=BUDGET, forgetting=forgetting
-        )
-        for forgetting in (2.0, 1.0)
-    )
+    objective, common = glm("squared", clip=1.0), {"horizon": 10_000, "budget": BUDGET}
+    new, old = (PolyhedralOnlineFrankWolfe(objective, Simplex(3), **common, forgetting=f) for f in (2.0, 1.0))
     last = max(t for t in range(9000, 10_001) if new.epsilon(t))
     assert 2 / new.epsilon(last) < 0.7 * 1 / old.epsilon(last)
 
@@ -182,16 +171,8 @@ def test_without_noise_it_is_the_recursion_of_the_paper():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(50, 3)), rng.normal(size=50)
     ball = LpBall(1, 3, 2.0)
-    learner = PolyhedralOnlineFrankWolfe(
-        glm("squared", clip=50.0),
-        ball,
-        horizon=50,
-        budget=Budget(1e18, 0.999),
-        forgetting=1.0,
-        hold=0.0,
-        delay=0.0,
-        rng=np.random.default_rng(1),
-    )
+    known = {"horizon": 50, "budget": Budget(1e18, 0.999), "forgetting": 1.0, "hold": 0.0, "delay": 0.0}
+    learner = PolyhedralOnlineFrankWolfe(glm("squared", clip=50.0), ball, **known, rng=np.random.default_rng(1))
     before = theta = d_t = np.zeros(3)
     for t, (x, label) in enumerate(zip(X, y, strict=True), 1):
         now, old = (x @ theta - label) * x, (x @ before - label) * x

@@ -34,7 +34,7 @@ def descend(X, y, **more):
 def test_the_whole_run_meets_the_budget_and_is_charged_once(schedule, adjacency):
     budget = Budget(1.0, 1e-6, adjacency=adjacency)
     ledger = Ledger(budget)
-    result = descend(*logistic_data(400), budget=budget, schedule=schedule, max_iterations=7, ledger=ledger)
+    result = descend(*logistic_data(100), budget=budget, schedule=schedule, max_iterations=7, ledger=ledger)
     (row,) = ledger.rows()
     assert row.release == result.release == result.cost
     assert row.simulation
@@ -43,7 +43,7 @@ def test_the_whole_run_meets_the_budget_and_is_charged_once(schedule, adjacency)
     if schedule == "numeric":
         assert epsilon(result.cost, 1e-6) > 0.98
         with pytest.raises(BudgetExceeded):
-            descend(*logistic_data(400), budget=budget, max_iterations=7, ledger=ledger)
+            descend(*logistic_data(100), budget=budget, max_iterations=7, ledger=ledger)
         assert len(ledger.rows()) == 1
 
 

@@ -81,28 +81,14 @@ def test_no_row_spends_more_than_the_cost(name, n, place, row, other, loss, adja
 @pytest.mark.parametrize("n", [1, 40, 400])
 def test_some_row_spends_nearly_all_of_it(name, n):
     # linear losses of opposite rows differ by twice what they are clipped to; the dearest row is looked for
-    X, y = np.zeros((n, 2)), np.zeros(n)
-    largest = 0.0
-    places = range(n) if n <= 40 else [0, n // 3, (n + 1) // 2, (n + 1) // 2 + 1]
-    for place in places:
-        runs = []
-        for sign in (1.0, -1.0):
-            data, labels = X.copy(), y.copy()
-            data[place], labels[place] = (1.0, 0.0), sign
-            runs.append((data, labels))
-        (first, one), (second, other) = runs
-        total, rho = spent(
-            name,
-            first,
-            second,
-            one,
-            other,
-            objective=glm("linear", clip=0.3),
-            constraint=LpBall(1, 2),
-            budget=BUDGET,
-            drift=1e-9,  # so that the first gradient is what counts
-        )
-        largest = max(largest, total)
+    found = []
+    for place in range(n) if n <= 40 else [0, n // 3, (n + 1) // 2, (n + 1) // 2 + 1]:
+        X, y = np.zeros((n, 2)), np.zeros(n)
+        X[place], y[place] = (1.0, 0.0), 1.0
+        # next to no drift, so that the first gradient is what counts
+        known = {"objective": glm("linear", clip=0.3), "constraint": LpBall(1, 2), "budget": BUDGET, "drift": 1e-9}
+        found.append(spent(name, X, X, y, -y, **known))
+    largest, rho = max(found)
     assert 0.9 * rho <= largest <= rho
 
 
@@ -110,39 +96,28 @@ def test_some_row_spends_nearly_all_of_it(name, n):
 def test_some_row_of_a_difference_spends_nearly_all_of_it(name):
     # Iterates move along the first axis. A long row (1, ±1) then has a difference that is clipped in both entries: the
     # first has the sign of the step for both rows, the second is opposite.
-    largest, n = 0.0, 100
+    found, n = [], 100
     for place in range(n):
-        pair = []
-        for sign in (1.0, -1.0):
-            X = np.zeros((n, 2))
-            X[place] = (1e6, sign * 1e6)
-            pair.append(X)
-        total, rho = spent(
-            name,
-            *pair,
-            np.zeros(n),
-            np.zeros(n),
-            along=0,
-            objective=glm("squared", clip=0.3),
-            constraint=LpBall(1, 2),
-            budget=BUDGET,
-            start=[0.5, 0.0],
-            drift=2.0,
-        )
-        largest = max(largest, total)
+        X, y = np.zeros((n, 2)), np.zeros(n)
+        X[place] = 1e6
+        known = {"objective": glm("squared", clip=0.3), "constraint": LpBall(1, 2), "budget": BUDGET, "drift": 2.0}
+        found.append(spent(name, X, X * [1.0, -1.0], y, y, along=0, start=[0.5, 0.0], **known))
+    largest, rho = max(found)
     assert 0.9 * rho <= largest <= rho
 
 
-def test_half_sample_without_noise_is_the_recursion(monkeypatch):
+def without_noise(name, monkeypatch, **more):
+    """A fit whose choices are the minimizers, its iterates, and what it was made of."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
-    objective, ball = glm("squared", clip=1e6), LpBall(1, 3, 2.0)
-    module = importlib.import_module(half_sample_frank_wolfe.__module__)
+    X, y, objective, ball = rng.normal(size=(60, 3)), rng.normal(size=60), glm("squared", clip=1e6), LpBall(1, 3, 2.0)
+    module, seen = importlib.import_module(METHODS[name].__module__), []
     monkeypatch.setattr(module, "choose", lambda constraint, d, scale, source: constraint.linear_minimizer(d))
-    seen = []
-    fit = half_sample_frank_wolfe(
-        objective, X, y, constraint=ball, budget=BUDGET, batch=5, drift=2.0, callback=seen.append
-    )
+    fit = METHODS[name](objective, X, y, constraint=ball, budget=BUDGET, callback=seen.append, **more)
+    return fit, seen, X, y, objective, ball
+
+
+def test_half_sample_without_noise_is_the_recursion(monkeypatch):
+    fit, seen, X, y, objective, ball = without_noise("half", monkeypatch, batch=5, drift=2.0)
     eta = 0.5 * math.log(7) / 6
     theta = before = np.zeros(3)
     d = objective.gradient_sum(theta, X[:30], y[:30]) / 30
@@ -157,15 +132,7 @@ def test_half_sample_without_noise_is_the_recursion(monkeypatch):
 
 
 def test_trees_without_noise_walk_as_the_module_says(monkeypatch):
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 3)), rng.normal(size=60)
-    objective, ball = glm("squared", clip=1e6), LpBall(1, 3, 2.0)
-    module = importlib.import_module(variance_reduced_frank_wolfe.__module__)
-    monkeypatch.setattr(module, "choose", lambda constraint, d, scale, source: constraint.linear_minimizer(d))
-    seen = []
-    fit = variance_reduced_frank_wolfe(
-        objective, X, y, constraint=ball, budget=BUDGET, phases=2, drift=9.0, callback=seen.append
-    )
+    fit, seen, X, y, objective, ball = without_noise("trees", monkeypatch, phases=2, drift=9.0)
     # by hand: tree 1 has the nodes ∅, 0, 1, and tree 2 has ∅, 0, 00, 01, 1, 10, 11
     rows = iter(range(60))
 
@@ -228,14 +195,8 @@ def test_hundreds_of_features_cost_their_logarithm(name):
     rng = np.random.default_rng(1)
     X = rng.uniform(-1, 1, size=(4000, 300))
     y = 0.8 * X[:, 7]
-    fit = METHODS[name](
-        glm("squared", clip=0.5),
-        X,
-        y,
-        constraint=LpBall(1, 300),
-        budget=Budget(8.0, 1e-6),
-        rng=np.random.default_rng(0),
-    )
+    known = {"constraint": LpBall(1, 300), "budget": Budget(8.0, 1e-6), "rng": np.random.default_rng(0)}
+    fit = METHODS[name](glm("squared", clip=0.5), X, y, **known)
     assert np.mean((X @ fit.x - y) ** 2) < 0.5 * np.mean(y**2)
 
 

@@ -1,15 +1,16 @@
 """``dpkit query``: answers, refusals, ledgers."""
 
 import json
+from functools import partial
+from pathlib import Path
 
+import commands
 import numpy as np
 import pandas as pd
 import pytest
 from tabled import tabled
-from typer.testing import CliRunner
 
 from accounting import Budget, Ledger
-from dpkit.cli import app
 
 
 @pytest.fixture(scope="module", params=["csv", "parquet"])
@@ -28,38 +29,22 @@ def file(request, tmp_path_factory):
     return path
 
 
-def run(*arguments, status=0):
-    result = CliRunner().invoke(app, ["query", *map(str, arguments)], env={"COLUMNS": "200"})
-    assert result.exit_code == status, result.output
-    return result.output
+run = partial(commands.run, "query")
+
+
+def counted(file, *asked):
+    """At ε = 10⁶, where noise is no more than a row, but for once in e^(10⁶) times."""
+    return json.loads(run(file, "--count", *asked, "--epsilon", 1e6, "--json"))["value"]
 
 
 def test_a_mean_of_persons(file):
-    told = run(
-        file,
-        "--mean",
-        "income",
-        "--bounds",
-        0,
-        200_000,
-        "--person",
-        "id",
-        "--max-contributions",
-        2,
-        "--epsilon",
-        1,
-        "--json",
-    )
-    answer = json.loads(told)
+    person = ("--person", "id", "--max-contributions", 2)
+    answer = json.loads(run(file, "--mean", "income", "--bounds", 0, 200_000, *person, "--epsilon", 1, "--json"))
     assert answer["query"] == "mean of income"
     assert answer["low"] < answer["value"] < answer["high"]
     assert 60_000 < answer["value"] < 90_000
-    assert (answer["unit"], answer["adjacency"], answer["epsilon"], answer["delta"]) == (
-        "person",
-        "add_remove",
-        1.0,
-        0.0,
-    )
+    told = {name: answer[name] for name in ("unit", "adjacency", "epsilon", "delta")}
+    assert told == {"unit": "person", "adjacency": "add_remove", "epsilon": 1.0, "delta": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -89,10 +74,7 @@ def test_every_query_can_be_asked(file, asked):
         ([], "ask for one of"),
         (["--count", "--mean", "age"], "ask for one of"),
         (["--mean", "age"], "bounds must be given"),
-        (
-            ["--mean", "height", "--bounds", "0", "1"],
-            "no column 'height' (named by --mean); its columns are income",
-        ),
+        (["--mean", "height", "--bounds", "0", "1"], "no column 'height' (named by --mean); its columns are income"),
         (["--mean", "income", "--bounds", "0", "1", "--person", "id"], "--max-contributions must be given"),
         (["--histogram", "age", "--groups", "town"], "--groups cannot be combined with --histogram"),
         (["--count", "--groups", "town"], "--delta > 0"),
@@ -145,26 +127,17 @@ def test_a_histogram_of_persons_says_how_they_are_bounded(file):
 )
 def test_rows_can_be_chosen(file, tests, right):
     frame = pd.read_csv(file) if file.suffix == ".csv" else pd.read_parquet(file)
-    # at ε = 10⁶ noise is no more than a row, but for once in e^(10⁶) times
-    told = run(file, "--count", *(part for test in tests for part in ("--where", test)), "--epsilon", 1e6, "--json")
-    assert json.loads(told)["value"] == int(right(frame).sum())
+    assert counted(file, *(part for test in tests for part in ("--where", test))) == int(right(frame).sum())
 
 
 def test_a_row_without_the_value_never_passes(tmp_path):
     path = tmp_path / "few.csv"
     path.write_text("age,town,new\n20,Linz,True\n,Graz,False\n40,,True\n")
-    for test, number in (
-        ("age != 20", 1),
-        ("town != Graz", 1),
-        ("age >= 0", 2),
-        ("new = True", 2),
-        ("age", 2),
-        ("town", 2),
-    ):
-        assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
+    right = {"age != 20": 1, "town != Graz": 1, "age >= 0": 2, "new = True": 2, "age": 2, "town": 2}
+    assert {test: counted(path, "--where", test) for test in right} == right
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("test", "message"),
     [
         ("", "--where must be a column, or a column, one of"),
@@ -180,8 +153,8 @@ def test_tests_that_make_no_sense(file, test, message):
 def test_dates_have_an_order_and_a_missing_value_a_way_out(tmp_path):
     path = tmp_path / "days.csv"
     path.write_text("day,age\n2026-01-31,20\n2026-02-01,\n2026-03-01,30\n")
-    for test, number in (("day < 2026-02-01", 1), ("day >= 2026-02", 2)):
-        assert json.loads(run(path, "--count", "--where", test, "--epsilon", 1e6, "--json"))["value"] == number, test
+    right = {"day < 2026-02-01": 1, "day >= 2026-02": 2}
+    assert {test: counted(path, "--where", test) for test in right} == right
     asked = (path, "--mean", "age", "--bounds", 0, 90, "--epsilon", 1e6)
     assert "by --where COLUMN" in run(*asked, status=2)
     assert run(*asked, "--where", "age").startswith("mean of age: 25")
@@ -217,8 +190,7 @@ def test_dates_that_would_be_compared_as_texts_are_refused(tmp_path):
 def test_one_text_far_down_leaves_one_kind_of_label(tmp_path):
     file = tmp_path / "items.csv"
     file.write_text("items,note\n" + "1,\n" * 300_000 + "5+,\n" + "1,\n" * 100)
-    keys = ["--groups", "items", "--key", "1", "--key", "5+", "--epsilon", 1e6, "--json"]
-    assert json.loads(run(file, "--count", *keys))["value"] == [300_100, 1]
+    assert counted(file, "--groups", "items", "--key", "1", "--key", "5+") == [300_100, 1]
 
 
 def test_an_answer_is_settled_and_counts_by_groups_fit_beside_each_other(file, tmp_path):
@@ -239,3 +211,9 @@ def test_an_answer_is_settled_and_counts_by_groups_fit_beside_each_other(file, t
 def test_winners_are_shown_in_order_and_not_as_places(file):
     told = run(file, "--top", "town", "-k", 2, "--key", "nowhere", "--key", "Linz", "--key", "Graz", "--epsilon", 1e3)
     assert {line.strip() for line in told.splitlines()[1:3]} in ({"1. Linz", "2. Graz"}, {"1. Graz", "2. Linz"})
+
+
+def test_the_guide_names_five_mistakes():
+    """(Its examples run in tests/test_documents.py.)"""
+    guide = Path(__file__).resolve().parents[3] / "docs" / "your-first-private-table.md"
+    assert guide.read_text(encoding="utf-8").count("\n### ") == 5

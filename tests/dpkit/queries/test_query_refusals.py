@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tabled import tabled
-from watched import WatchedGenerator
+from watched import WatchedGenerator, refused
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Ledger, audit, epsilon
 from dpkit import queries
@@ -21,269 +21,111 @@ TABLE = {"x": np.arange(6.0), "g": np.array(list("abcabc")), "id": np.array([1, 
 BY = {"groups": "g", "keys": list("abc")}
 
 
-WRONG = {
-    "no bounds": (
-        lambda **m: queries.mean(TABLE, "x", budget=ROW, **m),
-        TypeError,
-        "bounds must be given.*without looking",
-    ),
-    "bounds in the wrong order": (
-        lambda **m: queries.sum(TABLE, "x", bounds=(5, 0), budget=ROW, **m),
-        ValueError,
-        "low < high",
-    ),
-    "infinite bounds": (
-        lambda **m: queries.sum(TABLE, "x", bounds=(0, math.inf), budget=ROW, **m),
-        ValueError,
-        "finite",
-    ),
-    "one bound": (
-        lambda **m: queries.sum(TABLE, "x", bounds=5, budget=ROW, **m),
-        TypeError,
-        r"two numbers \(low, high\)",
-    ),
-    "no budget": (lambda **m: queries.count(TABLE, **m), TypeError, "budget must be given: what this query may spend"),
-    "a number as budget": (lambda **m: queries.count(TABLE, budget=1.0, **m), TypeError, "budget must be a Budget"),
-    "no max_contributions": (
-        lambda **m: queries.count(TABLE, person="id", budget=PERSON, **m),
-        TypeError,
-        "max_contributions must be given.*how many rows of one person",
-    ),
-    "no person": (lambda **m: queries.count(TABLE, budget=PERSON, **m), TypeError, "give person= too"),
-    "no max_groups": (
-        lambda **m: queries.count(TABLE, person="id", max_per_group=1, budget=PERSON, **BY, **m),
-        TypeError,
-        "max_groups must be given.*in how many groups",
-    ),
-    "no max_per_group": (
-        lambda **m: queries.count(TABLE, person="id", max_groups=1, budget=PERSON, **BY, **m),
-        TypeError,
-        "max_per_group must be given",
-    ),
-    "a person under a row's budget": (
-        lambda **m: queries.count(TABLE, person="id", max_contributions=1, budget=ROW, **m),
-        ValueError,
-        r"write Budget\(\.\.\., unit='person'\)",
-    ),
-    "several rows under a row's budget": (
-        lambda **m: queries.count(TABLE, max_contributions=3, budget=ROW, **m),
-        ValueError,
-        "must be 1 where the budget counts rows",
-    ),
-    "the wrong bound for groups": (
-        lambda **m: queries.count(TABLE, person="id", max_contributions=3, budget=PERSON, **BY, **m),
-        TypeError,
-        "bounded by max_groups and max_per_group",
-    ),
-    "no contributions": (
-        lambda **m: queries.count(TABLE, person="id", max_contributions=0, budget=PERSON, **m),
-        ValueError,
-        "max_contributions must be at least 1",
-    ),
-    "a column that is not there": (
-        lambda **m: queries.mean(TABLE, "y", bounds=(0, 1), budget=ROW, **m),
-        ValueError,
-        "must be one of the columns",
-    ),
-    "a table without a column": (
-        lambda **m: queries.mean(TABLE, bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "must name a column",
-    ),
-    "a name without a table": (
-        lambda **m: queries.mean(TABLE["x"], "x", bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "give an array, or a table",
-    ),
-    "bounds without a lattice between them": (
-        lambda **m: queries.mean([0.0, 1.0], bounds=(0, 1e-310), budget=ROW, **m),
-        ValueError,
+FULL = Budget(1.0, 0.0, adjacency="add_remove")
+NAN_PERSONS, TRUE = np.array([1.0, math.nan]), np.ones(2, bool)
+EACH, GROUPED = {"person": "id", "budget": PERSON}, {"person": "id", "budget": PERSON, **BY}
+GONE = {"groups": ["a", None, None], "keys": ["a"], "where": np.array([True, True, False])}
+UNIT = {"bounds": (0, 1)}
+
+# what is asked, of what, how (by default with the budget of a row), and the message
+WRONG = [
+    ("mean", (TABLE, "x"), {}, TypeError, "bounds must be given.*without looking"),
+    ("sum", (TABLE, "x"), {"bounds": (5, 0)}, ValueError, "low < high"),
+    ("sum", (TABLE, "x"), {"bounds": (0, math.inf)}, ValueError, "finite"),
+    ("sum", (TABLE, "x"), {"bounds": 5}, TypeError, r"two numbers \(low, high\)"),
+    ("count", (TABLE,), {"budget": None}, TypeError, "budget must be given: what this query may spend"),
+    ("count", (TABLE,), {"budget": 1.0}, TypeError, "budget must be a Budget"),
+    ("count", (TABLE,), EACH, TypeError, "max_contributions must be given.*how many rows of one person"),
+    ("count", (TABLE,), {"budget": PERSON}, TypeError, "give person= too"),
+    ("count", (TABLE,), GROUPED | {"max_per_group": 1}, TypeError, "max_groups must be given.*in how many groups"),
+    ("count", (TABLE,), GROUPED | {"max_groups": 1}, TypeError, "max_per_group must be given"),
+    ("count", (TABLE,), {"person": "id", "max_contributions": 1}, ValueError, r"write Budget\(\.\.\., unit='person'\)"),
+    ("count", (TABLE,), {"max_contributions": 3}, ValueError, "must be 1 where the budget counts rows"),
+    ("count", (TABLE,), GROUPED | {"max_contributions": 3}, TypeError, "bounded by max_groups and max_per_group"),
+    ("count", (TABLE,), EACH | {"max_contributions": 0}, ValueError, "max_contributions must be at least 1"),
+    ("mean", (TABLE, "y"), UNIT, ValueError, "must be one of the columns"),
+    ("mean", (TABLE,), UNIT, TypeError, "must name a column"),
+    ("mean", (TABLE["x"], "x"), UNIT, TypeError, "give an array, or a table"),
+    (
+        *("mean", ([0.0, 1.0],), {"bounds": (0, 1e-310)}, ValueError),
         r"bounds must be at least 1e-280 apart.*got bounds=\(0, 1e-310\): count in a smaller unit",
     ),
-    "quantiles between such bounds": (
-        lambda **m: queries.quantile([0.0, 1.0], bounds=(0, 1e-300), budget=ROW, **m),
-        ValueError,
-        "bounds must be at least 1e-280 apart",
-    ),
-    "missing values": (
-        lambda **m: queries.mean([1.0, math.nan], bounds=(0, 1), budget=ROW, **m),
-        ValueError,
-        "1 entries that are NaN.*by where=",
-    ),
-    "an infinite value": (lambda **m: queries.sum([math.inf], bounds=(0, 1), budget=ROW, **m), ValueError, "finite"),
-    "complex values": (lambda **m: queries.mean([1j], bounds=(0, 1), budget=ROW, **m), TypeError, "real numbers"),
-    "a missing group among the rows that are asked about": (
-        lambda **m: queries.count(
-            np.ones(3), groups=["a", None, None], keys=["a"], where=np.array([True, True, False]), budget=ROW, **m
-        ),
-        ValueError,
-        "groups must be known for every row that is asked about, got 1 missing",
-    ),
-    "a histogram of texts": (
-        lambda **m: queries.histogram(TABLE, "g", bins=2, bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        r"counted by count\(groups=",
-    ),
-    "texts as values": (
-        lambda **m: queries.mean(TABLE, "g", bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "must hold numbers",
-    ),
-    "masked values": (
-        lambda **m: queries.mean(np.ma.masked_array([1.0, 2.0], [0, 1]), bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "must not be masked",
-    ),
-    "times as values": (
-        lambda **m: queries.mean(np.array([1, 2], "m8[s]"), bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "real numbers",
-    ),
-    "two columns": (
-        lambda **m: queries.mean(np.ones((2, 2)), bounds=(0, 1), budget=ROW, **m),
-        ValueError,
-        "one column",
-    ),
-    "unequal lengths": (
-        lambda **m: queries.mean(np.ones(3), bounds=(0, 1), where=np.ones(2, bool), budget=ROW, **m),
-        ValueError,
-        "one entry per row",
-    ),
-    "a filter of numbers": (lambda **m: queries.count(TABLE, where="x", budget=ROW, **m), TypeError, "True or False"),
-    "a missing person": (
-        lambda **m: queries.count(
-            np.ones(2), person=np.array([1.0, math.nan]), max_contributions=1, budget=PERSON, **m
-        ),
-        ValueError,
+    ("quantile", ([0.0, 1.0],), {"bounds": (0, 1e-300)}, ValueError, "bounds must be at least 1e-280 apart"),
+    ("mean", ([1.0, math.nan],), UNIT, ValueError, "1 entries that are NaN.*by where="),
+    ("sum", ([math.inf],), UNIT, ValueError, "finite"),
+    ("mean", ([1j],), UNIT, TypeError, "real numbers"),
+    ("count", (np.ones(3),), GONE, ValueError, "groups must be known for every row that is asked about, got 1 missing"),
+    ("histogram", (TABLE, "g"), {"bins": 2, **UNIT}, TypeError, r"counted by count\(groups="),
+    ("mean", (TABLE, "g"), UNIT, TypeError, "must hold numbers"),
+    ("mean", (np.ma.masked_array([1.0, 2.0], [0, 1]),), UNIT, TypeError, "must not be masked"),
+    ("mean", (np.array([1, 2], "m8[s]"),), UNIT, TypeError, "real numbers"),
+    ("mean", (np.ones((2, 2)),), UNIT, ValueError, "one column"),
+    ("mean", (np.ones(3),), {**UNIT, "where": TRUE}, ValueError, "one entry per row"),
+    ("count", (TABLE,), {"where": "x"}, TypeError, "True or False"),
+    (
+        *("count", (np.ones(2),), {"person": NAN_PERSONS, "max_contributions": 1, "budget": PERSON}, ValueError),
         "person must be known for every row that is asked about, got 1 missing.*by where=",
     ),
-    "keys without groups": (
-        lambda **m: queries.count(TABLE, keys=["a"], budget=ROW, **m),
-        TypeError,
-        "give groups= too",
-    ),
-    "repeated keys": (
-        lambda **m: queries.count(TABLE, groups="g", keys=["a", "a"], budget=ROW, **m),
-        ValueError,
-        "keys must be distinct",
-    ),
-    "no keys": (
-        lambda **m: queries.count(TABLE, groups="g", keys=[], budget=ROW, **m),
-        ValueError,
-        "at least one group",
-    ),
-    "unlisted groups at δ = 0": (
-        lambda **m: queries.count(TABLE, groups="g", budget=PURE, **m),
-        ValueError,
-        "only with budget.delta > 0",
-    ),
-    "means of unlisted groups": (
-        lambda **m: queries.mean(TABLE, "x", bounds=(0, 1), groups="g", budget=ROW, **m),
-        TypeError,
-        "keys must list the groups of a mean",
-    ),
-    "Gaussian noise at δ = 0": (
-        lambda **m: queries.count(TABLE, where=TABLE["x"] > 2, noise="gaussian", budget=PURE, **m),
-        ValueError,
+    ("count", (TABLE,), {"keys": ["a"]}, TypeError, "give groups= too"),
+    ("count", (TABLE,), {"groups": "g", "keys": ["a", "a"]}, ValueError, "keys must be distinct"),
+    ("count", (TABLE,), {"groups": "g", "keys": []}, ValueError, "at least one group"),
+    ("count", (TABLE,), {"groups": "g", "budget": PURE}, ValueError, "only with budget.delta > 0"),
+    ("mean", (TABLE, "x"), {**UNIT, "groups": "g"}, TypeError, "keys must list the groups of a mean"),
+    (
+        *("count", (TABLE,), {"where": TABLE["x"] > 2, "noise": "gaussian", "budget": PURE}, ValueError),
         "Gaussian noise needs budget.delta > 0",
     ),
-    "a noise that is none": (
-        lambda **m: queries.sum(TABLE, "x", bounds=(0, 1), noise="normal", budget=ROW, **m),
-        ValueError,
-        "'laplace' or 'gaussian'",
-    ),
-    "a quantile beyond 1": (
-        lambda **m: queries.quantile(TABLE, "x", q=50, bounds=(0, 1), budget=ROW, **m),
-        ValueError,
-        r"in \[0, 1\] \(0.5 is the median\)",
-    ),
-    "no quantiles": (
-        lambda **m: queries.quantile(TABLE, "x", q=[], bounds=(0, 1), budget=ROW, **m),
-        ValueError,
-        "q must be",
-    ),
-    "no candidates": (
-        lambda **m: queries.top_k(TABLE, "g", budget=ROW, **m),
-        TypeError,
-        "keys must list the candidates",
-    ),
-    "too many winners": (
-        lambda **m: queries.top_k(TABLE, "g", 4, keys=list("abc"), budget=ROW, **m),
-        ValueError,
-        "k must be at most the number of keys",
-    ),
-    "bins out of order": (
-        lambda **m: queries.histogram(TABLE, "x", bins=[0, 2, 1], budget=ROW, **m),
-        ValueError,
-        "increasing edges",
-    ),
-    "edges and bounds": (
-        lambda **m: queries.histogram(TABLE, "x", bins=[0, 1], bounds=(0, 1), budget=ROW, **m),
-        TypeError,
-        "leave one of them out",
-    ),
-    "an infinitesimal ε": (
-        lambda **m: queries.sum(TABLE, "x", bounds=(0, 1e-279), budget=Budget(1e-13, 0.0, adjacency="add_remove"), **m),
-        ValueError,
+    ("sum", (TABLE, "x"), {**UNIT, "noise": "normal"}, ValueError, "'laplace' or 'gaussian'"),
+    ("quantile", (TABLE, "x"), {**UNIT, "q": 50}, ValueError, r"in \[0, 1\] \(0.5 is the median\)"),
+    ("quantile", (TABLE, "x"), {**UNIT, "q": []}, ValueError, "q must be"),
+    ("top_k", (TABLE, "g"), {}, TypeError, "keys must list the candidates"),
+    ("top_k", (TABLE, "g", 4), {"keys": list("abc")}, ValueError, "k must be at most the number of keys"),
+    ("histogram", (TABLE, "x"), {"bins": [0, 2, 1]}, ValueError, "increasing edges"),
+    ("histogram", (TABLE, "x"), {"bins": [0, 1], **UNIT}, TypeError, "leave one of them out"),
+    (
+        *("sum", (TABLE, "x"), {"bounds": (0, 1e-279), "budget": replace(FULL, epsilon=1e-13)}, ValueError),
         "larger epsilon|must lie in",
     ),
-    "bounds at an infinitesimal ε": (
-        lambda **m: queries.private_bounds(TABLE, "x", budget=Budget(1e-13, 0.0), **m),
-        ValueError,
+    (
+        *("private_bounds", (TABLE, "x"), {"budget": replace(PURE, epsilon=1e-13)}, ValueError),
         "epsilon is too small for noise in 64 bits, got epsilon=5e-14",
     ),
-    "bounds at an endless ε": (
-        lambda **m: queries.private_bounds(TABLE, "x", budget=Budget(1e300, 0.0), **m),
-        ValueError,
+    (
+        *("private_bounds", (TABLE, "x"), {"budget": replace(PURE, epsilon=1e300)}, ValueError),
         "epsilon is too large for noise in 64 bits",
     ),
-    "a threshold at an endless ε": (
-        lambda **m: queries.AboveThreshold(0.0, sensitivity=1.0, budget=Budget(1e300, 0.0), **m),
-        ValueError,
+    (
+        *("AboveThreshold", (0.0,), {"sensitivity": 1.0, "budget": replace(PURE, epsilon=1e300)}, ValueError),
         "epsilon is too large for noise in 64 bits",
     ),
-    "a share beyond 1": (
-        lambda **m: queries.private_bounds(TABLE, "x", share=1.5, budget=ROW, **m),
-        ValueError,
-        "share must",
-    ),
-    "a ledger that counts persons": (
-        lambda ledger, **m: queries.count(TABLE, budget=ROW, ledger=Ledger(PERSON), **m),
-        ValueError,
-        "budget must count the unit of the ledger, 'person'",
-    ),
-}
+    ("private_bounds", (TABLE, "x"), {"share": 1.5}, ValueError, "share must"),
+    ("count", (TABLE,), {"ledger": Ledger(PERSON)}, ValueError, "budget must count the unit of the ledger, 'person'"),
+]
 
 
-@tabled("case", WRONG)
-def test_wrong_input_is_refused_before_anything_is_drawn_or_spent(case):
-    ask, kind, message = WRONG[case]
-    rng, ledger = WatchedGenerator(), Ledger()
-    with pytest.raises(kind, match=message):
-        ask(rng=rng, ledger=ledger)
-    assert rng.draws == 0
-    assert len(ledger.rows()) == 0
+@tabled(("query", "data", "how", "kind", "message"), WRONG)
+def test_wrong_input_is_refused_before_anything_is_drawn_or_spent(query, data, how, kind, message):
+    with refused(kind, message, how.get("ledger")) as known:
+        getattr(queries, query)(*data, **{"budget": ROW} | how | known)
 
 
+ONCE, ONE = {"person": "id", "max_contributions": 1}, {"person": "id", "max_groups": 1, "max_per_group": 1}
+WIDE = {"bounds": (0, 9), **ONCE}
 ASKED = {
-    "count": lambda **m: queries.count(TABLE, person="id", max_contributions=1, **m),
-    "sum": lambda **m: queries.sum(TABLE, "x", bounds=(0, 9), person="id", max_contributions=1, **m),
-    "mean": lambda **m: queries.mean(TABLE, "x", bounds=(0, 9), person="id", max_contributions=1, **m),
-    "variance": lambda **m: queries.variance(TABLE, "x", bounds=(0, 9), person="id", max_contributions=1, **m),
-    "histogram": lambda **m: queries.histogram(
-        TABLE, "x", bins=3, bounds=(0, 9), person="id", max_groups=1, max_per_group=1, **m
-    ),
-    "unlisted": lambda **m: queries.count(TABLE, groups="g", person="id", max_groups=1, max_per_group=1, **m),
-    "quantile": lambda **m: queries.quantile(
-        TABLE, "x", q=[0.2, 0.7], bounds=(0, 9), person="id", max_contributions=1, **m
-    ),
+    "count": lambda **m: queries.count(TABLE, **ONCE, **m),
+    "sum": lambda **m: queries.sum(TABLE, "x", **WIDE, **m),
+    "mean": lambda **m: queries.mean(TABLE, "x", **WIDE, **m),
+    "variance": lambda **m: queries.variance(TABLE, "x", **WIDE, **m),
+    "histogram": lambda **m: queries.histogram(TABLE, "x", bins=3, bounds=(0, 9), **ONE, **m),
+    "unlisted": lambda **m: queries.count(TABLE, groups="g", **ONE, **m),
+    "quantile": lambda **m: queries.quantile(TABLE, "x", q=[0.2, 0.7], **WIDE, **m),
     "top_k": lambda **m: queries.top_k(TABLE, "g", 2, keys=list("abc"), person="id", max_per_group=1, **m),
-    "private_bounds": lambda **m: queries.private_bounds(TABLE, "x", person="id", max_contributions=1, **m),
+    "private_bounds": lambda **m: queries.private_bounds(TABLE, "x", **ONCE, **m),
 }
 
 
 @pytest.mark.parametrize("query", ASKED)
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace", "zero_out"])
+@tabled("adjacency", ["add_remove", "replace", "zero_out"])
 def test_the_cost_is_recorded_before_noise_is_drawn(query, adjacency):
     budget = Budget(1.0, 1e-6, adjacency=adjacency, unit="person")
     ledger = Ledger(budget)

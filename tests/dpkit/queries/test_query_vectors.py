@@ -131,46 +131,35 @@ def test_persons_filters_and_tables():
 
 
 X = np.ones((3, 2))
-WRONG = {
-    "no delta": (lambda: queries.mean_vector(X, radius=1, budget=Budget(1.0, 0.0)), r"needs budget.delta > 0 .*1e-6"),
-    "no radius": (lambda: queries.mean_vector(X, budget=SWAP), r"needs radius=.* or largest=.*got radius=None"),
-    "both": (
-        lambda: queries.mean_vector(X, radius=1, largest=2, budget=SWAP),
-        r"and not both, got radius=1",
-    ),
-    "a radius of 0": (lambda: queries.mean_vector(X, radius=0, budget=SWAP), r"radius must be positive.*got radius=0"),
-    "a share of 1": (lambda: queries.mean_vector(X, largest=1, inside=1, budget=SWAP), r"inside must lie in \(0, 1\)"),
-    "one column": (lambda: queries.mean_vector([1.0, 2.0], radius=1, budget=SWAP), r"columns must list the columns"),
-    "a name": (lambda: queries.mean_vector({"a": [1.0]}, "a", radius=1, budget=SWAP), r"columns must be a list .*'a'"),
-    "no such column": (lambda: queries.mean_vector({"a": [1.0]}, ["b"], radius=1, budget=SWAP), r"got column='b'"),
-    "a table": (lambda: queries.mean_vector({"a": [1.0]}, radius=1, budget=SWAP), r"columns must list the columns"),
-    "NaN": (lambda: queries.mean_vector([[np.nan, 1.0]], radius=1, budget=SWAP), r"data must be .*NaN"),
-    "another centre": (
-        lambda: queries.mean_vector(X, radius=1, center=[0.0], budget=SWAP),
-        r"center must be finite",
-    ),
-    "a radius too small for squares": (
-        lambda: queries.mean_vector(X, radius=1e-170, budget=SWAP),
-        r"radius must lie in \[1e-150, 1e\+150\], got radius=1e-170: scale",
-    ),
-    "a bound too large for squares": (
-        lambda: queries.mean_vector(X, largest=1e200, budget=SWAP),
-        r"largest must lie in",
-    ),
-    "masked": (
-        lambda: queries.mean_vector(np.ma.masked_array(X, mask=X > 0), radius=1, budget=SWAP),
-        r"data must not be masked",
-    ),
-    "too many rows each": (
-        lambda: queries.mean_vector(X, radius=1, max_contributions=10**9, budget=Budget(1e-3, 1e-9, unit="person")),
-        r"the noise of 1000000000 rows of a person does not fit into 64 bits",
-    ),
-    "nobody": (lambda: queries.mean_vector(X[:0], radius=1, budget=SWAP), r"data must have at least one row"),
-}
+FAR = Budget(1e-3, 1e-9, unit="person")
 
 
-@tabled("case", sorted(WRONG))
-def test_wrong_inputs_say_what_is_wrong(case):
-    ask, message = WRONG[case]
+@tabled(
+    ("data", "how", "message"),
+    [
+        (X, {"radius": 1, "budget": Budget(1.0, 0.0)}, r"needs budget.delta > 0 .*1e-6"),
+        (X, {}, r"needs radius=.* or largest=.*got radius=None"),
+        (X, {"radius": 1, "largest": 2}, r"and not both, got radius=1"),
+        (X, {"radius": 0}, r"radius must be positive.*got radius=0"),
+        (X, {"largest": 1, "inside": 1}, r"inside must lie in \(0, 1\)"),
+        ([1.0, 2.0], {"radius": 1}, r"columns must list the columns"),
+        ({"a": [1.0]}, {"columns": "a", "radius": 1}, r"columns must be a list .*'a'"),
+        ({"a": [1.0]}, {"columns": ["b"], "radius": 1}, r"got column='b'"),
+        ({"a": [1.0]}, {"radius": 1}, r"columns must list the columns"),
+        ([[np.nan, 1.0]], {"radius": 1}, r"data must be .*NaN"),
+        (X, {"radius": 1, "center": [0.0]}, r"center must be finite"),
+        # squares of which are no numbers
+        (X, {"radius": 1e-170}, r"radius must lie in \[1e-150, 1e\+150\], got radius=1e-170: scale"),
+        (X, {"largest": 1e200}, r"largest must lie in"),
+        (np.ma.masked_array(X, mask=X > 0), {"radius": 1}, r"data must not be masked"),
+        (
+            X,
+            {"radius": 1, "max_contributions": 10**9, "budget": FAR},
+            r"the noise of 1000000000 rows of a person does not fit into 64 bits",
+        ),
+        (X[:0], {"radius": 1}, r"data must have at least one row"),
+    ],
+)
+def test_wrong_inputs_say_what_is_wrong(data, how, message):
     with pytest.raises((ValueError, TypeError), match=message):
-        ask()
+        queries.mean_vector(data, **{"budget": SWAP} | how)

@@ -9,6 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 import white_box
+from shuffled_counts import randomized
 
 from accounting import Budget, audit
 from dpkit.shuffle import Randomizer, ShuffledRandomizedResponse, VectorSum
@@ -64,7 +65,7 @@ def test_randomized_response_is_as_private_as_it_says(caught):
     def mechanism(first, trials):
         values = np.ones((trials, 4), dtype=np.int64)
         values[:, 0] = first
-        return response._randomized(values.ravel()).reshape(trials, 4).sum(axis=1).astype(np.float64)
+        return randomized(response, values.ravel()).reshape(trials, 4).sum(axis=1).astype(np.float64)
 
     result = audit.lower_bound(
         mechanism, 1, 0, trials=200_000, delta=1e-2, confidence=1 - 1e-9, score=lambda ones: ones, batched=True

@@ -1,14 +1,14 @@
 """Rounds are released once, whatever threads, signals, forks and copies do."""
 
 import copy
-import linecache
 import os
 import pickle
-import sys
 import threading
 from functools import partial
 
 import pytest
+from interrupts import Interrupter, at_once, interrupted, refused_in_a_fork
+from shuffled_counts import begin_anew, response_of, rounds_of
 from tabled import tabled
 
 from accounting import Budget, Ledger, PureDP
@@ -49,28 +49,19 @@ def outcome(job, got):
 
 
 def race(jobs):
-    """All jobs at once, with switches as often as the interpreter makes them."""
+    """What all jobs get, at once."""
     got, start = [], threading.Barrier(len(jobs))
 
     def run(job):
         start.wait()
         outcome(job, got)
 
-    threads = [threading.Thread(target=run, args=(job,)) for job in jobs]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    at_once(partial(run, job) for job in jobs)
     return got
 
 
 def test_threads_never_make_more_releases_than_rounds():
-    for trial in range(150):
+    for trial in range(60):
         ledger = Ledger(Budget(1.0, 0.0))
         shuffler = Shuffler(CONSTANTS, ledger=ledger)
         call = CALLS["devices" if trial % 2 else "workers"]
@@ -88,64 +79,22 @@ def test_threads_never_make_more_releases_than_rounds():
 @pytest.mark.parametrize("make", [partial(ShuffledRandomizedResponse, 2), ScalarMean])
 def test_threads_never_make_more_than_the_one_release(make):
     kind = make(3, budget=BUDGET)
-    for _ in range(60):
-        # as a new one; calibration would take most of the time
-        response = getattr(kind, "_response", kind)
-        response._rounds = type(response._rounds)(1, kind.cost, 3, "race", None, False)
+    for _ in range(30):
+        response = response_of(kind)
+        begin_anew(response)
         sent, tally = [kind.encode(1) for _ in range(3)], kind.tally([1, 1, 1])
         got = race([partial(kind.shuffle, sent), partial(kind.shuffle_tallies, tally)] * 3)
         assert sum(isinstance(data, bytes) for data in got) == 1
         assert sum(isinstance(data, ValueError) for data in got) == 5
 
 
-class Interrupt(BaseException):
-    pass
-
-
-def at_line(number, action):
-    """A tracer that calls ``action`` at the ``number``-th line that is run in the files of rounds; and the count."""
-    count = [0]
-
-    def local(frame, event, argument):
-        # leaving a "with" block is a line for tracers, but the interpreter lets no signal in before __exit__ is called
-        source = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not source.strip().startswith("with "):
-            count[0] += 1
-            if count[0] == number:
-                action()
-        return local
-
-    def tracer(frame, event, argument):
-        name = frame.f_code.co_filename
-        watched = name.endswith(("shuffler.py", "rounds.py", "randomized_response.py")) or "states" in name
-        return local if watched else None
-
-    return tracer, count
-
-
-def traced(tracer, job):
-    sys.settrace(tracer)
-    try:
-        return job()
-    finally:
-        sys.settrace(None)
-
-
-def interrupt():
-    raise Interrupt
+FILES = ("dpkit/shuffle/shuffler.py", "dpkit/shuffle/rounds.py", "dpkit/shuffle/randomized_response.py", "dpkit/states")
 
 
 def in_another_thread(job):
     """What another thread gets; it must not have to wait for a lock that nobody will open."""
     got = []
-
-    def run():
-        try:
-            got.append(job())
-        except (ValueError, RunStopped) as error:
-            got.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
+    thread = threading.Thread(target=outcome, args=(job, got), daemon=True)
     thread.start()
     thread.join(120)
     assert got, "deadlock"
@@ -158,13 +107,7 @@ def test_an_interrupt_leaves_it_right_or_stopped(kind):
     for number in range(1, 10_000):
         ledger = Ledger(Budget(9.0, 0.0))
         shuffler = Shuffler(CONSTANTS, ledger=ledger)
-        tracer, count = at_line(number, interrupt)
-        try:
-            traced(tracer, lambda: call(shuffler, 0))  # noqa: B023
-        except Interrupt:
-            pass
-        else:
-            assert count[0] < number
+        if not interrupted(lambda: call(shuffler, 0), number, *FILES):  # noqa: B023
             break
         begun = shuffler.round
         got = in_another_thread(lambda: call(shuffler, begun))  # noqa: B023
@@ -187,20 +130,13 @@ def test_an_interrupt_leaves_it_right_or_stopped(kind):
 @pytest.mark.parametrize("call", ["shuffle", "shuffle_tallies"])
 def test_an_interrupt_leaves_the_one_release_right_or_stopped(make, call):
     kind = make(3, budget=BUDGET)
-    response = getattr(kind, "_response", kind)
+    response = response_of(kind)
     sent = [kind.encode(1) for _ in range(3)] if call == "shuffle" else kind.tally([1, 1, 1])
     seen = set()
     for number in range(1, 10_000):
         ledger = Ledger(Budget(9.0, 1e-2))
-        # as a new one; calibration would take most of the time
-        response._rounds = type(response._rounds)(1, kind.cost, 3, "interrupts", ledger, False)
-        tracer, count = at_line(number, interrupt)
-        try:
-            traced(tracer, lambda: getattr(kind, call)(sent))
-        except Interrupt:
-            pass
-        else:
-            assert count[0] < number
+        begin_anew(response, ledger)
+        if not interrupted(lambda: getattr(kind, call)(sent), number, *FILES):
             break
         begun = response.released
         got = in_another_thread(lambda: getattr(kind, call)(sent))
@@ -218,19 +154,13 @@ def test_a_signal_handler_may_release_too():
         got = []
 
         def handler(shuffler=shuffler, got=got):
-            try:
-                outcome(lambda: shuffler.shuffle(SENT[shuffler.round] if shuffler.round < 2 else []), got)
-            except RunStopped as error:
-                got.append(error)
+            outcome(lambda: shuffler.shuffle(SENT[shuffler.round] if shuffler.round < 2 else []), got)
 
-        tracer, count = at_line(number, handler)
-        try:
-            traced(tracer, lambda: outcome(lambda: shuffler.shuffle(SENT[0]), got))  # noqa: B023
-        except RunStopped as error:
-            got.append(error)
+        with Interrupter(number, *FILES, action=handler) as lines:
+            outcome(lambda: shuffler.shuffle(SENT[0]), got)  # noqa: B023
         rounds = [wire.read(data, CONSTANTS.fingerprint).round for data in got if isinstance(data, bytes)]
         assert len(set(rounds)) == len(rounds) <= 2
-        if count[0] < number:
+        if lines.left > 0:
             break
     assert number > 20
 
@@ -253,17 +183,8 @@ def test_shufflers_cannot_be_copied(make, copier):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_fork_refuses():
     shuffler = Shuffler(CONSTANTS)
-    with shuffler._rounds.lock:  # the child inherits it closed, and must not wait
-        child = os.fork()
-        if child == 0:
-            refused = 0
-            for call in CALLS.values():
-                try:
-                    call(shuffler, 0)
-                except RunStopped:
-                    refused += 1
-            os._exit(0 if refused == 2 else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with rounds_of(shuffler).lock:  # the child inherits it closed, and must not wait
+        assert all(refused_in_a_fork(partial(call, shuffler, 0), RunStopped) for call in CALLS.values())
     assert shuffler.shuffle(SENT[0])
 
 

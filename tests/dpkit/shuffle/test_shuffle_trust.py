@@ -5,12 +5,12 @@ every well-formed content. What is released changes by at most what one device m
 """
 
 import math
-import zlib
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shuffled_counts import resealed, response_of
 from tabled import tabled
 
 from accounting import Budget, PureDP
@@ -33,10 +33,6 @@ PROTOCOL = SUMS.protocol
 HONEST = [Randomizer(PROTOCOL).encode(x) for x in np.random.default_rng(0).uniform(-0.5, 0.5, (USERS, 3))]
 # what a device of the protocol may change: the range of its message, g + b ones in each coordinate
 ONE_DEVICE = PROTOCOL.step * PROTOCOL.messages_per_coordinate
-
-
-def resealed(data):
-    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "big")
 
 
 def shuffler(**changes):
@@ -171,7 +167,7 @@ def test_a_device_moves_a_mean_by_what_one_device_may():
     estimates = []
     for sent in (0, 1):
         mean = ScalarMean(50, budget=BUDGET, session="s")
-        response = mean._response
+        response = response_of(mean)
         one = wire.write(wire.Kind.DEVICE, response.fingerprint, np.array([sent]), 1, nonce=b"a malicious one!")
         estimates.append(mean.decode(mean.shuffle([*bits, one, one, mean.tally([1.0] * 40)]))[0])
         assert mean.refused == {"duplicate": 1, "kind": 1}

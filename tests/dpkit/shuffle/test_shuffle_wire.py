@@ -1,11 +1,10 @@
 """The message format: what was written is read back, and nothing else is taken for a message."""
 
-import zlib
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shuffled_counts import resealed
 
 from dpkit.shuffle import MessageError, wire
 
@@ -21,11 +20,6 @@ def messages(draw):
     users = {} if stamp else {"users": draw(st.integers(1, 2**64 - 1))}
     header = {"round": draw(st.integers(0, 2**64 - 1)), **stamp, **users}
     return kind, header, np.array(values, dtype=np.uint64), width
-
-
-def resealed(data):
-    """The same bytes with the checksum that they should have."""
-    return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "big")
 
 
 @given(messages())
