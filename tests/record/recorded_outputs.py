@@ -106,7 +106,7 @@ def drawn(name: str) -> dict[str, Any]:
 
 @records("all")
 def selection(name: str) -> dict[str, Any]:
-    from dpkit.selection import best_of, number_of_runs
+    from dpkit.hyperparameters import best_of, number_of_runs
 
     source = rng()
     laws = (
