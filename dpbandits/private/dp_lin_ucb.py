@@ -63,13 +63,14 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues
 from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory, posterior
+from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
 from dpkit.moments.pairs import PairSums
 
 __all__ = ["DPLinUCB"]

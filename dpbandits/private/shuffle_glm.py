@@ -57,11 +57,11 @@ from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.design import g_optimal_design
-from dpbandits.private.parts.records import link_objective
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
 from dpkit.models.ellipsoid import norms
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
+from dpkit.models.losses import matching_loss
 from dpkit.moments.shuffled import batch_protocol, max_cost
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
 from dpkit.shuffle.vector_sum import check_delta
@@ -182,7 +182,7 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         plans = [self._plan(end - start, k) for k, (start, end) in enumerate(pairwise([0, *ends]))]
         self._matrices = [matrix for matrix, _, _ in plans]
         self._fits = [descent for _, descent, _ in plans]
-        self._objective = link_objective(self.link, S, self._L)
+        self._objective = matching_loss(self.link, S, clip=self._L)
         self.rows = Rows(dim + 1, bound=1.0)  # x and r of the open batch, which users hold until it ends
         self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
         self.open_run((self.rounds_per_person or 1) * max_cost(total for _, _, total in plans))

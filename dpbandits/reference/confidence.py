@@ -15,7 +15,8 @@ from dpbandits.policy.choices import Law, inverse_gap
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.protocol import CommonOptions, Options, Policy
 from dpkit.models.ellipsoid import RankOneInverse, norms, within
-from dpkit.models.likelihood import Rows, Smooth, glm_loss, level_set_maxima
+from dpkit.models.level_sets import level_set_maxima
+from dpkit.models.likelihood import Rows, Smooth, glm_loss
 
 __all__ = ["EllipsoidSet", "LevelSet", "ReferenceOptions", "ReferencePolicy", "TimedOptions"]
 

@@ -17,11 +17,12 @@ import numpy as np
 
 from accounting.checks import fraction, positive
 from dpbandits.policy.parameters import Parameters, checked_parameters
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Options, Pending
 from dpbandits.reference.confidence import EllipsoidSet
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpkit.models.links import Link, get_link
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["GLBOMD"]
 

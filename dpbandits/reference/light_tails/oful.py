@@ -13,10 +13,11 @@ from typing import Literal, Unpack
 
 from accounting.checks import choice, positive
 from dpbandits.policy.parameters import Parameters, noise_level
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["OFUL"]
 
