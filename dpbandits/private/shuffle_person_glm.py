@@ -149,7 +149,7 @@ class ShufflePersonGLM(PrivatePolicy[Estimate]):
         self.refit = Refit(self.contribution, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
         if self.prior is None:
-            warn_of_cold_start(self.contribution.clarity(T, self.sums), self.dim, T, budget)
+            warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums), self.dim, T, budget)
         self.open_run(self.sums.cost)
 
     @property

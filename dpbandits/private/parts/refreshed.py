@@ -20,7 +20,8 @@ from dpbandits.private.parts.records import checked_slope
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior, posterior
-from dpkit.moments.people import People, PersonTotals, Weigh
+from dpkit.moments.people import People, PersonSums, Weigh
+from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = ["Estimate", "PersonRecord", "Refit", "Refreshed", "Rule", "check_rounds", "first_release", "refreshed"]
 
@@ -149,12 +150,12 @@ class PersonRecord:
         """
         return float(self.slopes[min(int(np.searchsorted(self.energies, theta @ h @ theta)), len(self.slopes) - 1)])
 
-    def clarity(self, horizon: int, sums: PersonTotals) -> float:
+    def clarity(self, dim: int, horizon: int, sums: PersonSums | ShuffledPersonSums) -> float:
         """The signal over the noise at the end, at best: everybody comes once, and spends all on one release."""
         newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
         a, F, B = self.bounds(newcomers, 1.0)
         noise = sums.noise * float(sums.shifts(newcomers, a, F, B)[0])
-        return clarity(sums.dim, horizon, self.W, self.theta_bound, noise, noise / a)
+        return clarity(dim, horizon, self.W, self.theta_bound, noise, noise / a)
 
 
 def _secants(link: Link, W: float, e: Array, mean: Array | None = None) -> Array:
@@ -188,7 +189,7 @@ class Refreshed:
 
 
 def refreshed(
-    sums: PersonTotals,
+    sums: PersonSums | ShuffledPersonSums,
     record: PersonRecord,
     theta: Array,
     spending: float,
@@ -224,7 +225,7 @@ def refreshed(
     return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω))
 
 
-def check_rounds(sums: PersonTotals, decisions: int, released: int) -> None:
+def check_rounds(sums: PersonSums | ShuffledPersonSums, decisions: int, released: int) -> None:
     """Refuse a state whose rounds are not those of so many decisions, of which so many were released.
 
     Raises
