@@ -170,7 +170,7 @@ class Comparison(dict[str, float]):
     @cached_property
     def at_least(self) -> float:
         """What some mechanism that fits costs at least (:func:`accounting.bound`); found when first asked for."""
-        from accounting.lower.lower import lower_epsilon  # not what every import waits for
+        from accounting.lower.lower_bound import lower_epsilon  # not what every import waits for
 
         return lower_epsilon(self._release, self._delta)
 

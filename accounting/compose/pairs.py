@@ -8,16 +8,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from accounting.adaptive.choices.choices import in_games
-from accounting.amplification.runs import runs_of
+from accounting.adaptive import registry
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON
 from accounting.compose.convolution import Parts
 from accounting.errors import UnsupportedRelease
 from accounting.notions.gdp import gdp, lattice_noise
 from accounting.releases import (
     ZCDP,
-    BestOfPoissonRuns,
-    BestOfRuns,
     Composed,
     DiscreteGaussian,
     DiscreteLaplace,
@@ -40,9 +37,6 @@ from accounting.releases.stand_ins import (
     CentralShuffledBinomial,
     DifferenceOfCounts,
     OneCount,
-    OrderedRuns,
-    PlayedBatches,
-    PlayedChoices,
     ThreeLosses,
     Triangle,
     TwoLosses,
@@ -79,6 +73,8 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         SpanPair,
     )
 
+    if (own := registry.own_pair(release, present)) is not None:
+        return [own]
     match release:
         case Gaussian(noise_multiplier=z):
             return [Counter({GaussianPair(1.0 / z): 1})]
@@ -122,14 +118,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.loss.counts import CountPair
 
             return [Counter({CountPair(n, rate, step, first, second): 1})]
-        case PlayedChoices(plays=plays):
-            from accounting.loss.curves import GamePair
-
-            return [Counter({GamePair(tuple(replace(play, present=present) for play in plays)): 1})]
-        case PlayedBatches(batch=batch, count=n, tail=tail):
-            from accounting.adaptive.fixed_batches.replaced_games import game_at_least
-
-            return [Counter({game_at_least(batch, n, tail): 1})]
         case TwoLosses(low=low, high=high):
             return [Counter({RangePair(low, high): 1})]
         case ThreeLosses(high=high, chance=chance):
@@ -162,16 +150,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
             from accounting.loss.counts import DifferencePair
 
             return [Counter({DifferencePair(n, rate, first, second): 1})]
-        case BestOfRuns(release=inner) | BestOfPoissonRuns(release=inner):
-            from accounting.adaptive.repeated_selection.best_pairs import BestPair
-
-            found = tuple(alternatives(inner))
-            return [Counter({BestPair(runs_of(release), found, _mu(inner)): 1} if found else {})]
-        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace):
-            from accounting.adaptive.repeated_selection.best_pairs import OrderedPair
-
-            (pair,) = single(inner, present)
-            return [Counter({OrderedPair(runs, pair, cut, pace): 1})]
         case PoissonSubsampled(release=inner, rate=rate, adjacency="replace"):
             (pairs,) = _steps(inner, present) if rate < 1 else [_doubled(inner)]
             return [_swap(pairs, rate)]
@@ -195,13 +173,6 @@ def _pairs(release: Release, present: bool) -> list[Counter[LossPair]]:
         case Parallel(branches=branches):
             return [pairs for branch in branches for pairs in _pairs(branch, present)]
     return _pairs(weaker(release, "PLD"), present)
-
-
-def _mu(release: Release) -> float:
-    try:
-        return gdp(release)
-    except UnsupportedRelease:
-        return math.inf
 
 
 def single(release: Release, present: bool) -> list[LossPair]:
@@ -327,5 +298,5 @@ def _doubled(release: Release) -> Counter[LossPair]:
 
 def alternatives(release: Release) -> list[Parts]:
     """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    found = [in_games(_join([(pairs, 1)])) for present in (True, False) for pairs in _pairs(release, present)]
+    found = [registry.replaced(_join([(pairs, 1)])) for present in (True, False) for pairs in _pairs(release, present)]
     return list(dict.fromkeys(tuple(sorted(pairs.items(), key=repr)) for pairs in found if pairs))

@@ -7,7 +7,7 @@ without a grid.
 Tilt, window and grid are first chosen by the Rényi curve, as it is the saddle point that counts. Where rare losses are
 large (a strong release on a small sample) that curve is orders above the truth and says little about ε; so the choice
 is made anew from the ε and δ that were found, until it no longer matters. Every intermediate answer is a proved bound,
-and the least one counts; so is that of :mod:`accounting.adaptive.repeated_selection.best_many`.
+and the least one counts; so is that of a theorem on adaptive play (:mod:`accounting.adaptive.registry`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from accounting.adaptive.choices.choices import played
-from accounting.adaptive.choices.coin_games import Games, played_delta, played_epsilon
-from accounting.adaptive.choices.games_in_place import IN_PLACE, choices_of_one_kind, with_long_games
-from accounting.adaptive.choices.long_games import delta_of_many, epsilon_of_many, is_long
+from accounting.adaptive import registry
 from accounting.checks import nonnegative
 from accounting.compose.convolution import (
     BEYOND_USE,
@@ -80,7 +77,7 @@ def epsilon(release: Release, delta: float) -> float:
     found = 0.0
     for parts in alternatives(release):
         one = _epsilon(parts, delta, found)
-        for in_place in IN_PLACE:
+        for in_place in registry.in_place(parts):
             if one > found and (games := in_place(parts, delta)):
                 one = min(one, _epsilon(games, delta, found))
         found = max(found, one)
@@ -93,8 +90,7 @@ def delta(release: Release, epsilon: float) -> float:
     found = 0.0
     for parts in alternatives(release):
         one = _delta(parts, epsilon, found)
-        # a long game is for δ near one that is known, which short ones may be far above
-        for in_place in (*IN_PLACE, with_long_games):
+        for in_place in registry.in_place(parts, twice=True):
             if one > found and (games := in_place(parts, one)):
                 one = min(one, _delta(games, epsilon, found))
         found = max(found, one)
@@ -122,13 +118,6 @@ def _top(alone: LossPair, delta: float) -> float:
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
 
 
-def _choices(parts: Parts) -> Games | None:
-    """The game, if ``parts`` are nothing but choices of one kind."""
-    (pair, count), *more = parts
-    game = None if more else played(pair, count)
-    return None if game is None else (game,)
-
-
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
     """The smallest ε with ``to_delta(ε) ≤ delta``, rounded up; ``high`` is large enough."""
     if to_delta(0.0) <= delta:
@@ -151,7 +140,6 @@ class _Answer:
 
 def _epsilon(parts: Parts, delta: float, enough: float) -> float:
     """ε of one alternative; 0 if it is certainly at most ``enough``."""
-    from accounting.adaptive.repeated_selection.best_many import epsilon_of_best
     from accounting.loss.concentrated import ConcentratedPair
 
     alone = _alone(parts)
@@ -159,15 +147,14 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
         return zcdp_epsilon(alone.rho, delta)
     if alone is not None:
         return _inverse(alone.delta, delta, _top(alone, delta)) if alone.infinite() < delta else math.inf
-    many = choices_of_one_kind(parts)
-    if many and is_long(*many, math.log(delta)) and (one := epsilon_of_many(*many, delta, enough)) is not None:
-        return one
-    losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
-    if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
-        return 0.0
-    found = epsilon_of_best(parts, delta, _epsilon_of_sum(parts, delta).value)
-    choices = _choices(parts)
-    return played_epsilon(choices, delta, found) if choices and math.isfinite(found) else found
+
+    def of_sum() -> float:
+        losses = Convolution(parts, math.log(delta) + math.log(NEGLIGIBLE))
+        if losses.cut_off <= delta and losses.reach * (1 + 1e-12) <= enough:
+            return 0.0
+        return _epsilon_of_sum(parts, delta).value
+
+    return registry.answer("epsilon", parts, delta, of_sum, enough)
 
 
 def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
@@ -200,18 +187,10 @@ def _epsilon_of_sum(parts: Parts, delta: float) -> _Answer:
 
 def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     """δ of one alternative; or one that is at most ``enough``."""
-    from accounting.adaptive.repeated_selection.best_many import delta_of_best
-
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
-    if (many := choices_of_one_kind(parts)) and (one := delta_of_many(*many, epsilon, enough)) is not None:
-        return one
-    if choices := _choices(parts):
-        found = played_delta(choices, epsilon)
-        # otherwise the game is certainly the better one
-        return min(found, _delta_of_sum(parts, epsilon)) if choices[0][0].span > 1 or found < 1e-30 else found
-    return delta_of_best(parts, epsilon, _delta_of_sum(parts, epsilon))
+    return registry.answer("delta", parts, epsilon, lambda: _delta_of_sum(parts, epsilon), enough)
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:

@@ -3,7 +3,7 @@
 See :mod:`accounting.ledger.smoothing`, "How c is found".
 
 *Choices.* Report-noisy-max with Gumbel noise is, whatever was seen before, at least as private as one of the coins with
-the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.coin_games`), and the one pair that dominates them all has a
+the losses t and t − ε₀ (:mod:`accounting.adaptive.choices.every_coin`), and the one pair that dominates them all has a
 third more variance than any. So (*) and (**) are asked of every coin: the left side is the largest of theirs. The coins
 with t between a and b are dominated by the coin with the losses b and a − ε₀, as all that lie between these are; and
 where an interval [a, b] is the worst at any point, it is cut into parts.

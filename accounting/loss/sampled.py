@@ -90,9 +90,9 @@ class ReplacedPair(Symmetric):
     is not negative: P(L > 0) + Q(L > 0) ≤ 1 for a symmetric inner pair, so q·P + (2 − q)·Q ≤ 1 there, as Q ≤ ½.
 
     Many of these cost less than their composition if the noise is normal
-    (:mod:`accounting.adaptive.fixed_batches.replaced_steps`) or on an integer
-    (:mod:`accounting.adaptive.fixed_batches.replaced_integers`), or the release pure
-    (:mod:`accounting.adaptive.fixed_batches.replaced_coins`). For that, ``own`` says that R, S and S′ are laws of the
+    (:mod:`accounting.adaptive.fixed_batches.gaussian_batches`) or on an integer
+    (:mod:`accounting.adaptive.fixed_batches.integer_batches`), or the release pure
+    (:mod:`accounting.adaptive.fixed_batches.pure_batches`). For that, ``own`` says that R, S and S′ are laws of the
     inner pair's kind, and not only as private.
     """
 

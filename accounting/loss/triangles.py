@@ -1,8 +1,8 @@
 """Three normal laws of equal variance in the plane: the losses of a step on a batch of a fixed size.
 
-And three laws of Laplace noise. What they are for: :mod:`accounting.adaptive.fixed_batches.replaced_steps`. Masses are
-those of a pair that is certainly worse, or certainly less bad: integrals over one axis are closed forms, and along the
-other the law is replaced by one on finitely many places that is larger, or less, in convex order.
+And three laws of Laplace noise. Serves :mod:`accounting.adaptive.fixed_batches.gaussian_batches`. Masses are those of a
+pair that is certainly worse, or certainly less bad: integrals over one axis are closed forms, and along the other the
+law is replaced by one on finitely many places that is larger, or less, in convex order.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ includes that on one integer that moves by 1. The noisy max of two scores, of wh
 ε in units of the noise's scale, is a coin: the leader wins with probability 1/(1 + e^(−a)) with Gumbel noise, 1 −
 e^(−a)/2 with exponential and 1 − (½ + a/4)e^(−a) with Laplace noise. Any a will do; the one that is taken makes the
 Rényi divergence largest at an order near the one which is best for the whole, or follows what was seen
-(:mod:`accounting.adaptive.choices.lattice_games`, with more scores where noise is Laplace noise). The first input of a
+(:mod:`accounting.adaptive.choices.scores_below`, with more scores where noise is Laplace noise). The first input of a
 tree reaches all its levels. Runs of which the best is released have an order
-(:mod:`accounting.adaptive.repeated_selection.best_pairs`). Shuffled responses have a witness where they stand alone
+(:mod:`accounting.adaptive.repeated_selection.one_selection`). Shuffled responses have a witness where they stand alone
 (:mod:`accounting.amplification.blanket`); in compositions it is how many messages speak for one value and not another,
 while others hold a third one; or where there are two values, or few messages are lies, how many speak for one value
 while others hold the other. Any ε₀-DP randomizer may be a response to two values or to three. Shuffled bits include
@@ -19,7 +19,7 @@ counts that move by the longest vector that fits (:mod:`accounting.loss.counts`,
 :mod:`accounting.amplification.integer_shifts`), or all alike.
 
 Batches of a fixed size include steps that follow what was seen
-(:mod:`accounting.adaptive.fixed_batches.replaced_coins`, :mod:`accounting.adaptive.fixed_batches.replaced_steps`), and
+(:mod:`accounting.adaptive.fixed_batches.pure_batches`, :mod:`accounting.adaptive.fixed_batches.gaussian_batches`), and
 strong noisy maxima of three scores (:mod:`accounting.loss.three_scores`).
 """
 
@@ -31,6 +31,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from accounting.adaptive.repeated_selection.one_selection import best_order
 from accounting.amplification.integer_shifts import longest_shift
 from accounting.amplification.randomizers import thirds
 from accounting.amplification.runs import runs_of
@@ -72,7 +73,7 @@ from accounting.releases.stand_ins import (
     TwoLosses,
 )
 
-__all__ = ["compositions", "witness", "witnesses"]
+__all__ = ["compositions", "parts_of", "witness", "witnesses"]
 
 
 # The ε of noisy maxima of which three scores may be worse than two, in batches of a fixed size.
@@ -86,10 +87,14 @@ _MOST_TRIALS = 1 << 33
 _MOST_TRIED = 1 << 22
 
 
+def parts_of(release: Release) -> tuple[tuple[Release, int], ...]:
+    """The parts of a composition, or the release alone."""
+    return release.parts if isinstance(release, Composed) else ((release, 1),)
+
+
 def witnesses(release: Release, order: float, *, equal: bool = False) -> list[Release]:
     """The :func:`witness` of a release, or several of which each will do; see :func:`compositions`."""
-    parts = release.parts if isinstance(release, Composed) else ((release, 1),)
-    return compositions((witness(part, order, equal=equal), count) for part, count in parts)
+    return compositions((witness(part, order, equal=equal), count) for part, count in parts_of(release))
 
 
 def compositions(terms: Iterable[tuple[Release | None, int]]) -> list[Release]:
@@ -269,8 +274,6 @@ def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
 
 def _ordered(release: BestOfRuns | BestOfPoissonRuns, run: Release | None, order: float) -> Release | None:
     """The best of some runs that are ``run``, in the order that is worst at the order 1 + ``order``."""
-    from accounting.adaptive.repeated_selection.best_pairs import best_order
-
     try:
         if run is not None and (pairs := single(run, True)):
             runs, both = runs_of(release), tuple(dict.fromkeys([*pairs, *single(run, False)]))

@@ -68,11 +68,12 @@ def pure(release: Release) -> float:
         case BestOfPoissonRuns(release=inner, mean=mean):
             eps = pure(inner)
             return (eps + mean * math.tanh(eps / 2)) * (1 + 8 * _UNIT_ROUNDOFF)
-        case OrderedRuns(release=inner, runs=runs, cut=cut, pace=pace) if pure(inner) < math.inf:
-            from accounting.adaptive.repeated_selection.best_pairs import OrderedPair
+        case OrderedRuns(release=inner) if pure(inner) < math.inf:
             from accounting.compose.pairs import single
 
-            return OrderedPair(runs, single(inner, True)[0], cut, pace).largest()
+            # the largest loss that is told apart, rounded down
+            (pair,) = single(release, True)
+            return pair.highest(-745.0) * (1 - 2e-12)
         case Composed(parts=parts):
             return math.fsum(count * pure(part) for part, count in parts)
         case Parallel(branches=branches):
@@ -88,7 +89,7 @@ def _log_mixture(rate: float, x: float) -> float:
 
 
 def _log_odds(epsilon: float, stop: float) -> float:
-    """ln((e^ε + γ)/(1 + γe^ε)), of which ε is added 1 + η times; see ``adaptive.repeated_selection.best_pairs``."""
+    """ln((e^ε + γ)/(1 + γe^ε)), of which ε is added 1 + η times; see ``adaptive.repeated_selection.one_selection``."""
     if epsilon < 1:
         return math.log1p((1 - stop) * math.expm1(epsilon) / (1 + stop * math.exp(epsilon)))
     return math.log1p(stop * math.exp(-epsilon)) - math.log(stop + math.exp(-epsilon))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from accounting.adaptive.choices.lattice_games import Play
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_log_survival
 from accounting.amplification.count_shifts import is_listed
 from accounting.amplification.integer_shifts import shift_length
@@ -29,6 +29,9 @@ from accounting.releases import (
     compose,
     parallel,
 )
+
+if TYPE_CHECKING:
+    from accounting.adaptive.choices.scores_below import Play
 
 __all__ = [
     "CentralShuffledBinomial",
@@ -114,7 +117,7 @@ class OneCount(Release):
 @dataclass(frozen=True, repr=False)
 class OrderedRuns(Release):
     """The best of some runs of what is its own pair, with the order of
-    :mod:`accounting.adaptive.repeated_selection.best_pairs`."""
+    :mod:`accounting.adaptive.repeated_selection.one_selection`."""
 
     release: Release
     runs: Runs

@@ -40,7 +40,7 @@ from accounting import (
 )
 from accounting.compose import pld
 from accounting.compose.convolution import Convolution
-from accounting.lower.lower import lower_epsilon
+from accounting.lower.lower_bound import lower_epsilon
 
 
 def sampled(z, q):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.choices.coin_lattice import Coins
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.choices.every_coin import EveryCoin as Coins
 
 KINDS = [
     CoinKind(0.05), CoinKind(3.0), CoinKind(1e-7), CoinKind(0.6, 0.1), CoinKind(0.8, 0.0, 0.1),

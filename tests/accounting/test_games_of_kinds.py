@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.adaptive.choices import lattice_games
-from accounting.adaptive.choices.coin_games import is_playable, played_delta, played_epsilon
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.choices.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
-from accounting.loss.curves import GamePair, pair_of_whole_curve
+from accounting.adaptive.choices import scores_below
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.choices.every_coin import is_playable, played_delta, played_epsilon
+from accounting.adaptive.choices.scores_below import GamePair, Play, game_below, game_epsilon_at_least, two_losses
+from accounting.loss.curves import pair_of_whole_curve
 from accounting.loss.laplace_maxima import SIZES, groups_of_scores, wins
 
 
@@ -41,7 +41,7 @@ def chosen(value, kind, choices=60):
 )
 @pytest.mark.parametrize("share", [-0.2, 0.1, 0.5])
 def test_the_values_are_those_of_the_game_on_samples_too(kind, share):
-    from accounting.loss.curves import PlayedPair
+    from accounting.adaptive.choices.every_coin import PlayedPair
 
     at = share * 2 * kind.highest
     found = float(chosen(chosen(start, kind), kind)(np.array(at)))
@@ -124,7 +124,7 @@ def test_every_coin_on_the_lattice_is_at_most_one_of_some_groups():
     """Also between the curves of two groups, where none of either is left."""
     eps, step = 0.1, 4e-4
     lead = eps * np.linspace(0.0, 2.0, 321)
-    downs, ups = lattice_games._rounded(lattice_games._coins_of(Play("laplace", eps, 2)), step)
+    downs, ups = scores_below._rounded(scores_below._coins_of(Play("laplace", eps, 2)), step)
     found = np.zeros(downs.size)
     for first, second in SIZES:
         high = np.log(wins(first, second, lead) / wins(first, second, lead - eps))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from accounting import NoisyMax, PoissonSubsampled, epsilon
-from accounting.adaptive.choices import long_games
-from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.adaptive.choices import rare_choices
+from accounting.adaptive.choices.coins import CoinKind
 
 KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False)]
 
@@ -20,11 +20,11 @@ def coins(kind, t):
 
 def short_lattices(kind):
     """A game, and lattices shorter than its losses, so that much is decided beyond both ends."""
-    plan = long_games._plan(kind, 1000, math.log(1e-6))
+    plan = rare_choices._plan(kind, 1000, math.log(1e-6))
     high, low = kind.losses(np.linspace(*kind.ends, 402))
     reach = round(float(high.max() + low.max()) / plan.step)
     ends = ((reach // 3, reach // 3), (2, reach // 2), (reach // 2, 2))
-    return plan, long_games._Game(kind, plan), [plan.step * np.arange(-below, above + 1) for below, above in ends]
+    return plan, rare_choices.RareCoins(kind, plan), [plan.step * np.arange(-below, above + 1) for below, above in ends]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,7 +46,7 @@ def test_one_step_is_more_than_every_coin_also_beyond_both_ends(kind):
 
             x = z[:, None] - plan.drift
             best = np.max(in_p * value(x - high) + (1 - in_p) * value(x + low), axis=1)
-            played = game.step(f)
+            played = game.best(f)
             assert np.all(best * (1 + 5e-13) <= played)
             assert np.all(played <= 1.05 * best + 1e-12)
 
@@ -58,7 +58,7 @@ def test_differences_are_no_less_than_what_a_step_makes_of_a_change(kind):
     for z in lattices:
         f = 1 / (1 + np.exp(z))
         for g in (np.full(z.size, 0.3), -0.3 * f, 0.1 * np.sin(3 * z), 0.1 * np.cos(2 * z), -0.1 * np.cos(2 * z)):
-            assert np.all(game.step(f + g) <= game.step(f) + g + game.difference(g) + 1e-12)
+            assert np.all(game.best(f + g) <= game.best(f) + g + game.difference(g) + 1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,13 +66,13 @@ def test_differences_are_no_less_than_what_a_step_makes_of_a_change(kind):
 def test_what_is_not_played_at_the_upper_end_is_safe(kind, faint, monkeypatch):
     """Against all steps on the whole lattice, one by one; also where the values that are left out are not small."""
     count, level = 260, math.log(1e-4)
-    plan = long_games._plan(kind, count, level)
-    monkeypatch.setattr(long_games, "_FAINT", faint)
-    x, values = long_games._curve.__wrapped__(kind, count, level)
-    game = long_games._Game(kind, plan)
+    plan = rare_choices._plan(kind, count, level)
+    monkeypatch.setattr(rare_choices, "_FAINT", faint)
+    x, values = rare_choices._curve.__wrapped__(kind, count, level)
+    game = rare_choices.RareCoins(kind, plan)
     f = np.maximum(-np.expm1(np.minimum(x + count * plan.drift, 1.0)), 0.0)
     for _ in range(count):
-        f = game.step(f)
+        f = game.best(f)
     assert np.all(np.minimum(f, 1.0) <= values * (1 + 1e-12))
 
 

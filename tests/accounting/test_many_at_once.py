@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.adaptive.choices import games_in_place, lattice_games
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.choices.lattice_games import Play
-from accounting.adaptive.choices.long_games import curve_of_many, delta_of_many
-from accounting.loss.curves import LongPair, PlayedPair
+from accounting.adaptive.choices import rare_in_totals, scores_below
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.choices.every_coin import PlayedPair
+from accounting.adaptive.choices.rare_choices import LongPair, curve_of_many, delta_of_many
+from accounting.adaptive.choices.scores_below import Play
 from accounting.loss.losses import GaussianPair
 
 PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False), Play("exponential", 6.0, 600, 0.004)]
@@ -20,10 +20,10 @@ PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False)
 @pytest.mark.parametrize("play", PLAYS)
 def test_coins_taken_many_at_a_time_are_less_than_true_ones_and_end_on_the_lattice(play):
     step, at_once = 0.011, 50
-    low, high = lattice_games._rounded(lattice_games._coins_of(play), step, at_once)
+    low, high = scores_below._rounded(scores_below._coins_of(play), step, at_once)
     assert low.size > 4
     # both losses of some coin of two scores, on the sample, are at least these
-    ((plain_low, plain_high),) = lattice_games.two_losses(play.noise, play.epsilon)
+    ((plain_low, plain_high),) = scores_below.two_losses(play.noise, play.epsilon)
     true_low, true_high = -np.log1p(play.rate * np.expm1(-plain_low)), np.log1p(play.rate * np.expm1(plain_high))
     true_low, true_high = (true_low, true_high) if play.present else (true_high, true_low)
     order = np.argsort(true_low)
@@ -35,7 +35,7 @@ def test_coins_taken_many_at_a_time_are_less_than_true_ones_and_end_on_the_latti
 
 def test_the_law_of_many_tosses_is_binomial():
     low, high, step = np.array([0.0004]), np.array([3.9996]), 0.02
-    (law,) = lattice_games._laws(low, high, 50, step)
+    (law,) = scores_below._laws(low, high, 50, step)
     p = math.expm1(-0.0004) / math.expm1(-4.0)
     for j, (shift, mass) in enumerate(law):
         assert shift == 200 * j - 1
@@ -49,9 +49,9 @@ def test_the_law_of_many_tosses_is_binomial():
 def test_where_most_tosses_win_no_law_is_more_than_one(rate):
     """The chance that none does is too small for floats, or has lost its digits there."""
     play = Play("gumbel", 8.0, 10_000, rate, False)
-    step = lattice_games._step((play,), 1.0)
-    low, high = lattice_games._rounded(lattice_games._coins_of(play), step, 78)
-    laws = lattice_games._laws(low, high, 78, step)
+    step = scores_below._step((play,), 1.0)
+    low, high = scores_below._rounded(scores_below._coins_of(play), step, 78)
+    laws = scores_below._laws(low, high, 78, step)
     assert low.size > 4
     for law in laws:
         assert sum(mass for _, mass in law) == pytest.approx(1.0, abs=1e-13)
@@ -66,18 +66,18 @@ def test_the_delta_of_a_long_game_is_near_what_was_asked_for_and_0_beyond_all_lo
 
 
 def test_many_at_a_time_are_what_recursion_says(monkeypatch):
-    monkeypatch.setattr(lattice_games, "_LOOKS", 1)
-    monkeypatch.setattr(lattice_games, "_TELLING", 0.4)
-    monkeypatch.setattr(lattice_games, "_COINS", 1000)
-    monkeypatch.setattr(lattice_games, "_SHARE", 0.0)
+    monkeypatch.setattr(scores_below, "_LOOKS", 1)
+    monkeypatch.setattr(scores_below, "_TELLING", 0.4)
+    monkeypatch.setattr(scores_below, "_COINS", 1000)
+    monkeypatch.setattr(scores_below, "_SHARE", 0.0)
     play, step = Play("gumbel", 6.0, 140, 0.004), 0.025
     # by how many are left to play
-    sizes = [lattice_games._at_once(play)]
+    sizes = [scores_below._at_once(play)]
     sizes.insert(0, play.count % sizes[0])
     assert min(sizes) > 30
     x = step * np.arange(-400, 600)
-    found = lattice_games._values((play,), x, step)
-    coins = [lattice_games._rounded(lattice_games._coins_of(play), step, size) for size in sizes]
+    found = scores_below._values((play,), x, step)
+    coins = [scores_below._rounded(scores_below._coins_of(play), step, size) for size in sizes]
     assert min(low.size for low, _ in coins) > 2
 
     @cache
@@ -97,10 +97,10 @@ def test_many_at_a_time_are_what_recursion_says(monkeypatch):
 
 
 def test_where_many_tell_something_each_is_a_choice():
-    assert lattice_games._at_once(Play("gumbel", 1.0, 10_000, 0.1)) == 1
-    assert lattice_games._at_once(Play("gumbel", 10.0, 10_000)) == 1
-    assert lattice_games._at_once(Play("gumbel", 10.0, 200, 0.001)) == 1
-    assert lattice_games._at_once(Play("gumbel", 10.0, 10_000, 0.001)) == 78
+    assert scores_below._at_once(Play("gumbel", 1.0, 10_000, 0.1)) == 1
+    assert scores_below._at_once(Play("gumbel", 10.0, 10_000)) == 1
+    assert scores_below._at_once(Play("gumbel", 10.0, 200, 0.001)) == 1
+    assert scores_below._at_once(Play("gumbel", 10.0, 10_000, 0.001)) == 78
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_one_long_game_takes_the_place_of_short_ones_of_its_kind_alone():
         (PlayedPair(((strong, 5), (other, 4))), 1),
         (PlayedPair(((other, 200),)), 3),
     )
-    found = dict(games_in_place.with_long_games(parts, 1e-6))
+    found = dict(rare_in_totals.in_place(parts, 1e-6))
     level = -14.0
     assert found == {**dict(parts[:1] + parts[2:]), LongPair(strong, 500, level): 1}
-    assert games_in_place.with_long_games(parts[1:2], 1e-6) is None
-    assert games_in_place.with_long_games(parts[2:], 1e-6) is None
+    assert rare_in_totals.in_place(parts[1:2], 1e-6) is None
+    assert rare_in_totals.in_place(parts[2:], 1e-6) is None
 
 
 def test_the_pair_of_a_long_game_has_its_curve():

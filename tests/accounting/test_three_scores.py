@@ -8,12 +8,12 @@ import pytest
 from scipy.integrate import trapezoid
 
 from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.fixed_batches.replaced_maxima import ReplacedMaxima
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima
 from accounting.loss.losses import LaplacePair
 from accounting.loss.sampled import ReplacedPair
 from accounting.loss.three_scores import _LEADERS, _WINS, ThreeLossesPair, three_scores
-from accounting.lower.lower import lower_epsilon
+from accounting.lower.lower_bound import lower_epsilon
 
 
 def _chances(noise, scores):
@@ -83,7 +83,7 @@ def test_strong_choices_in_many_small_steps_are_worse_than_two_scores():
 def test_fixed_coins_add_nothing_to_the_game_of_very_strong_choices(monkeypatch):
     release = 10 * FixedSizeSubsampled(NoisyMax(4.0, "exponential"), batch_size=1, records=20)
     found = lower_epsilon(release, 1e-6)
-    monkeypatch.setattr("accounting.lower.lower._are_strong_batches", lambda release: False)
+    monkeypatch.setattr("accounting.lower.lower_bound._are_strong_batches", lambda release: False)
     assert found == pytest.approx(lower_epsilon(release, 1e-6), rel=1e-3)
 
 

@@ -1,7 +1,7 @@
 """Many batches of a fixed size of pure mechanisms, one after another: what they cost when each follows the others.
 
-One of n records is replaced, and a batch is m of them: q = m/n. As in
-:mod:`accounting.adaptive.fixed_batches.replaced_steps` the laws of a step are P = (1 − q)R + qS and Q = (1 − q)R + qS′,
+One of n records is replaced, and a batch is m of them: q = m/n. The laws of a step are P = (1 − q)R + qS and Q =
+(1 − q)R + qS′, as in :mod:`accounting.adaptive.fixed_batches.gaussian_batches`,
 R, S and S′ the laws without the record, with it, and with its substitute; and k steps are a game V_k = Tᵏ·V₀, TV(x) =
 max over R, S, S′ of E_P[V(x − L)], L = ln P/Q.
 
@@ -31,6 +31,9 @@ the second is split over its two neighbours, as V is convex in e^x. From below, 
 mechanism allows, so that both are multiples: then V is known exactly there, and
 what lies between is known from below (:func:`~accounting.loss.curves.pair_of_points_below`). All terms
 are positive, so rounding errors are relative to V, but for those of the losses, by which the curve is moved.
+
+Serves mini-batches of a fixed size of anything pure; what it gains is at its entry in
+:mod:`accounting.adaptive.registry`. By brute force: ``tests/accounting/test_games.py``.
 """
 
 from __future__ import annotations
@@ -44,8 +47,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.adaptive.engine import Batches, Board, Sparse, play
 from accounting.arrays import Array
-from accounting.loss.curves import Batches, pair_of_points_below
+from accounting.loss.curves import pair_of_points_below
 
 __all__ = ["MOST_STEPS", "ReplacedCoins", "Response", "is_playable", "unary"]
 
@@ -186,24 +190,11 @@ def _on_grid(options: Options, small: float, step: float, at: int) -> Options:
     return tuple(found)
 
 
-def _play(options: Options, step: float, at: int, size: int, count: int, *, below: bool) -> Array:
-    """V on ``size`` + 1 nodes from 0 on after ``count`` steps, rounded up or down."""
-    falling = np.exp(-step * np.arange(1, at + 1))
-    rounding = 1 - 1e-14 if below else 1 + 1e-14
-    whole = np.zeros(size + 2 * at + 1)  # from −at on
-    best, other, term = np.empty((3, size + 1))
-    for _ in range(count):
-        whole[:at] = (1 - falling + falling * whole[at + 1 : 2 * at + 1])[::-1]
-        whole[at + size + 1 :] = 0.0 if below else whole[at + size]
-        best[:] = 0.0
-        for option in options:
-            other[:] = 0.0
-            for shift, mass in option:
-                np.multiply(whole[at - shift : at - shift + size + 1], mass, out=term)
-                other += term
-            np.maximum(best, other, out=best)
-        np.minimum(best * rounding, 1.0, out=whole[at : at + size + 1])
-    return whole[at : at + size + 1].copy()
+def _play(options: Options, step: float, at: int, reach: float, count: int, *, lower: bool) -> tuple[Array, Array]:
+    """Losses from 0 on, and V there after ``count`` steps, rounded up or down."""
+    size = max(math.ceil(reach / step), 2 * at) + 2
+    family = Sparse(Board(step, symmetric=True, lower=lower), options, 1e-14)
+    return step * np.arange(size, dtype=np.float64), play([(family, count)], np.zeros(size))
 
 
 @lru_cache(maxsize=8)
@@ -213,13 +204,11 @@ def _values(epsilon: float, response: Response, rate: float, count: int, tail: f
     reach = _reach(epsilon, response, rate, count, tail)
     at = int(_nodes(large, count, reach, _WORK)[-1])
     step = large / at
-    size = max(math.ceil(reach / step), 2 * at) + 1
     options = _on_grid(_options(epsilon, response, rate), small, step, at)
-    values = _play(options, step, at, size, count, below=False)
+    losses, values = _play(options, step, at, reach, count, lower=False)
     # δ falls no faster than ε grows
     missed = _MISSED * count * large
     values[0] = min(1.0, values[0] + missed)
-    losses = step * np.arange(size + 1, dtype=np.float64)
     return np.concatenate([losses[:1], losses[1:] + missed]), values
 
 
@@ -230,14 +219,12 @@ def _values_at_least(
     """The same rounded down, of a lower ε₀; and how far losses are moved at most by rounding."""
     epsilon, at, node = lowered(epsilon, rate, count, tail)
     large, _ = _losses(epsilon, rate)
-    step = large / at
-    size = max(math.ceil(_reach(epsilon, response, rate, count, tail) / step), 2 * at) + 1
     places = {0: 0, 1: at, -1: -at, 2: node, -2: -node}
     options = tuple(
         tuple((places[loss], mass) for loss, mass in option) for option in _options(epsilon, response, rate)
     )
-    values = _play(options, step, at, size, count, below=True)
-    return step * np.arange(size + 1, dtype=np.float64), values, _MISSED * count * large
+    reach = _reach(epsilon, response, rate, count, tail)
+    return *_play(options, large / at, at, reach, count, lower=True), _MISSED * count * large
 
 
 @dataclass(frozen=True)

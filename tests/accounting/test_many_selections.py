@@ -17,10 +17,10 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.adaptive.repeated_selection import best_many, best_moments
-from accounting.adaptive.repeated_selection.best_many import delta_of_best, epsilon_of_best, order_of_best
-from accounting.adaptive.repeated_selection.best_moments import log_moment
-from accounting.adaptive.repeated_selection.best_pairs import OrderedPair, best_order, one_run
+from accounting.adaptive.repeated_selection import many_selections, worst_moment
+from accounting.adaptive.repeated_selection.many_selections import delta_of_best, epsilon_of_best, order_of_best
+from accounting.adaptive.repeated_selection.one_selection import OrderedPair, best_order, one_run
+from accounting.adaptive.repeated_selection.worst_moment import log_moment
 from accounting.amplification.runs import runs_of
 from accounting.compose.pairs import alternatives
 from accounting.loss.losses import Coins, GaussianPair, LaplacePair
@@ -82,10 +82,10 @@ def test_a_moment_is_little_above_that_of_the_worst_order(law, kind):
 def test_a_potential_holds_wherever_a_path_may_be(law):
     rng = np.random.default_rng(law)
     runs, inner, t = runs_of(LAWS[law](Gaussian(4.0))), tuple(alternatives(Gaussian(4.0))), 6.0
-    cells, potential = best_moments._cells(runs, inner), best_moments._found(runs, inner, t)
+    cells, potential = worst_moment._cells(runs, inner), worst_moment._found(runs, inner, t)
     kappa, theta = potential.kappa, runs.theta
     losses = np.linspace(-1.2, 1.2, 41)
-    prices = best_moments._prices(runs, cells, t, potential, losses)
+    prices = worst_moment._prices(runs, cells, t, potential, losses)
 
     def at_knots(values, s):
         return np.interp(-runs.slope(s), -cells.slope, values)
@@ -115,20 +115,20 @@ def test_a_potential_holds_wherever_a_path_may_be(law):
     fine = np.linspace(0.0, 1.0, 200_001)
     ends = value(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
     place = np.trapezoid(at_knots(potential.place, fine), fine)
-    cost = best_moments._cost(runs, cells, t) @ np.append(kappa, potential.place)
+    cost = worst_moment._cost(runs, cells, t) @ np.append(kappa, potential.place)
     assert cost == pytest.approx(ends[0] - ends[1] + place, rel=1e-4)
 
 
 @pytest.mark.parametrize(("law", "t", "wide"), [(0, 6.0, 1.2), (2, 0.5, 0.05)])
 def test_prices_hold_between_shifts(law, t, wide, monkeypatch):
     runs, inner = runs_of(LAWS[law](Gaussian(4.0))), tuple(alternatives(Gaussian(4.0)))
-    cells, losses = best_moments._cells(runs, inner), np.linspace(-wide, wide, 17)
-    potential = best_moments._found(runs, inner, t)
+    cells, losses = worst_moment._cells(runs, inner), np.linspace(-wide, wide, 17)
+    potential = worst_moment._found(runs, inner, t)
     if t < runs.theta:  # then b alone may have the most between two shifts
-        potential = best_moments._Potential(0.0, t * cells.slope, 0 * potential.place)
-    above = best_moments._prices(runs, cells, t, potential, losses)
-    monkeypatch.setattr(best_moments, "_FINE", 100 * best_moments._FINE)
-    near = best_moments._prices(runs, cells, t, potential, losses)
+        potential = worst_moment._Potential(0.0, t * cells.slope, 0 * potential.place)
+    above = worst_moment._prices(runs, cells, t, potential, losses)
+    monkeypatch.setattr(worst_moment, "_FINE", 100 * worst_moment._FINE)
+    near = worst_moment._prices(runs, cells, t, potential, losses)
     assert np.all(above >= near - 1e-12 * np.abs(near))
     assert np.all(above - near < 1e-3 * np.abs(near).max())
 
@@ -136,7 +136,7 @@ def test_prices_hold_between_shifts(law, t, wide, monkeypatch):
 def test_a_cell_has_all_shifts_that_can_be_reached():
     # a corner of what a coin can reach lies within a cell
     runs = runs_of(BestOfRuns(PureDP(1.0), 0.1))
-    cells = best_moments._cells(runs, tuple(alternatives(PureDP(1.0))))
+    cells = worst_moment._cells(runs, tuple(alternatives(PureDP(1.0))))
     s = np.linspace(cells.knots[:-1], cells.knots[1:], 1001, axis=1)
     most = np.minimum(math.e * s, 1 - (1 - s) / math.e)
     least = np.maximum(s / math.e, 1 - math.e * (1 - s))
@@ -195,7 +195,7 @@ def test_delta_of_a_moment(order):
     # the largest share of e^(t(L − ε)) that (1 − e^(ε − L))₊ is
     x = np.geomspace(1e-4, 40.0, 200_001)
     share = float((-np.expm1(-x) * np.exp(-order * x)).max())
-    assert best_many._log_delta(2.0, order, 0.7) == pytest.approx(2.0 - 0.7 * order + math.log(share), abs=1e-6)
+    assert many_selections._log_delta(2.0, order, 0.7) == pytest.approx(2.0 - 0.7 * order + math.log(share), abs=1e-6)
 
 
 def test_moments_multiply():
@@ -203,7 +203,7 @@ def test_moments_multiply():
     pair = next(pair for pair, count in parts if count == 3)
     for order in (10.0, 20.0):
         exact = 3 * log_moment(pair.runs, pair.inner, order) + 30 * order * (order + 1) / 800
-        assert exact < best_many._moment(parts, order) < 1.005 * exact
+        assert exact < many_selections._moment(parts, order) < 1.005 * exact
 
 
 def test_orders_are_of_one_sequence():
@@ -234,7 +234,7 @@ def test_an_answer_is_never_above_what_was_known(moment, monkeypatch):
             return moment
         raise moment
 
-    monkeypatch.setattr(best_many, "log_moment", fails)
+    monkeypatch.setattr(many_selections, "log_moment", fails)
     for release in (2 * BestOfRuns(Gaussian(8.0), 0.1), 5 * BestOfPoissonRuns(PureDP(0.1), 3.0) + Laplace(9.0)):
         (parts,) = alternatives(release)
         for known in (1e-9, 1.0, 500.0):
@@ -269,8 +269,8 @@ def test_losses_that_no_moment_sees_count():
     _, p, q, beyond = one_run(parts[0][0].inner)
     assert 0 < beyond < 1e-20
     chance = 5 * 10 * beyond / (1 - float(np.maximum(p - q, 0).sum()))
-    assert best_many._beyond(parts, 0.0) == pytest.approx(2 * chance, rel=1e-3, abs=0)
-    assert best_many._beyond(parts, 3.0) == pytest.approx((1 + math.exp(3.0)) * chance, rel=1e-3, abs=0)
+    assert many_selections._beyond(parts, 0.0) == pytest.approx(2 * chance, rel=1e-3, abs=0)
+    assert many_selections._beyond(parts, 3.0) == pytest.approx((1 + math.exp(3.0)) * chance, rel=1e-3, abs=0)
     # what is cut off others
     (parts,) = alternatives(BestOfRuns(PureDP(0.1), 0.1) + 30 * Gaussian(20.0))
-    assert best_many._beyond(parts, 3.0) == pytest.approx(math.exp(-100.0), rel=1e-6, abs=0)
+    assert many_selections._beyond(parts, 3.0) == pytest.approx(math.exp(-100.0), rel=1e-6, abs=0)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound, epsilon
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.fixed_batches.replaced_maxima import ReplacedMaxima
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima
 
 TAIL = 1e-12
 

@@ -20,7 +20,7 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.adaptive.repeated_selection.best_pairs import BestPair, OrderedPair, best_order
+from accounting.adaptive.repeated_selection.one_selection import BestPair, OrderedPair, best_order
 from accounting.amplification.runs import runs_of
 from accounting.loss.losses import Coins, GaussianPair
 from accounting.lower.witnesses import witness
@@ -192,7 +192,7 @@ def test_a_curve_is_symmetric():
 
 @pytest.mark.parametrize("law", LAWS, ids=NAMES)
 def test_the_worst_place_is_found(law):
-    from accounting.adaptive.repeated_selection.best_pairs import _all_runs, _worst_place
+    from accounting.adaptive.repeated_selection.one_selection import _all_runs, _worst_place
 
     runs, inner = runs_of(law), (((GaussianPair(0.25), 1),),)
     at, gain = _worst_place(runs, inner)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, bound, compare, delta, epsilon
-from accounting.adaptive.choices.coin_games import played_delta
-from accounting.adaptive.choices.coin_kinds import CoinKind
-from accounting.adaptive.choices.lattice_games import Play
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.choices.every_coin import played_delta
+from accounting.adaptive.choices.scores_below import Play
 from accounting.loss.losses import SpanPair
 from accounting.releases.stand_ins import PlayedChoices
 

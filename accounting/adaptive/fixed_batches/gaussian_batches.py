@@ -36,14 +36,18 @@ and no others: those between are hardly ever worse than both. The player may cho
 
 *In compositions* with releases of other kinds, of whatever order, the steps come last at worst: a mean of maxima is at
 least the maximum of means. So the others compose with the pair whose curve is V_k (see
-:class:`~accounting.loss.curves.PlayedPair`); it is symmetric, as S and S′ may change places. More than 2048
+:mod:`~accounting.adaptive.engine`); it is symmetric, as S and S′ may change places. More than 2048
 steps are several such pairs, each of which the player may play anew for every ε, a little too much. Brackets of up to
 a thousand steps are at most about 0.9 % wide, of 10⁴ steps 1 %; 10⁴ steps with z < ½ at rates of a hundredth or less,
 or at δ of 10⁻¹⁰ or less, 1 to 2 %.
 
 *Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.loss.triangles`), and put on a grid
 Δ·ℤ, the larger ones on fewer of its points; on it the game is played
-(:mod:`accounting.adaptive.fixed_batches.loss_games`).
+(:func:`~accounting.adaptive.engine.play_above`).
+
+Serves mini-batches of a fixed size with Gaussian noise: 100 × ``FixedSizeSubsampled(Gaussian(1.0), 10, 1000)`` cost
+@GAUSS@ at δ = 1e-6 than with each step at its own worst. By brute force: ``tests/accounting/test_games.py`` and
+``test_gaussian_batches.py``.
 """
 
 from __future__ import annotations
@@ -55,19 +59,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.fixed_batches.loss_games import (
-    Fineness,
-    Laws,
-    grid,
-    laws_below,
-    places_up_to,
-    play_above,
-    play_below,
-    quarters,
-    steps_to_play,
-)
+from accounting.adaptive.engine import Batches, Laws, play_above, play_below, steps_to_play
+from accounting.adaptive.fixed_batches.laws_on_grids import Fineness, grid, laws_below, places_up_to, quarters
 from accounting.arrays import Array
-from accounting.loss.curves import Batches, pair_of_points_below
+from accounting.loss.curves import pair_of_points_below
 from accounting.loss.losses import GaussianPair
 from accounting.loss.numerics import split
 from accounting.loss.sampled import SubsampledPair

@@ -18,11 +18,11 @@ from accounting import (
     RandomizedResponse,
     bound,
 )
-from accounting.adaptive.fixed_batches import replaced_integers
-from accounting.adaptive.fixed_batches.replaced_coins import ReplacedCoins
-from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, played
-from accounting.adaptive.fixed_batches.replaced_integers import ReplacedIntegers, _groups, most_steps
-from accounting.adaptive.fixed_batches.replaced_steps import ReplacedSteps
+from accounting.adaptive.fixed_batches import integer_batches
+from accounting.adaptive.fixed_batches.gaussian_batches import ReplacedSteps
+from accounting.adaptive.fixed_batches.in_totals import batches_at_least, in_place
+from accounting.adaptive.fixed_batches.integer_batches import ReplacedIntegers, _groups, most_steps
+from accounting.adaptive.fixed_batches.pure_batches import ReplacedCoins
 from accounting.compose.pairs import alternatives
 from accounting.loss.integers import IntegerPair, log_laws
 from accounting.loss.lattice import discrete_gaussian_mu, three_laws
@@ -71,8 +71,8 @@ def test_no_triple_of_integers_is_worse_than_the_ones_that_are_played(kind, scal
 @pytest.mark.parametrize(("shift", "groups"), [(4, 24), (6, 3)])
 @pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.5), ("laplace", 0.4)])
 def test_every_triple_of_integers_has_a_law_that_is_worse(kind, z, shift, groups, monkeypatch):
-    monkeypatch.setattr(replaced_integers, "_BETWEEN", groups)
-    laws = replaced_integers._laws.__wrapped__(IntegerPair(kind, z, shift), 0.3, TAIL)
+    monkeypatch.setattr(integer_batches, "_BETWEEN", groups)
+    laws = integer_batches._laws.__wrapped__(IntegerPair(kind, z, shift), 0.3, TAIL)
     nodes = laws.step * np.arange(-laws.reach, laws.reach + 1)
     at = nodes[laws.reach - 40 : laws.reach + 41]
     known = np.array([mass @ np.maximum(-np.expm1(at - nodes[:, None]), 0.0) for mass in laws.masses]) + laws.beyond
@@ -141,7 +141,7 @@ def test_totals_are_known_closely(total, width):
 def test_what_is_played():
     def of(inner):
         (parts,) = alternatives(20 * FixedSizeSubsampled(inner, 10, 100))
-        ((pair, _),) = played(parts, 1e-6)
+        ((pair, _),) = in_place(parts, 1e-6) or parts
         return pair
 
     assert isinstance(of(DiscreteGaussian(2.0, shift=3)), ReplacedIntegers)
@@ -160,7 +160,7 @@ def test_what_is_played():
 def test_normal_noise_and_responses_are_among_what_is_described():
     def at_least(inner):
         found = batches_at_least(FixedSizeSubsampled(inner, 10, 100), 30, 1e-6)
-        return found and found.batch.release
+        return found and found[1].batch.release
 
     assert at_least(GeneralizedGaussian(1.0)) == at_least(DiscreteGaussian(1.0)) == Gaussian(1.0)
     assert at_least(DiscreteLaplace(0.5)) == at_least(DiscreteLaplace(0.5, shift=1)) == RandomizedResponse(2.0, 2)

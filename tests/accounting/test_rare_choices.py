@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from accounting import NoisyMax, PoissonSubsampled, bound, delta, epsilon
-from accounting.adaptive.choices import long_games
-from accounting.adaptive.choices.coin_games import played_epsilon
-from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.adaptive.choices import rare_choices
+from accounting.adaptive.choices.coins import CoinKind
+from accounting.adaptive.choices.every_coin import played_epsilon
 
 KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False)]
 
@@ -23,8 +23,8 @@ def coins(kind, t):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_coin_is_less_than_a_mean_of_two_laws(kind):
     """At every ε, and at every mean of two such curves: so laws may follow one another as coins do."""
-    plan = long_games._plan(kind, 3000, math.log(1e-6))
-    masses, highest = long_games._laws(kind, plan)
+    plan = rare_choices._plan(kind, 3000, math.log(1e-6))
+    masses, highest = rare_choices._laws(kind, plan)
     losses = plan.step * (highest - np.arange(masses.shape[0])) - plan.drift
     t = np.linspace(*kind.ends, 402)[1:-1]
     in_p, in_q = coins(kind, t)
@@ -38,15 +38,15 @@ def test_every_coin_is_less_than_a_mean_of_two_laws(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_steps_at_a_time_are_at_least_the_steps(kind):
-    plan = long_games._plan(kind, 1000, math.log(1e-6))
-    game = long_games._Game(kind, plan)
+    plan = rare_choices._plan(kind, 1000, math.log(1e-6))
+    game = rare_choices.RareCoins(kind, plan)
     f = np.maximum(-np.expm1(np.minimum(plan.step * np.arange(-300, 500), 1.0)), 0.0)
     for _ in range(60):
-        f = game.step(f)
-    leapt, steps = long_games._leap(game, f, 1e-6, 400, 1e-4)
+        f = game.best(f)
+    leapt, steps = rare_choices._leap(game, f, 1e-6, 400, 1e-4)
     assert steps > 4
     for _ in range(steps):
-        f = game.step(f)
+        f = game.best(f)
     assert np.all(f <= leapt)
     # near the corner at which the game starts the best law is another one for every difference
     assert np.max((leapt - f) / (f + 1e-6)) < 0.1
@@ -55,7 +55,7 @@ def test_many_steps_at_a_time_are_at_least_the_steps(kind):
 def test_long_games_agree_with_short_ones():
     """With the game of the same choices, every t of which is tried; and above the best fixed coin, a binomial sum."""
     kind = CoinKind(6.0, 0.0, 0.01)
-    found = long_games.epsilon_of_many(kind, 150, 1e-6)
+    found = rare_choices.epsilon_of_many(kind, 150, 1e-6)
     assert found == pytest.approx(played_epsilon(((kind, 150),), 1e-6, 1e3), rel=6e-3)
     in_p, in_q = coins(kind, np.linspace(*kind.ends, 60)[1:-1])
     j = np.arange(151)
@@ -76,7 +76,7 @@ def test_very_strong_choices_on_rare_samples_have_narrow_brackets():
 def test_what_takes_too_long_has_an_answer(monkeypatch):
     total = 300 * PoissonSubsampled(NoisyMax(6.0), 0.01)
     whole = epsilon(total, 1e-5)
-    long_games._curve.cache_clear()
-    monkeypatch.setattr(long_games, "_MOST_WORK", 1e6)
+    rare_choices._curve.cache_clear()
+    monkeypatch.setattr(rare_choices, "_MOST_WORK", 1e6)
     assert whole < epsilon(total, 1e-5) < 1.1 * whole
-    long_games._curve.cache_clear()
+    rare_choices._curve.cache_clear()

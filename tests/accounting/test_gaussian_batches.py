@@ -19,8 +19,8 @@ from accounting import (
     delta,
     epsilon,
 )
-from accounting.adaptive.fixed_batches.replaced_games import played
-from accounting.adaptive.fixed_batches.replaced_steps import ReplacedSteps, _triangles
+from accounting.adaptive.fixed_batches.gaussian_batches import ReplacedSteps, _triangles
+from accounting.adaptive.fixed_batches.in_totals import in_place
 from accounting.compose.pairs import alternatives
 from accounting.loss import triangles
 from accounting.loss.triangles import TrianglePair, _triangle_atoms, triangle_masses
@@ -227,9 +227,9 @@ def test_what_is_cut_off_is_counted():
     for at in (0.5, 1.5):
         assert delta(step, at) >= delta(poisson, at)
         assert delta(with_others, at) >= delta(poisson, at)
-    game = played(((ReplacedSteps(0.5, 0.01, 100, 1e-10), 1),), 1e-6)
-    assert game[0][0].infinite() >= 1e-12
-    assert game[0][0].delta(1e3) >= game[0][0].infinite()
+    game = ReplacedSteps(0.5, 0.01, 100, 1e-10)
+    assert game.infinite() >= 1e-12
+    assert game.delta(1e3) >= game.infinite()
     assert epsilon(step, 1e-200) < math.inf
 
 
@@ -247,7 +247,7 @@ def test_a_triangle_is_bounded_by_the_game():
 def test_laws_that_are_only_as_private_as_normal_ones_are_not_played():
     for inner, games in ((GeneralizedGaussian(30.0), False), (Gaussian(30.0), True)):
         (parts,) = alternatives(20 * FixedSizeSubsampled(inner, 10, 100))
-        assert (played(parts, 1e-6) != parts) == games
+        assert (in_place(parts, 1e-6) is not None) == games
 
 
 def test_batches_with_little_noise_are_not_lost_below():

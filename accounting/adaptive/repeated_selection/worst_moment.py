@@ -1,9 +1,7 @@
-"""The best of some runs, many times: for each Rényi order the worst way in which a run may order its outputs.
+"""The best of some runs: a bound on one moment of its loss, whatever the order by which the best is chosen.
 
-One pair that dominates the best of K runs has the worst order of outputs at every ε
-(:mod:`accounting.adaptive.repeated_selection.best_pairs`). Of ten of them no mechanism is nearly as bad, as one order
-has to do for all that may be seen of a step. So here is a bound on E_P[e^(tL)] for one t > 0 and any order. Such
-moments multiply, also if each step follows those before it (:mod:`accounting.adaptive.repeated_selection.best_many`).
+What it is for: :mod:`accounting.adaptive.repeated_selection.many_selections`. By brute force, against orders of a
+hundred outputs: ``tests/accounting/test_many_selections.py``.
 
 **Paths.** Let one run be dominated by the pair (P, Q) with the losses ℓ. By Blackwell's theorem it is that pair,
 followed by noise; and the best run tells less than it does together with the ℓ that it came from. So let outputs be ℓ
@@ -49,7 +47,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.repeated_selection.best_pairs import one_run
+from accounting.adaptive.repeated_selection.one_selection import one_run
 from accounting.amplification.runs import Runs
 from accounting.arrays import Array
 from accounting.compose.convolution import Parts

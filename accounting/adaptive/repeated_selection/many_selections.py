@@ -1,19 +1,28 @@
-"""The best of some runs, many times, by moments of the loss: ε and δ.
+"""The best of some runs, many times: moments of the loss, for each Rényi order with the worst order of outputs.
 
-Let the moments E_P[e^(tL)] of all steps be at most e^m together, as
-:mod:`accounting.adaptive.repeated_selection.best_moments` has them for any order of outputs. As (1 − e^(ε − L))₊ ≤
+One pair that dominates the best of K runs has the worst order of outputs at every ε
+(:mod:`accounting.adaptive.repeated_selection.one_selection`). Of ten of them no mechanism is nearly as bad, as one
+order has to do for all that may be seen of a step. But E_P[e^(tL)] has a bound for any order of outputs, for one t > 0
+(:mod:`accounting.adaptive.repeated_selection.worst_moment`). Such moments multiply, also if each step follows those
+before it: given these, the moment of what is left is at most the product of the others. (A game of values, as
+:mod:`accounting.adaptive.engine` plays it, would need the laws that one step may have, and all orders are too many.)
+
+**From moments to δ.** Let those of all steps be at most e^m together. As (1 − e^(ε − L))₊ ≤
 e^(t(L − ε))·t^t/(1 + t)^(1 + t),
 
     δ(ε) ≤ e^(m − tε)·t^t/(1 + t)^(1 + t)
 
-(Canonne, Kamath & Steinke 2020, Proposition 12), also if each step follows those before it: given these, the moment of
-what is left is at most the product of the others. Beside other releases the moments of their pairs are factors, of
-losses that are rounded up. Every t is valid. Those that are tried are of one
-geometric sequence, whichever of ε and δ is asked for: so the two belong together, and change little if noise does.
+(Canonne, Kamath & Steinke 2020, Proposition 12). Beside other releases the moments of their pairs are factors, of
+losses that are rounded up. Every t is valid. Those that are tried are of one geometric sequence, whichever of ε and δ
+is asked for: so the two belong together, and change little if noise does.
 
-*Beyond.* The pair of one run is (P, Q) up to β of P that Q has not, and as much the other way round: it is a mixture of
-the two, with a chance of at most β over the mass that P and Q share for what they do not share. In any of K runs that
-happens with E[K] times that chance at most, under either neighbour, so that each step adds 1 + e^ε times as much to δ.
+**Beyond.** The pair of one run is (P, Q) up to β of P that Q has not, and as much the other way round: it is a mixture
+of the two, with a chance of at most β over the mass that P and Q share for what they do not share. In any of K runs
+that happens with E[K] times that chance at most, under either neighbour, so that each step adds 1 + e^ε times as much
+to δ.
+
+Serves whoever tunes again and again; what it gains is at its entry in :mod:`accounting.adaptive.registry`. By brute
+force, against orders of a hundred outputs: ``tests/accounting/test_many_selections.py``.
 """
 
 from __future__ import annotations
@@ -25,12 +34,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.adaptive.repeated_selection.best_moments import log_moment
-from accounting.adaptive.repeated_selection.best_pairs import BestPair, one_run
+from accounting.adaptive.repeated_selection.one_selection import BestPair, one_run
+from accounting.adaptive.repeated_selection.worst_moment import log_moment
 from accounting.compose.convolution import Convolution, Parts
 
-__all__ = ["delta_of_best", "epsilon_of_best", "order_of_best"]
-
+__all__ = ["delta", "delta_of_best", "epsilon", "epsilon_of_best", "order_of_best"]
 # ln of a better order over one, by that and its moment, and the power of the order that moments are like.
 Better = Callable[[float, float, float], float]
 
@@ -44,6 +52,14 @@ _TAIL = -100.0
 _LITTLE = 0.8
 # Moments are rounded up to it.
 _LEAST = 1e-12
+
+
+def epsilon(parts: Parts, delta: float, of_sum: Callable[[], float], enough: float) -> float | None:
+    return epsilon_of_best(parts, delta, of_sum()) if _is_small(parts) else None
+
+
+def delta(parts: Parts, epsilon: float, of_sum: Callable[[], float], enough: float) -> float | None:
+    return delta_of_best(parts, epsilon, of_sum()) if _is_small(parts) else None
 
 
 def order_of_best(parts: Parts, delta: float) -> float:

@@ -1,0 +1,365 @@
+"""The game that all adaptive play is, and one engine that plays it.
+
+Whoever runs one mechanism after another may choose each by what was seen. What k of them cost at worst is a game with
+one player:
+
+    V₀(x) = (1 − e^x)₊,    V_k(x) = max over laws of E_P[V_{k−1}(x − L)],    δ(ε) ≤ V_k(ε),
+
+L the privacy loss of one mechanism and x what is left of ε. A *family* says which laws one step may have: a theorem and
+its laws, in a file of its own. It plays one round (:class:`Rounds`); all else is here. Families are
+
+* in ``choices``: every coin whose two losses are a given span apart, solved for in each cell (``every_coin``); finitely
+  many laws that are worse than these coins, many rounds at a time (``rare_choices``); coins that some scores are
+  exactly, from below (``scores_below``);
+* in ``fixed_batches``: pure releases, with few losses each (``pure_batches``); Gaussian noise and noise on one integer,
+  with losses all over a grid (``gaussian_batches``, ``integer_batches``); noisy maxima, a sum of three maxima
+  (``maxima_batches``).
+
+The best of some runs is no such game: no pair is known that is near what one of them is at worst, so there moments
+are multiplied (:mod:`accounting.adaptive.repeated_selection.many_selections`).
+
+*Certified.* V is convex in y = e^x, as a maximum of means of such functions, and falls from 1 at y = 0. From above,
+what is known at the points of a grid is interpolated linearly in y, and remains an upper bound; beyond the last point V
+is at most its last value; before the first one it is at most linear in y from 1 at y = 0. From below, families have
+laws on the grid alone, or less than theirs, so that nothing is interpolated; beyond the last point V is at least 0, and
+before the first one at least the first value. Where P and Q may change places the game is *symmetric*,
+V(−x) = 1 − e^(−x) + e^(−x)V(x), and is played on x ≥ 0. A round is rounded outwards, by more than its sums may be off.
+
+*Losses all over a grid.* Sums over such laws are fast Fourier transforms of V(x)e^(λx) (:class:`Circle`), with a bound
+on their rounding errors added or taken off: an output is a sum whose terms pass log₂ n stages, and is right to a few
+log₂ n units of the product of the Euclidean norms. Losses that wrap around the circle come to lie outside of x ≥ 0.
+From below the same law is taken for many steps in a row, of which there are laws by squaring: a player who looks up
+only now and then.
+
+*In compositions.* V_k is the curve of a pair, as it is convex, which composes with all else; why whoever plays several
+games in any order only processes one draw of each, see :mod:`accounting.adaptive.choices.every_coin`.
+
+All families against games played out by hand: ``tests/accounting/test_games.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Protocol
+
+import numpy as np
+
+from accounting.arrays import Array
+from accounting.loss.curves import (
+    Atoms,
+    LopsidedAtoms,
+    delta_of_atoms,
+    pair_of_curve,
+    pair_of_whole_curve,
+    value_between,
+)
+from accounting.loss.losses import Symmetric
+from accounting.loss.numerics import fast_length
+
+__all__ = [
+    "Batches",
+    "Board",
+    "Laws",
+    "Played",
+    "Rounds",
+    "Sparse",
+    "epsilon_between",
+    "largest_means",
+    "play",
+    "play_above",
+    "play_below",
+    "start",
+    "steps_to_play",
+]
+
+
+_UNIT_ROUNDOFF = 2.0**-52
+# What exponentials of large numbers, and products, are off by.
+_OUTWARD = 1 + 2e-13
+# ln of what the tilted moment of all losses may come to.
+_GROWTH = 12.0
+# Choices of the player of laws all over a grid, from below.
+_CHOICES = 128
+# Sums at a time that stay in fast memory.
+_AT_ONCE = 512
+
+
+class Rounds(Protocol):
+    """A family of laws, on a grid."""
+
+    def best(self, values: Array) -> Array:
+        """V after the best law, where it was ``values`` before; rounded outwards."""
+
+
+# --------------------------------------------------------------------------------------------------- the game
+
+
+def start(x: Array) -> Array:
+    """V₀."""
+    return np.maximum(-np.expm1(np.minimum(x, 1.0)), 0.0)
+
+
+@lru_cache(maxsize=32)
+def _before(step: float, count: int) -> tuple[Array, Array]:
+    """1 − e^x and e^x at so many points below 0."""
+    x = step * np.arange(-count, 0, dtype=np.float64)
+    return -np.expm1(x), np.exp(x)
+
+
+@dataclass(frozen=True)
+class Board:
+    """Points a ``step`` apart; of a ``symmetric`` game from 0 on. With ``lower`` all is rounded down."""
+
+    step: float
+    symmetric: bool = False
+    lower: bool = False
+
+    def continued(self, values: Array, before: int, after: int) -> Array:
+        """V on so many points more, before the first one and after the last."""
+        last = np.full(after, 0.0 if self.lower else values[-1])
+        least, falling = _before(self.step, before)
+        if self.symmetric:
+            missing = max(0, before + 1 - values.size)
+            mirrored = np.concatenate([values, np.full(missing, 0.0 if self.lower else values[-1])])
+            first = least + falling * mirrored[before:0:-1]
+        elif self.lower:
+            first = np.full(before, values[0])
+        else:
+            first = 1 - (1 - values[0]) * falling
+        return np.concatenate([first, values, last])
+
+
+def play(families: Iterable[tuple[Rounds, int]], values: Array) -> Array:
+    """So many rounds of each family, from V₀ on; the player chooses, by what was seen, which comes next."""
+    families = tuple(families)
+    known = {(0,) * len(families): values}
+    # by what is left to play; of one family only the last is needed
+    for left in itertools.product(*(range(count + 1) for _, count in families)):
+        for i, (family, _) in enumerate(families):
+            before = (*left[:i], left[i] - 1, *left[i + 1 :])
+            if before in known:
+                best = family.best(known[before])
+                known[left] = np.maximum(best, known[left]) if left in known else best
+                if len(families) == 1:
+                    del known[before]
+    return known[left]
+
+
+def epsilon_between(x: Array, values: Array, delta: float) -> float:
+    """Where V, linear in e^x between the points, falls to ``delta``, rounded up; −∞ and ∞ where it does not."""
+    if values[-1] >= delta:
+        return math.inf
+    if values[0] <= delta:
+        return -math.inf
+    last = int(np.flatnonzero(values > delta)[-1])
+    share = float((values[last] - delta) / (values[last] - values[last + 1]))
+    found = float(x[last]) + math.log1p(share * math.expm1(float(x[last + 1] - x[last])))
+    return found + 1e-11 * abs(found)
+
+
+# ----------------------------------------------------------------------------------- laws with few losses, or many
+
+
+class Sparse:
+    """Laws with few losses each: how many points from 0, and P's mass."""
+
+    def __init__(self, board: Board, laws: Iterable[Iterable[tuple[int, float]]], rounding: float) -> None:
+        self._board, self._laws = board, [tuple(law) for law in laws]
+        self._pad = max((abs(shift) for law in self._laws for shift, _ in law), default=0)
+        self._rounded = 1 - rounding if board.lower else 1 + rounding
+
+    def best(self, values: Array) -> Array:
+        whole, pad, n = self._board.continued(values, self._pad, self._pad), self._pad, values.size
+        best, mean, term = values.copy(), np.empty(n), np.empty(n)
+        for law in self._laws:
+            mean[:] = 0.0
+            for shift, mass in law:
+                np.multiply(whole[pad - shift : pad - shift + n], mass, out=term)
+                mean += term
+            np.maximum(best, mean, out=best)
+        return np.minimum(best * self._rounded, 1.0)
+
+
+def largest_means(laws: Array, whole: Array, size: int, groups: int = 1) -> Array:
+    """At ``size`` points the largest sum over a window of ``whole``, added up over ``groups`` of as many laws each.
+
+    ``laws`` are in rows; a window begins where its point is.
+    """
+    windows = np.ndarray((laws.shape[1], size), np.float64, whole, 0, (whole.itemsize, whole.itemsize))
+    sums = (laws @ windows[:, i : i + _AT_ONCE] for i in range(0, size, _AT_ONCE))
+    return np.concatenate([some.reshape(groups, -1, some.shape[1]).max(axis=1).sum(axis=0) for some in sums])
+
+
+# ---------------------------------------------------------------------------- laws with losses all over a grid
+
+
+@dataclass(frozen=True)
+class Laws:
+    """P's ``masses`` on ``step``·(−r, …, r), of shape (laws, 2r + 1), and the largest one ``beyond``."""
+
+    masses: Array
+    step: float
+    beyond: float = 0.0
+
+    @property
+    def reach(self) -> int:
+        """r."""
+        return int(self.masses.shape[1]) // 2
+
+    def window(self, count: int, tail: float) -> tuple[int, float, float]:
+        """Nodes above which ``count`` losses are with at most ``tail``; the tilt, and its ln E[e^(tilt·L)]."""
+        edges = self.step * np.arange(-self.reach, self.reach + 1)
+        tilts = np.geomspace(1e-3, 600.0, 120) / edges[-1]
+        with np.errstate(under="ignore", divide="ignore"):
+            moments = [np.max(self.masses @ np.exp(tilt * (edges - edges[-1]))) for tilt in tilts]
+            cumulants = np.log(np.array(moments)) + tilts * edges[-1]
+        # (Chernoff); and V(x)e^(tilt·x) must not grow so much that V(0) loses its digits
+        farthest = float(np.min((count * cumulants - math.log(tail)) / tilts)) / self.step
+        at = int(np.flatnonzero(count * cumulants <= _GROWTH)[-1]) if count * cumulants[0] <= _GROWTH else 0
+        return min(count * self.reach, math.ceil(farthest)), float(tilts[at]), float(cumulants[at])
+
+    def tilted(self, tilt: float) -> Array:
+        """The masses times e^(tilt·L)."""
+        return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
+
+
+class Circle:
+    """The sums Σ g(l)·V(x − l)e^(λ(x − l)) of a few laws g, ``tilted``, for x on a symmetric board of ``size`` + 1."""
+
+    def __init__(self, tilted: Array, board: Board, tilt: float, size: int) -> None:
+        self._board, self._reach, self._size = board, tilted.shape[1] // 2, size
+        self._n = fast_length(size + 2 * self._reach + 1)
+        self._images = np.fft.rfft(tilted, self._n)
+        # new memory for every step takes as long as the transforms
+        self._products = np.empty_like(self._images)
+        norm = math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
+        self._rounding = 8 * _UNIT_ROUNDOFF * math.log2(self._n) * norm
+        self._tilts = np.exp(tilt * board.step * np.arange(-self._reach, size + 1))
+        self._down = np.exp(-tilt * board.step * np.arange(size + 1))
+
+    def best(self, values: Array, beyond: float = 0.0) -> tuple[Array, float]:
+        """V after the best law, with ``beyond`` more from above; and what e^(−tilt·x) it may be off by."""
+        last = 0.0 if self._board.lower else float(values[-1])
+        whole = np.maximum(self._board.continued(values, self._reach, 0) - last, 0.0) * self._tilts
+        np.multiply(np.fft.rfft(whole, self._n), self._images, out=self._products)
+        sums = np.fft.irfft(self._products, self._n)[:, 2 * self._reach : 2 * self._reach + self._size + 1]
+        best, error = sums.max(axis=0), self._rounding * math.sqrt(float(whole @ whole))
+        if self._board.lower:
+            return np.minimum(np.maximum((best - error) * self._down * (2 - _OUTWARD), 0.0), 1.0), error
+        return np.minimum(((best + error) * self._down + beyond + last) * _OUTWARD, 1.0), error
+
+
+def steps_to_play(count: int) -> int:
+    """So many that growing totals need few games: the next power of two, where that is not much more.
+
+    >>> steps_to_play(500), steps_to_play(300)
+    (512, 300)
+    """
+    most = 1 << (count - 1).bit_length()
+    return most if count > 0.8 * most else count
+
+
+def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
+    """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
+    whole, _, _ = laws.window(most, most * tail)
+    values, played = np.zeros((most + 1, whole + 1)), 0
+    for end in sorted({-(-most // 2**i) for i in range(6)}):
+        # fewer steps do not come as far
+        size, tilt, _ = laws.window(end, most * tail)
+        size = min(size, whole)
+        circle = Circle(laws.tilted(tilt), Board(laws.step, symmetric=True), tilt, size)
+        for k in range(played + 1, end + 1):
+            values[k, : size + 1], _ = circle.best(values[k - 1, : size + 1], laws.beyond)
+            values[k, size + 1 :] = values[k, size]
+        played = end
+    return laws.step * np.arange(whole + 1, dtype=np.float64), values
+
+
+def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array]:
+    """Losses from 0 on, V there after ``count`` steps rounded down, and how far at most no player of these comes.
+
+    A player chooses anew after every so many steps that there are some 128 choices. The third array bounds from above
+    what those who choose where this one does have at a node.
+    """
+    size, tilt, cumulant = laws.window(count, tail)
+    x, board = laws.step * np.arange(size + 1, dtype=np.float64), Board(laws.step, symmetric=True, lower=True)
+    longest = 1 << max(0, math.ceil(math.log2(count / _CHOICES)))
+    tilted = {1: laws.tilted(tilt)}
+    while (length := max(tilted)) < longest:
+        tilted[2 * length] = _squared(tilted[length])
+    lengths = [b for b in sorted(tilted) if count % longest & b] + [longest] * (count // longest)
+    circles = {b: Circle(tilted[b], board, tilt, size) for b in set(lengths)}
+    values, off = np.zeros(size + 1), 0.0
+    for length in lengths:
+        values, error = circles[length].best(values)
+        # what is off by a·e^(−tilt·x) is off by as much times the moment a step later
+        off = off * math.exp(min(length * max(cumulant, 0.0), 700.0)) * (1 + 1e-9) + 2 * error
+    most = values * (1 + 1e-12 * len(lengths)) + off * np.exp(-tilt * x) + 2 * tail * len(lengths)
+    return x, values, most
+
+
+def _squared(tilted: Array) -> Array:
+    """Every law with itself, rounded down, as far as it can be told from nothing."""
+    size = 2 * tilted.shape[1] - 1
+    n = fast_length(size)
+    norm = float(np.max(np.sum(tilted * tilted, axis=1)))
+    error = 8 * _UNIT_ROUNDOFF * math.log2(n) * norm
+    squares = np.maximum(np.fft.irfft(np.fft.rfft(tilted, n) ** 2, n)[:, :size] - error, 0.0)
+    some = np.flatnonzero(squares.any(axis=0))
+    reach = max(size // 2 - int(some[0]), int(some[-1]) - size // 2)
+    return squares[:, size // 2 - reach : size // 2 + reach + 1]
+
+
+# ------------------------------------------------------------------------------------------------- pairs of games
+
+
+class Played(LopsidedAtoms):
+    """The pair of a game that need not be symmetric; from below with ``lower``."""
+
+    lower: ClassVar[bool] = False
+
+    def _curve(self) -> tuple[Array, Array]:
+        """Points from below 0 on, and V there."""
+        raise NotImplementedError
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _atoms_of(self)
+
+    def delta(self, epsilon: float) -> float:
+        losses, p, _, beyond = self._atoms()
+        return min(1.0, beyond + delta_of_atoms(epsilon, losses, p))
+
+
+class Batches(Atoms, Symmetric):
+    """The pair of a symmetric game: a curve from above, or finitely many losses ``from_below``."""
+
+    from_below: bool = False
+
+    def _curve(self) -> tuple[Array, Array]:
+        """Losses from 0 on, and V there, rounded up."""
+        raise NotImplementedError
+
+    def _below(self) -> tuple[Array, Array, Array]:
+        """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
+        raise NotImplementedError
+
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return _atoms_of(self)
+
+    def delta(self, epsilon: float) -> float:
+        if self.from_below:
+            return delta_of_atoms(epsilon, *self._atoms()[:2])
+        if epsilon < 0:
+            return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
+        return value_between(*self._curve(), epsilon)
+
+
+@lru_cache(maxsize=64)
+def _atoms_of(pair: Played | Batches) -> tuple[Array, Array, Array, float]:
+    if isinstance(pair, Played):
+        return pair_of_whole_curve(*pair._curve(), lower=pair.lower)
+    return (*pair._below(), 0.0) if pair.from_below else pair_of_curve(*pair._curve())
