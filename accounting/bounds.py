@@ -12,7 +12,6 @@ import warnings
 from typing import NamedTuple
 
 from accounting.checks import fraction
-from accounting.lower.lower_bound import lower_epsilon
 from accounting.releases import Release
 from accounting.totals import compare, epsilon
 
@@ -51,6 +50,8 @@ def bound(release: Release, delta: float) -> Bracket:
     >>> round(lower, 2), round(upper, 2)
     (1.75, 1.75)
     """
+    from accounting.lower.lower_bound import lower_epsilon  # not what every import waits for
+
     fraction("delta", delta, include_zero=True)
     upper = min(compare(release, delta).values()) if delta > 0 else float(epsilon(release, delta))
     lower = min(lower_epsilon(release, delta), upper)

@@ -28,8 +28,6 @@ V(−x) = 1 − e^(−x) + e^(−x)V(x), and is played on x ≥ 0. A round is ro
 *Losses all over a grid.* Sums over such laws are fast Fourier transforms of V(x)e^(λx) (:class:`Circle`), with a bound
 on their rounding errors added or taken off: an output is a sum whose terms pass log₂ n stages, and is right to a few
 log₂ n units of the product of the Euclidean norms. Losses that wrap around the circle come to lie outside of x ≥ 0.
-From below the same law is taken for many steps in a row, of which there are laws by squaring: a player who looks up
-only now and then.
 
 *In compositions.* V_k is the curve of a pair, as it is convex, which composes with all else; why whoever plays several
 games in any order only processes one draw of each, see :mod:`accounting.adaptive.choices.every_coin`.
@@ -63,27 +61,21 @@ from accounting.loss.numerics import fast_length
 __all__ = [
     "Batches",
     "Board",
-    "Laws",
+    "Circle",
     "Played",
     "Rounds",
     "Sparse",
     "epsilon_between",
     "largest_means",
     "play",
-    "play_above",
-    "play_below",
+    "rounding_of_transforms",
     "start",
-    "steps_to_play",
 ]
 
 
 _UNIT_ROUNDOFF = 2.0**-52
 # What exponentials of large numbers, and products, are off by.
 _OUTWARD = 1 + 2e-13
-# ln of what the tilted moment of all losses may come to.
-_GROWTH = 12.0
-# Choices of the player of laws all over a grid, from below.
-_CHOICES = 128
 # Sums at a time that stay in fast memory.
 _AT_ONCE = 512
 
@@ -197,121 +189,40 @@ def largest_means(laws: Array, whole: Array, size: int, groups: int = 1) -> Arra
 # ---------------------------------------------------------------------------- laws with losses all over a grid
 
 
-@dataclass(frozen=True)
-class Laws:
-    """P's ``masses`` on ``step``·(−r, …, r), of shape (laws, 2r + 1), and the largest one ``beyond``."""
-
-    masses: Array
-    step: float
-    beyond: float = 0.0
-
-    @property
-    def reach(self) -> int:
-        """r."""
-        return int(self.masses.shape[1]) // 2
-
-    def window(self, count: int, tail: float) -> tuple[int, float, float]:
-        """Nodes above which ``count`` losses are with at most ``tail``; the tilt, and its ln E[e^(tilt·L)]."""
-        edges = self.step * np.arange(-self.reach, self.reach + 1)
-        tilts = np.geomspace(1e-3, 600.0, 120) / edges[-1]
-        with np.errstate(under="ignore", divide="ignore"):
-            moments = [np.max(self.masses @ np.exp(tilt * (edges - edges[-1]))) for tilt in tilts]
-            cumulants = np.log(np.array(moments)) + tilts * edges[-1]
-        # (Chernoff); and V(x)e^(tilt·x) must not grow so much that V(0) loses its digits
-        farthest = float(np.min((count * cumulants - math.log(tail)) / tilts)) / self.step
-        at = int(np.flatnonzero(count * cumulants <= _GROWTH)[-1]) if count * cumulants[0] <= _GROWTH else 0
-        return min(count * self.reach, math.ceil(farthest)), float(tilts[at]), float(cumulants[at])
-
-    def tilted(self, tilt: float) -> Array:
-        """The masses times e^(tilt·L)."""
-        return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
+def rounding_of_transforms(tilted: Array, n: int) -> float:
+    """What a sum over n points is off by at most, as a share of the norm of what is summed."""
+    return 8 * _UNIT_ROUNDOFF * math.log2(n) * math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
 
 
 class Circle:
-    """The sums Σ g(l)·V(x − l)e^(λ(x − l)) of a few laws g, ``tilted``, for x on a symmetric board of ``size`` + 1."""
+    """Laws with losses all over a symmetric board of ``size`` + 1 points: P's masses times e^(λL), ``tilted``.
 
-    def __init__(self, tilted: Array, board: Board, tilt: float, size: int) -> None:
-        self._board, self._reach, self._size = board, tilted.shape[1] // 2, size
+    From above they have up to ``beyond`` at infinite losses.
+    """
+
+    def __init__(self, board: Board, tilted: Array, tilt: float, size: int, beyond: float = 0.0) -> None:
+        self._board, self._reach, self._size, self._beyond = board, tilted.shape[1] // 2, size, beyond
         self._n = fast_length(size + 2 * self._reach + 1)
         self._images = np.fft.rfft(tilted, self._n)
         # new memory for every step takes as long as the transforms
         self._products = np.empty_like(self._images)
-        norm = math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
-        self._rounding = 8 * _UNIT_ROUNDOFF * math.log2(self._n) * norm
+        self._rounding = rounding_of_transforms(tilted, self._n)
         self._tilts = np.exp(tilt * board.step * np.arange(-self._reach, size + 1))
         self._down = np.exp(-tilt * board.step * np.arange(size + 1))
+        #: What e^(−λx) times the last sums may be off by.
+        self.error = 0.0
 
-    def best(self, values: Array, beyond: float = 0.0) -> tuple[Array, float]:
-        """V after the best law, with ``beyond`` more from above; and what e^(−tilt·x) it may be off by."""
+    def best(self, values: Array) -> Array:
         last = 0.0 if self._board.lower else float(values[-1])
         whole = np.maximum(self._board.continued(values, self._reach, 0) - last, 0.0) * self._tilts
         np.multiply(np.fft.rfft(whole, self._n), self._images, out=self._products)
         sums = np.fft.irfft(self._products, self._n)[:, 2 * self._reach : 2 * self._reach + self._size + 1]
-        best, error = sums.max(axis=0), self._rounding * math.sqrt(float(whole @ whole))
+        self.error = self._rounding * math.sqrt(float(whole @ whole))
         if self._board.lower:
-            return np.minimum(np.maximum((best - error) * self._down * (2 - _OUTWARD), 0.0), 1.0), error
-        return np.minimum(((best + error) * self._down + beyond + last) * _OUTWARD, 1.0), error
-
-
-def steps_to_play(count: int) -> int:
-    """So many that growing totals need few games: the next power of two, where that is not much more.
-
-    >>> steps_to_play(500), steps_to_play(300)
-    (512, 300)
-    """
-    most = 1 << (count - 1).bit_length()
-    return most if count > 0.8 * most else count
-
-
-def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
-    """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
-    whole, _, _ = laws.window(most, most * tail)
-    values, played = np.zeros((most + 1, whole + 1)), 0
-    for end in sorted({-(-most // 2**i) for i in range(6)}):
-        # fewer steps do not come as far
-        size, tilt, _ = laws.window(end, most * tail)
-        size = min(size, whole)
-        circle = Circle(laws.tilted(tilt), Board(laws.step, symmetric=True), tilt, size)
-        for k in range(played + 1, end + 1):
-            values[k, : size + 1], _ = circle.best(values[k - 1, : size + 1], laws.beyond)
-            values[k, size + 1 :] = values[k, size]
-        played = end
-    return laws.step * np.arange(whole + 1, dtype=np.float64), values
-
-
-def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array]:
-    """Losses from 0 on, V there after ``count`` steps rounded down, and how far at most no player of these comes.
-
-    A player chooses anew after every so many steps that there are some 128 choices. The third array bounds from above
-    what those who choose where this one does have at a node.
-    """
-    size, tilt, cumulant = laws.window(count, tail)
-    x, board = laws.step * np.arange(size + 1, dtype=np.float64), Board(laws.step, symmetric=True, lower=True)
-    longest = 1 << max(0, math.ceil(math.log2(count / _CHOICES)))
-    tilted = {1: laws.tilted(tilt)}
-    while (length := max(tilted)) < longest:
-        tilted[2 * length] = _squared(tilted[length])
-    lengths = [b for b in sorted(tilted) if count % longest & b] + [longest] * (count // longest)
-    circles = {b: Circle(tilted[b], board, tilt, size) for b in set(lengths)}
-    values, off = np.zeros(size + 1), 0.0
-    for length in lengths:
-        values, error = circles[length].best(values)
-        # what is off by a·e^(−tilt·x) is off by as much times the moment a step later
-        off = off * math.exp(min(length * max(cumulant, 0.0), 700.0)) * (1 + 1e-9) + 2 * error
-    most = values * (1 + 1e-12 * len(lengths)) + off * np.exp(-tilt * x) + 2 * tail * len(lengths)
-    return x, values, most
-
-
-def _squared(tilted: Array) -> Array:
-    """Every law with itself, rounded down, as far as it can be told from nothing."""
-    size = 2 * tilted.shape[1] - 1
-    n = fast_length(size)
-    norm = float(np.max(np.sum(tilted * tilted, axis=1)))
-    error = 8 * _UNIT_ROUNDOFF * math.log2(n) * norm
-    squares = np.maximum(np.fft.irfft(np.fft.rfft(tilted, n) ** 2, n)[:, :size] - error, 0.0)
-    some = np.flatnonzero(squares.any(axis=0))
-    reach = max(size // 2 - int(some[0]), int(some[-1]) - size // 2)
-    return squares[:, size // 2 - reach : size // 2 + reach + 1]
+            best = (sums.max(axis=0) - self.error) * self._down * (2 - _OUTWARD)
+            return np.asarray(np.clip(best, 0.0, 1.0))
+        best = ((sums.max(axis=0) + self.error) * self._down + self._beyond + last) * _OUTWARD
+        return np.asarray(np.minimum(best, 1.0))
 
 
 # ------------------------------------------------------------------------------------------------- pairs of games

@@ -38,8 +38,8 @@ draws of their own, and all else has its pair. So whoever plays several kinds in
 the outcomes of all others, only processes one draw of each: the total is dominated by the product of the pairs (a case
 of the concurrent composition of Vadhan & Zhang 2023).
 
-Serves whoever selects many times. 100 × ``NoisyMax(0.1)`` cost 2.252 at δ = 1e-6, and 2.534 without; 20 × with Laplace
-noise 1.13 and 1.76. From below: :mod:`accounting.adaptive.choices.scores_below`. By brute force:
+Serves whoever selects many times. 100 × ``NoisyMax(0.1)`` cost 2.252 at δ = 1e-6, and 2.400 choice by choice; 20 × with
+Laplace noise 1.134 and 1.774. From below: :mod:`accounting.adaptive.choices.scores_below`. By brute force:
 ``tests/accounting/test_games.py``.
 """
 

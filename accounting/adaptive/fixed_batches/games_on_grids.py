@@ -1,4 +1,4 @@
-"""Laws of a loss put on a grid Δ·ℤ, for games of many batches: how fine it is, and laws that are less than others.
+"""Games of laws with losses all over a grid Δ·ℤ: how fine it is, laws that are less than others, and many rounds.
 
 *Convex order.* V is convex in e^x, and a step is worth more the larger P/Q is in convex order under Q. Upwards, what
 lies between two points of the grid is split over both such that P and Q keep their masses
@@ -6,22 +6,74 @@ lies between two points of the grid is split over both such that P and Q keep th
 as from above that P/Q keeps its mean (:func:`gathered`). Either way V is known on the grid without interpolation. What
 is left over at an end moves to a node alone, as P or, of a mirror image, Q is made less.
 
-Serves ``gaussian_batches`` and ``integer_batches``; by brute force: ``tests/accounting/test_laws_on_grids.py``.
+*Many rounds.* From above rounds are played one by one, V(x)e^(λx) by fast Fourier transforms
+(:class:`~accounting.adaptive.engine.Circle`). From below the same law is taken for many steps in a row, of which there
+are laws by squaring: a player who looks up only now and then.
+
+Serves ``gaussian_batches`` and ``integer_batches``; by brute force: ``tests/accounting/test_games_on_grids.py``.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.adaptive.engine import Laws
+from accounting.adaptive.engine import Board, Circle, rounding_of_transforms
 from accounting.arrays import Array
-from accounting.loss.numerics import mass_errors
+from accounting.loss.numerics import fast_length, mass_errors
 
-__all__ = ["Fineness", "gathered", "grid", "laws_below", "places_up_to", "quarters"]
+__all__ = [
+    "Fineness",
+    "Laws",
+    "gathered",
+    "grid",
+    "laws_below",
+    "places_up_to",
+    "play_above",
+    "play_below",
+    "quarters",
+    "steps_to_play",
+]
+
+
+# ln of what the tilted moment of all losses may come to.
+_GROWTH = 12.0
+# Choices of the player from below.
+_CHOICES = 128
+
+
+@dataclass(frozen=True)
+class Laws:
+    """P's ``masses`` on ``step``·(−r, …, r), of shape (laws, 2r + 1), and the largest one ``beyond``."""
+
+    masses: Array
+    step: float
+    beyond: float = 0.0
+
+    @property
+    def reach(self) -> int:
+        """r."""
+        return int(self.masses.shape[1]) // 2
+
+    def window(self, count: int, tail: float) -> tuple[int, float, float]:
+        """Nodes above which ``count`` losses are with at most ``tail``; the tilt, and its ln E[e^(tilt·L)]."""
+        edges = self.step * np.arange(-self.reach, self.reach + 1)
+        tilts = np.geomspace(1e-3, 600.0, 120) / edges[-1]
+        with np.errstate(under="ignore", divide="ignore"):
+            moments = [np.max(self.masses @ np.exp(tilt * (edges - edges[-1]))) for tilt in tilts]
+            cumulants = np.log(np.array(moments)) + tilts * edges[-1]
+        # (Chernoff); and V(x)e^(tilt·x) must not grow so much that V(0) loses its digits
+        farthest = float(np.min((count * cumulants - math.log(tail)) / tilts)) / self.step
+        at = int(np.flatnonzero(count * cumulants <= _GROWTH)[-1]) if count * cumulants[0] <= _GROWTH else 0
+        return min(count * self.reach, math.ceil(farthest)), float(tilts[at]), float(cumulants[at])
+
+    def tilted(self, tilt: float) -> Array:
+        """The masses times e^(tilt·L)."""
+        return np.asarray(self.masses * np.exp(tilt * self.step * np.arange(-self.reach, self.reach + 1)))
 
 
 class Fineness(NamedTuple):
@@ -126,3 +178,66 @@ def quarters(nodes: Array) -> Array:
     """Edges between ``nodes``, a quarter of the way from either."""
     middle = (nodes[1:] + nodes[:-1]) / 2
     return np.sort(np.concatenate([(nodes[1:] + middle) / 2, (nodes[:-1] + middle) / 2]))
+
+
+# ------------------------------------------------------------------------------------------------------ many rounds
+
+
+def steps_to_play(count: int) -> int:
+    """So many that growing totals need few games: the next power of two, where that is not much more.
+
+    >>> steps_to_play(500), steps_to_play(300)
+    (512, 300)
+    """
+    most = 1 << (count - 1).bit_length()
+    return most if count > 0.8 * most else count
+
+
+def play_above(laws: Laws, most: int, tail: float) -> tuple[Array, Array]:
+    """Losses from 0 on, evenly spaced, and V there after 0, 1, …, ``most`` steps, rounded up."""
+    whole, _, _ = laws.window(most, most * tail)
+    values, played = np.zeros((most + 1, whole + 1)), 0
+    for end in sorted({-(-most // 2**i) for i in range(6)}):
+        # fewer steps do not come as far
+        size, tilt, _ = laws.window(end, most * tail)
+        size = min(size, whole)
+        circle = Circle(Board(laws.step, symmetric=True), laws.tilted(tilt), tilt, size, laws.beyond)
+        for k in range(played + 1, end + 1):
+            values[k, : size + 1] = circle.best(values[k - 1, : size + 1])
+            values[k, size + 1 :] = values[k, size]
+        played = end
+    return laws.step * np.arange(whole + 1, dtype=np.float64), values
+
+
+def play_below(laws: Laws, count: int, tail: float) -> tuple[Array, Array, Array]:
+    """Losses from 0 on, V there after ``count`` steps rounded down, and how far at most no player of these comes.
+
+    A player chooses anew after every so many steps that there are some 128 choices. The third array bounds from above
+    what those who choose where this one does have at a node.
+    """
+    size, tilt, cumulant = laws.window(count, tail)
+    x, board = laws.step * np.arange(size + 1, dtype=np.float64), Board(laws.step, symmetric=True, lower=True)
+    longest = 1 << max(0, math.ceil(math.log2(count / _CHOICES)))
+    tilted = {1: laws.tilted(tilt)}
+    while (length := max(tilted)) < longest:
+        tilted[2 * length] = _squared(tilted[length])
+    lengths = [b for b in sorted(tilted) if count % longest & b] + [longest] * (count // longest)
+    circles = {b: Circle(board, tilted[b], tilt, size) for b in set(lengths)}
+    values, off = np.zeros(size + 1), 0.0
+    for length in lengths:
+        values = circles[length].best(values)
+        # what is off by a·e^(−tilt·x) is off by as much times the moment a step later
+        off = off * math.exp(min(length * max(cumulant, 0.0), 700.0)) * (1 + 1e-9) + 2 * circles[length].error
+    most = values * (1 + 1e-12 * len(lengths)) + off * np.exp(-tilt * x) + 2 * tail * len(lengths)
+    return x, values, most
+
+
+def _squared(tilted: Array) -> Array:
+    """Every law with itself, rounded down, as far as it can be told from nothing."""
+    size = 2 * tilted.shape[1] - 1
+    n = fast_length(size)
+    error = rounding_of_transforms(tilted, n) * math.sqrt(float(np.max(np.sum(tilted * tilted, axis=1))))
+    squares = np.maximum(np.fft.irfft(np.fft.rfft(tilted, n) ** 2, n)[:, :size] - error, 0.0)
+    some = np.flatnonzero(squares.any(axis=0))
+    reach = max(size // 2 - int(some[0]), int(some[-1]) - size // 2)
+    return squares[:, size // 2 - reach : size // 2 + reach + 1]
