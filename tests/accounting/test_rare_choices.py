@@ -77,7 +77,7 @@ def test_what_is_not_played_at_the_upper_end_is_safe(kind, faint, monkeypatch):
     count, level = 260, math.log(1e-4)
     plan = rare_choices._plan(kind, count, level)
     monkeypatch.setattr(rare_choices, "_FAINT", faint)
-    x, values = rare_choices._curve.__wrapped__(kind, count, level)
+    x, values = curve_of_many.__wrapped__(kind, count, level)
     f = play([(RareCoins(kind, plan), count)], start(x + count * plan.drift))
     assert np.all(np.minimum(f, 1.0) <= values * (1 + 1e-12))
 
@@ -121,10 +121,10 @@ def test_very_strong_choices_on_rare_samples_have_narrow_brackets():
 def test_what_takes_too_long_has_an_answer(monkeypatch):
     total = 300 * PoissonSubsampled(NoisyMax(6.0), 0.01)
     whole = epsilon(total, 1e-5)
-    rare_choices._curve.cache_clear()
+    curve_of_many.cache_clear()
     monkeypatch.setattr(rare_choices, "_MOST_WORK", 1e6)
     assert whole < epsilon(total, 1e-5) < 1.1 * whole
-    rare_choices._curve.cache_clear()
+    curve_of_many.cache_clear()
 
 
 def test_the_delta_of_a_long_game_is_near_what_was_asked_for_and_0_beyond_all_losses():

@@ -21,7 +21,7 @@ from accounting.arrays import Array
 from accounting.loss.losses import LossPair, SpanPair
 from accounting.loss.sampled import SubsampledPair
 
-__all__ = ["CoinKind", "kind_of", "largest_moments"]
+__all__ = ["CoinKind", "chance", "kind_of", "largest_moments", "log_moments"]
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,20 @@ def kind_of(pair: LossPair) -> CoinKind | None:
     return None
 
 
-def largest_moments(kind: CoinKind, orders: Array) -> Array:
-    """The largest ln E[e^(order·L)] of all coins, at each order."""
-    t = np.linspace(*kind.ends, 65)
-    high, low = kind.losses(t)
+def chance(low: Array, high: Array) -> Array:
+    """What P has at the high loss of coins with the losses −``low`` and ``high``."""
+    return np.asarray(np.expm1(-low) / np.expm1(-low - high))
+
+
+def log_moments(low: Array, high: Array, order: float) -> Array:
+    """Their ln E[e^(order·L)]."""
     # of the law under which L is taken; e^(−low) may be all that is left of the other's
     with np.errstate(divide="ignore", over="ignore"):
-        wins, both = np.log(-np.expm1(-low)), np.log(-np.expm1(-low - high))
-        loses = np.log(-np.expm1(-high)) - low
-        moments = [float(np.max(np.logaddexp(wins + r * high, loses - r * low) - both)) for r in orders.tolist()]
-    return np.maximum(moments, 1e-300)
+        wins, loses, both = (np.log(-np.expm1(-x)) for x in (low, high, low + high))
+        return np.asarray(np.logaddexp(wins + order * high, loses - low - order * low) - both)
+
+
+def largest_moments(kind: CoinKind, orders: Array) -> Array:
+    """The largest ln E[e^(order·L)] of all coins, at each order."""
+    high, low = kind.losses(np.linspace(*kind.ends, 65))
+    return np.maximum([float(np.max(log_moments(low, high, order))) for order in orders.tolist()], 1e-300)

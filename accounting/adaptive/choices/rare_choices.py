@@ -130,13 +130,9 @@ def _plan(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> _Pl
 
 def is_long(kind: CoinKind, count: int, level: float) -> bool:
     """Whether there are that many choices, of which few tell much; for δ near e^``level``."""
-    if (
-        count <= _FEWEST
-        or kind.rate == 1
-        or not _LEAST < level < _MOST
-        or not 1e-3 < kind.span < 40
-        or kind.width < 1e-3
-    ):
+    if count <= _FEWEST or kind.rate == 1 or not (_LEAST < level < _MOST and 1e-3 < kind.span < 40):
+        return False
+    if kind.width < 1e-3:
         return False
     plan = _plan(kind, count, level)
     return _FEWEST * plan.jumps < _JUMPS and plan.work < _MOST_WORK and plan.above + abs(count * plan.drift) < _LARGEST
@@ -254,8 +250,11 @@ def _leap(game: RareCoins, f: Array, level: float, left: int, rest: float) -> tu
 
 
 @lru_cache(maxsize=16)
-def _curve(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> tuple[Array, Array] | None:
-    """Values x, and δ of all choices at ε = x, rounded up; for δ near e^``level``. None if it takes too long."""
+def curve_of_many(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> tuple[Array, Array] | None:
+    """Values x from below 0 on, and δ of all choices at ε = x, rounded up, for δ near e^``level``.
+
+    None if it takes too long; on a lattice so many times ``coarser`` than it should be.
+    """
     plan = _plan(kind, count, level, coarser)
     moved, game = count * plan.drift, RareCoins(kind, plan)
     first = math.floor((min(0.0, moved) - plan.below) / plan.step)
@@ -277,16 +276,8 @@ def _curve(kind: CoinKind, count: int, level: float, coarser: float = 1.0) -> tu
         played += steps
         if work > 2 * _MOST_WORK:
             return None
-    return z - moved, np.minimum(f, 1.0)
-
-
-def curve_of_many(kind: CoinKind, count: int, level: float) -> tuple[Array, Array] | None:
-    """Values x from below 0 on, and δ of all choices at ε = x, rounded up, for δ near e^``level``; None as above."""
-    curve = _curve(kind, count, level)
-    if curve is None:
-        return None
-    x, values = curve
-    return x + 1e-11 * (abs(x) + float(x[-1] - x[0])), values
+    x = z - moved
+    return x + 1e-11 * (abs(x) + float(x[-1] - x[0])), np.minimum(f, 1.0)
 
 
 def epsilon_of_many(kind: CoinKind, count: int, delta: float, enough: float = 0.0) -> float | None:
@@ -294,18 +285,15 @@ def epsilon_of_many(kind: CoinKind, count: int, delta: float, enough: float = 0.
     level = math.log(delta)
     if _plan(kind, count, level).enough <= enough:
         return 0.0
-    quick = _epsilon(_curve(kind, count, level, _COARSE), delta) if enough > 0 else None
+    quick = _epsilon(curve_of_many(kind, count, level, _COARSE), delta) if enough > 0 else None
     if quick is not None and quick <= enough:
         return quick
-    return _epsilon(_curve(kind, count, level), delta)
+    return _epsilon(curve_of_many(kind, count, level), delta)
 
 
 def _epsilon(curve: tuple[Array, Array] | None, delta: float) -> float | None:
-    if curve is None:
-        return None
-    x, values = curve
-    found = epsilon_between(x, values, delta)
-    return None if found == math.inf else max(0.0, found + 1e-11 * float(x[-1] - x[0]))
+    found = math.inf if curve is None else epsilon_between(*curve, delta)
+    return max(0.0, found) if found < math.inf else None
 
 
 def delta_of_many(kind: CoinKind, count: int, epsilon: float, enough: float = 0.0) -> float | None:
@@ -321,19 +309,13 @@ def delta_of_many(kind: CoinKind, count: int, epsilon: float, enough: float = 0.
     level = float(np.min(count * largest_moments(kind, orders) - orders * epsilon)) - _ABOVE
     level, found = min(level, _MOST - _INSIDE), 1.0
     for coarser in (_COARSE, 1.0):
-        if not is_long(kind, count, level) or (curve := _curve(kind, count, level, coarser)) is None:
+        if not is_long(kind, count, level) or (curve := curve_of_many(kind, count, level, coarser)) is None:
             return None
-        found = min(found, _delta(curve, epsilon))
+        found = min(found, value_between(*curve, epsilon) * (1 + 1e-9))
         if found <= enough:
             break
         level = math.log(max(found, 1e-300))
     return found
-
-
-def _delta(curve: tuple[Array, Array], epsilon: float) -> float:
-    x, values = curve
-    epsilon -= 1e-11 * (epsilon + float(x[-1] - x[0]))
-    return min(1.0, value_between(x, values, epsilon) * (1 + 1e-9))
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.adaptive import engine
+from accounting.adaptive.choices.coins import chance, log_moments
 from accounting.adaptive.engine import Board, Played, Sparse
 from accounting.arrays import Array
 from accounting.loss.losses import LossPair
@@ -109,39 +109,36 @@ def two_losses(noise: str, epsilon: float) -> list[tuple[Array, Array]]:
     return [(lose_after - lose, win - win_after)]
 
 
+#: ``low`` and ``high`` of coins, the high losses of every curve rising.
+Curves = list[tuple[Array, Array]]
+
+
 @lru_cache(maxsize=64)
-def _coins(noise: str, epsilon: float, rate: float, present: bool) -> list[tuple[Array, Array]]:
-    """``low`` and ``high`` of the coins on samples, the high losses of every curve rising."""
+def _coins_of(play: Play) -> Curves:
+    """The coins on samples."""
     curves = []
-    for low, high in two_losses(noise, epsilon):
-        if rate < 1:
-            low, high = -np.log1p(rate * np.expm1(-low)), np.log1p(rate * np.expm1(high))
-            if not present:
-                low, high = high, low
+    for low, high in two_losses(play.noise, play.epsilon):
+        if play.rate < 1:
+            low, high = -np.log1p(play.rate * np.expm1(-low)), np.log1p(play.rate * np.expm1(high))
+            low, high = (low, high) if play.present else (high, low)
         order = np.argsort(high)
         curves.append((low[order] * (1 - _CHORD), high[order] * (1 - _CHORD)))
     return curves
 
 
-def _coins_of(play: Play) -> list[tuple[Array, Array]]:
-    return _coins(play.noise, play.epsilon, play.rate, play.present)
-
-
-def _chance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
-    """The probability of the high loss."""
-    return np.asarray(np.expm1(-low) / np.expm1(-low - high))
-
-
-def _variance(low: NDArray[np.floating], high: NDArray[np.floating]) -> Array:
-    chance = _chance(low, high)
-    return np.asarray(chance * (1 - chance) * (low + high) ** 2)
-
-
-def _moment(low: NDArray[np.floating], high: NDArray[np.floating], order: float) -> Array:
-    """ln E[e^(order·L)]."""
+def _variance(low: Array, high: Array) -> Array:
     low, high = np.maximum(low, 1e-300), np.maximum(high, 1e-300)
-    wins, loses, both = (np.log(-np.expm1(-x)) for x in (low, high, low + high))
-    return np.asarray(np.logaddexp(wins + order * high, loses - (1 + order) * low) - both)
+    often = chance(low, high)
+    return np.asarray(often * (1 - often) * (low + high) ** 2)
+
+
+def _largest_variance(curves: Curves) -> float:
+    return max(float(_variance(low, high).max()) for low, high in curves)
+
+
+def _ends(curves: Curves) -> tuple[float, float]:
+    """The largest low loss, and the largest high one."""
+    return max(float(low.max()) for low, _ in curves), max(float(high[-1]) for _, high in curves)
 
 
 def order_of(plays: tuple[Play, ...], delta: float) -> float:
@@ -155,18 +152,15 @@ def _moments(plays: tuple[Play, ...], orders: Array) -> Array:
     found = np.zeros(orders.size)
     for play in plays:
         for i, order in enumerate(orders.tolist()):
-            found[i] += play.count * max(float(np.max(_moment(*curve, order))) for curve in _coins_of(play))
+            found[i] += play.count * max(float(np.max(log_moments(*curve, order))) for curve in _coins_of(play))
     return found
 
 
-def _largest_variance(curves: list[tuple[Array, Array]]) -> float:
-    return max(float(np.nanmax(_variance(np.maximum(low, 1e-300), np.maximum(high, 1e-300)))) for low, high in curves)
-
-
-def _rounded(curves: list[tuple[Array, Array]], step: float, at_once: int = 1) -> tuple[Array, Array]:
+def _rounded(curves: Curves, step: float, at_once: int = 1) -> tuple[Array, Array]:
     """Coins of which so many at a time end on a lattice: for every small loss the largest one of the other sign."""
-    lows_are_small = _highest(curves) > (most := max(float(low.max()) for low, _ in curves))
-    many = math.floor(at_once * min(most, _highest(curves)) / step)
+    lowest, highest = _ends(curves)
+    lows_are_small = highest > lowest
+    many = math.floor(at_once * min(lowest, highest) / step)
     small = step / at_once * np.arange(1, many + 1)
     large = np.zeros(small.size)
     for low, high in curves:
@@ -179,19 +173,14 @@ def _rounded(curves: list[tuple[Array, Array]], step: float, at_once: int = 1) -
     return (small, large) if lows_are_small else (large, small)
 
 
-def _highest(curves: list[tuple[Array, Array]]) -> float:
-    return max(float(high[-1]) for _, high in curves)
-
-
 def _at_once(play: Play) -> int:
     """How many choices the player makes before looking up: more than one where there are many, and few tell much."""
     curves = _coins_of(play)
     if play.rate == 1 or play.count < 2 * _LOOKS or any(np.any(np.diff(low) > 0) for low, _ in curves):
         return 1
     low, high = (np.concatenate(losses) for losses in zip(*curves, strict=True))
-    low, high = np.maximum(low, 1e-300), np.maximum(high, 1e-300)
-    chance = float(_chance(low, high)[int(np.argmax(_variance(low, high)))])
-    most = math.floor(_TELLING / min(chance, 1 - chance))
+    often = float(chance(np.maximum(low, 1e-300), np.maximum(high, 1e-300))[int(np.argmax(_variance(low, high)))])
+    most = math.floor(_TELLING / min(often, 1 - often))
     return min(play.count // _LOOKS, most) if most >= _MANY else 1
 
 
@@ -226,22 +215,17 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
         for play, curves, many in zip(plays, tables, at_once, strict=True):
             low, high = _rounded(curves, step, many)
             if low.size:
-                found += play.count * float(_moment(low, high, order).max())
+                found += play.count * float(log_moments(low, high, order).max())
         return found
 
     best_step = float(max(tried.tolist(), key=kept))
-    whole = sum(
-        play.count * max(float(np.max(_moment(*curve, order))) for curve in curves)
-        for play, curves in zip(plays, tables, strict=True)
-    )
+    whole = float(_moments(plays, np.array([order]))[0])
     if kept(best_step) >= (1 - _LOST) * whole:
         return best_step
     # the low losses of rare ones are far smaller than the high ones
     spread, most = _extent(plays)
     length = min(most, 10 * deviation + total / 2) + 2 * spread
-    lows = sum(
-        play.count * max(float(low.max()) for low, _ in curves) for play, curves in zip(plays, tables, strict=True)
-    )
+    lows = sum(play.count * _ends(curves)[0] for play, curves in zip(plays, tables, strict=True))
     finest = max(math.sqrt(lows * length / _MOST_WORK), length / _MOST_POINTS)
     more = np.geomspace(best_step, finest, 24).tolist() if finest < best_step else []
     enough = (step for step in more if kept(step) >= (1 - _LOST) * whole)
@@ -251,7 +235,7 @@ def _step(plays: tuple[Play, ...], order: float) -> float:
 def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple[int, float]]]:
     """Of every coin where so many tosses lead, in steps, and how likely."""
     found = []
-    wins, loses = _chance(low, high), _chance(high, low) * np.exp(-low)
+    wins, loses = chance(low, high), chance(high, low) * np.exp(-low)
     for down, up, win, lose in zip(low.tolist(), high.tolist(), wins.tolist(), loses.tolist(), strict=True):
         # from none of the rarer side on: of the other one that may be too small for floats, which have few digits there
         often, odd, rare, rest = (-down, up, win, lose) if win < lose else (up, -down, lose, win)
@@ -266,14 +250,10 @@ def _laws(low: Array, high: Array, at_once: int, step: float) -> list[list[tuple
 
 def _extent(plays: tuple[Play, ...]) -> tuple[float, float]:
     """How far the lattice goes on below 0 and above the ε in question; and the largest value of the sum."""
-    square, most, highest = 0.0, 0.0, 0.0
-    for play in plays:
-        curves = _coins_of(play)
-        square += play.count * _largest_variance(curves)
-        high = max(float(high[-1]) for _, high in curves)
-        most += play.count * high
-        highest = max(highest, high)
-    return min(most, 4 * math.sqrt(square) + highest), most
+    square = sum(play.count * _largest_variance(_coins_of(play)) for play in plays)
+    highs = [_ends(_coins_of(play))[1] for play in plays]
+    most = sum(play.count * high for play, high in zip(plays, highs, strict=True))
+    return min(most, 4 * math.sqrt(square) + max(highs)), most
 
 
 @lru_cache(maxsize=32)
