@@ -27,8 +27,8 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.concentrated_curve import epsilon_of, zcdp_delta
-from accounting.loss.curves import Atoms, Curve, delta_of_atoms, pair_of_curve
-from accounting.loss.losses import Symmetric
+from accounting.loss.curves import Curve, pair_of_curve
+from accounting.loss.pair import Atoms, Symmetric
 from accounting.loss.worst_coins import LOWEST, SAFETY, worst_coin
 
 __all__ = ["ConcentratedPair", "CoinsPair"]
@@ -64,9 +64,6 @@ class CoinsPair(Atoms, Symmetric):
     """The same from below."""
 
     rho: float
-
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_below(self.rho)

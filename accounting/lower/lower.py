@@ -13,13 +13,15 @@ from dataclasses import replace
 
 from accounting.adaptive.choices.last_coins import last_coins
 from accounting.adaptive.choices.lattice_games import MOST_CHOICES, Play, game_epsilon_at_least, is_playable, order_of
+from accounting.adaptive.choices.played_pairs import GamePair
 from accounting.amplification.randomizers import epsilon_at_least
 from accounting.compose import pld
-from accounting.compose.orders import best_order_for_epsilon
+from accounting.compose.failures import rest_delta, split_failures
 from accounting.compose.pairs import alternatives
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated_curve import lower_zcdp_epsilon
 from accounting.lower.witnesses import compositions, witness, witnesses
+from accounting.notions.conversions import best_order_for_epsilon
 from accounting.notions.pure import pure
 from accounting.notions.rdp import rdp
 from accounting.releases import (
@@ -37,11 +39,8 @@ from accounting.releases import (
     Release,
     compose,
 )
-from accounting.releases.stand_ins import (
-    PlayedChoices,
-    rest_delta,
-    split_failures,
-)
+from accounting.releases.base import Own, known
+from accounting.releases.shuffling import randomizer_of
 
 __all__ = ["lower_epsilon"]
 
@@ -61,9 +60,10 @@ _ENOUGH_OF_BATCHES = 0.99
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
+    release = known(release, exact=True)
     if isinstance(release, LocalShuffled) and delta > 0:
-        known = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
-        return max(epsilon_at_least(randomizer, int(release.users), delta) for randomizer in known)
+        given = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
+        return max(epsilon_at_least(randomizer_of(randomizer), int(release.users), delta) for randomizer in given)
     if isinstance(release, ZCDP) and 0 < delta < 1 and (coin := lower_zcdp_epsilon(release.rho, delta)) > 0:
         return coin
     best = _best_order(release, delta)
@@ -83,7 +83,7 @@ def lower_epsilon(release: Release, delta: float) -> float:
 
 def _with_played_batches(release: Release, delta: float, order: float) -> list[Release]:
     """The witnesses in which the batches of a fixed size that matter most come last, and follow what was seen."""
-    from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, weight
+    from accounting.adaptive.fixed_batches.replaced_games import batches_at_least, game_at_least, weight
 
     parts = release.parts if isinstance(release, Composed) else ((release, 1),)
     played = [
@@ -94,7 +94,7 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     game, most, count = max(played, key=lambda found: found[2] * weight(found[0].batch))
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
-    return [one for rest in rests for one in compositions([(game, 1), *rest])]
+    return [one for rest in rests for one in compositions([(Own(game_at_least(game.batch, game.count, game.tail)), 1), *rest])]
 
 
 def _with_coins(release: Release, order: float) -> list[Release]:
@@ -144,7 +144,9 @@ def _played_epsilon(release: Release, delta: float, order: float) -> tuple[float
             best = max(game_epsilon_at_least(game, delta, upper) for game in games)
         else:
             others = [(witness(part, order), count) for part, count in left if count]
-            best = max(_lower_epsilon(one, delta) for one in compositions([(PlayedChoices(plays), 1), *others]))
+            here, there = (GamePair(tuple(replace(play, present=side) for play in plays)) for side in (True, False))
+            game = Own(here, absent=there)
+            best = max(_lower_epsilon(one, delta) for one in compositions([(game, 1), *others]))
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False
     # of a single one the pair is exact, without a lattice

@@ -9,7 +9,7 @@ from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, 
 from accounting.adaptive.choices.coin_games import played_delta
 from accounting.adaptive.choices.coin_kinds import CoinKind
 from accounting.adaptive.choices.lattice_games import Play
-from accounting.loss.losses import SpanPair
+from accounting.loss.gumbel_maxima import SpanPair
 from accounting.releases.stand_ins import PlayedChoices
 
 

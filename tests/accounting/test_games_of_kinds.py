@@ -13,7 +13,8 @@ from accounting.adaptive.choices import lattice_games
 from accounting.adaptive.choices.coin_games import is_playable, played_delta, played_epsilon
 from accounting.adaptive.choices.coin_kinds import CoinKind
 from accounting.adaptive.choices.lattice_games import Play, game_below, game_epsilon_at_least, two_losses
-from accounting.loss.curves import GamePair, pair_of_whole_curve
+from accounting.adaptive.choices.played_pairs import GamePair
+from accounting.loss.curves import pair_of_whole_curve
 from accounting.loss.laplace_maxima import SIZES, groups_of_scores, wins
 
 
@@ -41,7 +42,7 @@ def chosen(value, kind, choices=60):
 )
 @pytest.mark.parametrize("share", [-0.2, 0.1, 0.5])
 def test_the_values_are_those_of_the_game_on_samples_too(kind, share):
-    from accounting.loss.curves import PlayedPair
+    from accounting.adaptive.choices.played_pairs import PlayedPair
 
     at = share * 2 * kind.highest
     found = float(chosen(chosen(start, kind), kind)(np.array(at)))

@@ -11,8 +11,8 @@ from accounting.adaptive.choices import games_in_place, lattice_games
 from accounting.adaptive.choices.coin_kinds import CoinKind
 from accounting.adaptive.choices.lattice_games import Play
 from accounting.adaptive.choices.long_games import curve_of_many, delta_of_many
-from accounting.loss.curves import LongPair, PlayedPair
-from accounting.loss.losses import GaussianPair
+from accounting.adaptive.choices.played_pairs import LongPair, PlayedPair
+from accounting.loss.gaussian import GaussianPair
 
 PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False), Play("exponential", 6.0, 600, 0.004)]
 

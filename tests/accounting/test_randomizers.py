@@ -32,7 +32,7 @@ from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
 from accounting.ledger.serialize import dumps, loads
 from accounting.loss.counts import DifferencePair
-from accounting.loss.losses import Coins
+from accounting.loss.responses import Coins
 
 
 def multisets(laws):

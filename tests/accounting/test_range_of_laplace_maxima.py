@@ -12,8 +12,8 @@ from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, de
 from accounting.adaptive.choices.choices import played
 from accounting.adaptive.choices.coin_games import played_delta
 from accounting.adaptive.choices.lattice_games import two_losses
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.laplace_maxima import MaximumPair, excess, more_than_lead
-from accounting.loss.losses import LaplacePair
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -228,8 +228,8 @@ def test_what_is_cut_off_is_counted():
         assert delta(step, at) >= delta(poisson, at)
         assert delta(with_others, at) >= delta(poisson, at)
     game = played(((ReplacedSteps(0.5, 0.01, 100, 1e-10), 1),), 1e-6)
-    assert game[0][0].infinite() >= 1e-12
-    assert game[0][0].delta(1e3) >= game[0][0].infinite()
+    assert game[0][0].infinite >= 1e-12
+    assert game[0][0].delta(1e3) >= game[0][0].infinite
     assert epsilon(step, 1e-200) < math.inf
 
 

@@ -40,7 +40,7 @@ from accounting.amplification.blanket import (
 )
 from accounting.amplification.shuffled_binomial import central_rdp, log_survival
 from accounting.amplification.shuffling import local_epsilon, shuffled_delta, shuffled_epsilon
-from accounting.releases.stand_ins import split_failures
+from accounting.compose.failures import split_failures
 
 # ------------------------------------------------------------------------------------------------------- adjacency
 

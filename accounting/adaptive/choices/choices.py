@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from accounting.adaptive.choices.coin_games import Played, is_playable, most_played, states
+from accounting.adaptive.choices.coin_games import Games, Played, is_playable, most_played, states
 from accounting.adaptive.choices.coin_kinds import CoinKind
+from accounting.compose.convolution import Parts
 
 if TYPE_CHECKING:  # the pairs are loaded when the first total is asked for
-    from accounting.loss.losses import LossPair
+    from accounting.loss.pair import LossPair
 
-__all__ = ["in_games", "kind_of", "played"]
+__all__ = ["choices_alone", "in_games", "kind_of", "played"]
 
 # A few choices of several kinds are played together, in any order, if no more of them may be left in as many ways.
 _FEW, _MOST_STATES = 12, 1000
@@ -25,8 +26,8 @@ _FEW, _MOST_STATES = 12, 1000
 
 def kind_of(pair: LossPair, rate: float = 1.0, present: bool = True) -> CoinKind | None:
     """The coins that a choice is at worst, on a sample; None for what is no choice."""
+    from accounting.loss.gumbel_maxima import SpanPair
     from accounting.loss.laplace_maxima import MaximumPair, excess
-    from accounting.loss.losses import SpanPair
 
     match pair:
         case SpanPair(span=span):
@@ -41,6 +42,13 @@ def played(pair: LossPair, count: int) -> Played | None:
     """The game of ``count`` such choices, each of which may follow the others; None for what are no choices."""
     kind = _kind(pair)
     return (kind, count) if kind is not None and is_playable(kind, count) else None
+
+
+def choices_alone(parts: Parts) -> Games | None:
+    """The game, if ``parts`` are nothing but choices of one kind."""
+    (pair, count), *more = parts
+    game = None if more else played(pair, count)
+    return None if game is None else (game,)
 
 
 def in_games(pairs: Counter[LossPair]) -> Counter[LossPair]:
@@ -66,7 +74,7 @@ def in_games(pairs: Counter[LossPair]) -> Counter[LossPair]:
     if len(few) == 1:
         found[_of_one_kind(*few[0])] += 1
     elif few:
-        from accounting.loss.curves import PlayedPair
+        from accounting.adaptive.choices.played_pairs import PlayedPair
 
         found[PlayedPair(tuple(game for _, game in few))] += 1
     return +found
@@ -84,7 +92,7 @@ def _is_exact(kind: CoinKind) -> bool:
 
 
 def _of_one_kind(pair: LossPair, game: Played) -> LossPair:
-    from accounting.loss.curves import PlayedPair
+    from accounting.adaptive.choices.played_pairs import PlayedPair
 
     kind, count = game
     return pair if count == 1 and _is_exact(kind) else PlayedPair((game,))

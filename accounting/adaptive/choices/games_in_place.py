@@ -14,13 +14,13 @@ from accounting.adaptive.choices.coin_kinds import CoinKind
 from accounting.adaptive.choices.long_games import curve_of_many, is_long
 from accounting.compose.convolution import Parts
 
-__all__ = ["IN_PLACE", "choices_of_one_kind", "with_long_games"]
+__all__ = ["choices_of_one_kind", "with_games", "with_long_games"]
 
 # ln of δ for which a curve is known is a multiple of this.
 _LEVELS = 2.0
 
 
-def _with_games(parts: Parts, delta: float) -> Parts | None:
+def with_games(parts: Parts, delta: float) -> Parts | None:
     """``parts`` with steps on batches of a fixed size played as a whole, which is cheaper but for rounding."""
     if all(count == 1 for _, count in parts):
         return None
@@ -32,7 +32,7 @@ def _with_games(parts: Parts, delta: float) -> Parts | None:
 
 def _short_games(parts: Parts) -> tuple[Counter[CoinKind], Parts]:
     """How many choices of each kind are in games of that kind alone, and all other parts."""
-    from accounting.loss.curves import PlayedPair
+    from accounting.adaptive.choices.played_pairs import PlayedPair
 
     counts: Counter[CoinKind] = Counter()
     others = []
@@ -59,7 +59,7 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
 
     Alone they need no pair; see :func:`choices_of_one_kind`.
     """
-    from accounting.loss.curves import LongPair, PlayedPair
+    from accounting.adaptive.choices.played_pairs import LongPair, PlayedPair
 
     if choices_of_one_kind(parts):
         return None
@@ -77,7 +77,3 @@ def with_long_games(parts: Parts, delta: float) -> Parts | None:
         if not (isinstance(pair, PlayedPair) and len(pair.games) == 1 and pair.games[0][0] in many)
     )
     return (*others, *((pair, 1) for pair in many.values())) if many else None
-
-
-#: In this order: what is found with one of them may be too little to try the next.
-IN_PLACE = _with_games, with_long_games

@@ -6,8 +6,9 @@ Of several, the one that matters most; the others are Gaussian noise. Its pair i
 
 from __future__ import annotations
 
-from accounting.releases import ZCDP, DiscreteGaussian, FixedSizeSubsampled, PoissonSubsampled, Release
-from accounting.releases.stand_ins import WorstCoins, WorstLattice
+from accounting.loss.concentrated import CoinsPair
+from accounting.loss.lattice_vectors import LatticeCorners
+from accounting.releases import ZCDP, DiscreteGaussian, FixedSizeSubsampled, Own, PoissonSubsampled, Release
 
 __all__ = ["last_coins"]
 
@@ -34,7 +35,7 @@ def _worst(release: Release) -> tuple[float, Release] | None:
     """How much a release matters, and what is worst of it."""
     match release:
         case ZCDP(rho=rho) if rho > 0:
-            return rho, WorstCoins(rho)
+            return rho, Own(CoinsPair(rho))
         case DiscreteGaussian(noise_multiplier=z, shift=None) if _STRONGEST <= z < _SMOOTH:
-            return 0.5 / z**2, WorstLattice(z)
+            return 0.5 / z**2, Own(LatticeCorners(z))
     return None

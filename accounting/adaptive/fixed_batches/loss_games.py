@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from accounting.loss.numerics import fast_length, mass_errors
+from accounting.compose.convolution import fast_length
+from accounting.loss.pair import mass_errors
 
 __all__ = [
     "Fineness",

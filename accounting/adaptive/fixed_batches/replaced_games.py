@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from accounting.adaptive.choices.choices import kind_of
 from accounting.adaptive.choices.coin_kinds import CoinKind
@@ -13,18 +13,14 @@ from accounting.adaptive.fixed_batches.replaced_integers import ReplacedIntegers
 from accounting.adaptive.fixed_batches.replaced_maxima import ReplacedMaxima
 from accounting.adaptive.fixed_batches.replaced_steps import ReplacedSteps
 from accounting.compose.convolution import Parts
+from accounting.loss.gaussian import GaussianPair, LatticeGaussianPair
+from accounting.loss.gumbel_maxima import SpanPair
 from accounting.loss.integers import IntegerPair
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.laplace_maxima import MaximumPair
 from accounting.loss.lattice import three_laws
-from accounting.loss.losses import (
-    Bits,
-    Coins,
-    GaussianPair,
-    LaplacePair,
-    LatticeGaussianPair,
-    LossPair,
-    SpanPair,
-)
+from accounting.loss.pair import LossPair
+from accounting.loss.responses import Bits, Coins
 from accounting.loss.sampled import ReplacedPair
 from accounting.loss.triangles import deviation
 from accounting.releases import (
@@ -39,7 +35,6 @@ from accounting.releases import (
     TreeAggregation,
     UnaryEncoding,
 )
-from accounting.releases.stand_ins import PlayedBatches
 
 __all__ = ["batches_at_least", "game_at_least", "played", "weight"]
 
@@ -135,6 +130,15 @@ def _three_laws(noise_multiplier: float, shift: int | None, rate: float, count: 
     most = _APART * deviation(1 / noise_multiplier, rate) / (math.sqrt(count) * max(noise_multiplier, 1.0) ** 2)
     # of few different values, so that one game serves many counts
     return three_laws(noise_multiplier, 2.0 ** math.floor(math.log2(most)), shift)
+
+
+@dataclass(frozen=True)
+class PlayedBatches:
+    """``count`` such batches, each of which may follow what was seen."""
+
+    batch: FixedSizeSubsampled
+    count: int
+    tail: float
 
 
 def batches_at_least(release: Release, count: int, delta: float) -> PlayedBatches | None:

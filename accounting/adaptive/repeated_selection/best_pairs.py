@@ -54,11 +54,11 @@ import numpy as np
 
 from accounting.amplification.runs import Runs
 from accounting.arrays import Array
-from accounting.compose.convolution import Parts
+from accounting.compose.convolution import Parts, log_sum
 from accounting.errors import UnsupportedRelease
-from accounting.loss.curves import Atoms, LopsidedAtoms, atoms_below, delta_of_atoms, pair_of_curve
-from accounting.loss.losses import LossPair, Symmetric
-from accounting.loss.numerics import log_sum, normal_tail
+from accounting.loss.curves import pair_of_curve
+from accounting.loss.gaussian import normal_tail
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below, delta_of_atoms
 
 __all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
@@ -85,6 +85,7 @@ class BestPair(Atoms, Symmetric):
     ``mu`` says that one run is as private as Gaussian noise (infinite where it is not known).
     """
 
+    follows = True
     runs: Runs
     inner: tuple[Parts, ...]
     mu: float
