@@ -80,10 +80,9 @@ def _bounds(
     failures: list[str] = []
     candidates = _candidates(split[1], whole[1], accountant, every=every)
     for name in sorted(candidates, key=lambda name: name != "pld"):
-        if not every and delta is not None and "pld" in found:
-            # the one that is exact for a single release has come first: if that costs nothing, no other can say less
-            if found["pld"] == 0 or ACCOUNTANTS["pld"].is_enough(whole[1], found["pld"]):
-                break
+        # the one that is exact for a single release has come first: if that costs nothing, no other can say less
+        if not every and delta is not None and "pld" in found and _is_enough(found["pld"], whole[1]):
+            break
         module = ACCOUNTANTS[name]
         log_survival, rest = whole if name == "pld" else split
         try:
@@ -106,6 +105,10 @@ def _bounds(
         best = min(found, key=lambda name: found[name])
         warnings.warn(f"no answer from {', '.join(failures)}: {best} answers, perhaps far too high", stacklevel=3)
     return found
+
+
+def _is_enough(epsilon: float, release: Release) -> bool:
+    return epsilon == 0 or bool(ACCOUNTANTS["pld"].is_enough(release, epsilon))
 
 
 def _unreachable(module: ModuleType, rest: Release) -> float:

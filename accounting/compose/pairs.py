@@ -24,7 +24,7 @@ from accounting.releases.choice import RandomizedResponse, UnaryEncoding
 from accounting.releases.noise import Gaussian, Laplace, TreeAggregation
 from accounting.releases.sampling import FixedSizeSubsampled, PoissonSubsampled
 
-__all__ = ["alternatives", "single"]
+__all__ = ["alternatives", "sides", "single"]
 
 _UNIT_ROUNDOFF = 2.0**-52
 # Combinations of parallel branches that are tried one by one.
@@ -37,16 +37,21 @@ Pairs = Counter[LossPair]
 
 def alternatives(release: Release) -> list[Parts]:
     """What a unit may meet, as pairs with their counts: every branch, and both directions of an asymmetric pair."""
-    release = known(release)
-    found = []
+    return list(dict.fromkeys(parts for side in sides(release) for parts in side if parts))
+
+
+def sides(release: Release) -> tuple[list[Parts], list[Parts]]:
+    """Every branch that a unit may meet, in the direction in which it is present in samples, and in the other one."""
+    release, found = known(release), []
     for present in (True, False):
+        branches = []
         for pairs in map(_one, _pairs(release, present)):
             if any(pair.follows for pair in pairs):
                 for theorem in registered:
                     pairs = theorem.joined(pairs) if theorem.joined else pairs
-            if pairs:
-                found.append(tuple(sorted(pairs.items(), key=repr)))
-    return list(dict.fromkeys(found))
+            branches.append(tuple(sorted(pairs.items(), key=repr)))
+        found.append(branches)
+    return found[0], found[1]
 
 
 def single(release: Release, present: bool) -> list[LossPair]:
@@ -134,7 +139,9 @@ def _sample(pairs: Pairs, release: PoissonSubsampled, present: bool) -> Pairs:
     if not pairs or release.rate == 1:
         return Counter({_alone(pairs, release): 1}) if pairs else pairs
     pair = _alone(pairs, release)
-    if isinstance(release.release, Own) and release.release.said_by is not None and not isinstance(pair, Symmetric):
+    inner = release.release
+    # of a pair that only dominates, the other direction is not that of P and Q exchanged
+    if isinstance(inner, Own) and not isinstance(pair, Symmetric) and not (inner.said_by is None and pair.exact):
         raise UnsupportedRelease(f"of a sample the pair must be symmetric, got {pair!r} of {release!r}")
     sampled: LossPair = SubsampledPair(pair, release.rate, present)
     return Counter({sampled: 1})

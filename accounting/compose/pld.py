@@ -1,6 +1,6 @@
 """The privacy loss distribution: the tightest total of many releases, discretised so that it never falls short.
 
-Each description has a dominating pair (:mod:`accounting.loss.losses`); the losses of all are added on a grid
+Each description has a dominating pair (:mod:`accounting.loss.pair`); the losses of all are added on a grid
 (:mod:`accounting.compose.convolution`, which also has the proofs). A single release is priced by its closed form,
 without a grid.
 

@@ -1,20 +1,19 @@
 """The privacy loss of one description: which file answers which question.
 
-* What is asked of a pair, what a pair of one's own derives from, and whether it fits together: :mod:`~accounting.loss.pair`.
-* Noise: :mod:`~accounting.loss.gaussian`, :mod:`~accounting.loss.laplace`, :mod:`~accounting.loss.integers` (on one
-  integer), :mod:`~accounting.loss.lattice` and :mod:`~accounting.loss.lattice_vectors` (on integer vectors).
-* Responses, and what is pure: :mod:`~accounting.loss.responses`. One choice by noisy scores:
-  :mod:`~accounting.loss.gumbel_maxima`, :mod:`~accounting.loss.laplace_maxima`.
-* What is ρ-zCDP: :mod:`~accounting.loss.concentrated`, from the curve of :mod:`~accounting.loss.concentrated_curve` and
-  the coins of :mod:`~accounting.loss.worst_coins`.
-* Samples: :mod:`~accounting.loss.sampled`, and of a swap :mod:`~accounting.loss.swapped`.
-* Shuffled messages: :mod:`~accounting.loss.shuffled`; counts under binomial noise: :mod:`~accounting.loss.count_vectors`.
-* One row of a perturbed objective: :mod:`~accounting.loss.one_row`, :mod:`~accounting.loss.half_normal`.
-* From a curve δ(ε) to a pair: :mod:`~accounting.loss.curves`.
-* From below: :mod:`~accounting.loss.counts`, :mod:`~accounting.loss.triangles`, :mod:`~accounting.loss.three_scores`.
+* What is a pair asked for, and does one fit together? ``pair``. Noise of one's own: ``additive``.
+* Noise: ``gaussian``, ``laplace``, ``integers`` (on one integer), ``lattice`` and ``lattice_vectors`` (on vectors).
+* Responses, and what is pure: ``responses``. One choice by noisy scores: ``gumbel_maxima``, ``laplace_maxima``.
+* What is ρ-zCDP: ``concentrated``, by the curve of ``concentrated_curve`` and the coins of ``worst_coins``.
+* Samples: ``sampled``, and where a unit is swapped ``swapped``. Shuffled messages: ``shuffled``.
+* Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``, ``half_normal``.
+* From a curve δ(ε) to a pair: ``curves``. A loss on an even grid, as other software has it: ``grid``.
+* From below: ``counts``, ``triangles``, ``three_scores``.
+
+No file here knows a description; these say their pairs by :meth:`accounting.Release.pair`.
 """
 
 from accounting.arrays import Array
-from accounting.loss.pair import AdditiveNoise, AllFinite, Atoms, LossPair, NoLoss, Symmetric, check_pair
+from accounting.loss.additive import AdditiveNoise
+from accounting.loss.pair import AllFinite, Atoms, LossPair, NoLoss, Symmetric, check_pair
 
 __all__ = ["AdditiveNoise", "AllFinite", "Array", "Atoms", "LossPair", "NoLoss", "Symmetric", "check_pair"]

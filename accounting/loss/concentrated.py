@@ -1,4 +1,4 @@
-"""Dominating pairs of zero-concentrated releases (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of zero-concentrated releases (see :mod:`accounting.loss.pair`).
 
 What is ρ-zCDP costs at every ε at most what the worst coin does there (:mod:`accounting.loss.worst_coins`). The curve
 of all these coins is that of one pair, the *concentrated* one: convex in e^ε as a maximum, and symmetric, because P and
@@ -63,6 +63,7 @@ class ConcentratedPair(Curve):
 class CoinsPair(Atoms, Symmetric):
     """The same from below."""
 
+    exact = True
     rho: float
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:

@@ -37,6 +37,7 @@ _LEFT_OUT_EVEN = 2e-40
 class CountPair(LopsidedAtoms):
     """Bin(``trials``, ``rate``), and ``step`` more with probability ``first`` under P and ``second`` under Q."""
 
+    exact = True
     trials: int
     rate: float
     step: float
@@ -51,6 +52,7 @@ class CountPair(LopsidedAtoms):
 class DifferencePair(LopsidedAtoms):
     """The difference of two counts of ``trials`` messages, each for either at the ``rate``, and of one more."""
 
+    exact = True
     trials: int
     rate: float
     first: float

@@ -1,4 +1,4 @@
-"""Dominating pairs of discrete Gaussian noise on integer vectors (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of discrete Gaussian noise on integer vectors (see :mod:`accounting.loss.pair`).
 
 σ is z times the sensitivity, which nobody says; so σ ≥ z‖v‖ for the integer vector v ≠ 0 by which a unit shifts.
 
@@ -71,6 +71,7 @@ class LatticePair(Curve):
 class LatticeCorners(Atoms, Symmetric):
     """The last release, from below."""
 
+    exact = True
     noise_multiplier: float
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:

@@ -43,6 +43,7 @@ class Bits(Coins):
 class RangePair(Atoms):
     """Two losses, −``low`` and ``high``: of all pairs whose loss lies between, the largest in convex order of e^L."""
 
+    exact = True
     low: float
     high: float
 

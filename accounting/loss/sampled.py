@@ -1,4 +1,4 @@
-"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.pair`).
 
 Those of a swap on a Poisson sample are in :mod:`accounting.loss.swapped`.
 """

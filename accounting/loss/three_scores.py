@@ -40,6 +40,7 @@ _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24)[0] + 1) / 2, np.polynomi
 class ThreeLossesPair(Atoms, Symmetric):
     """A loss of ±``high`` or 0, of which P has ``chance`` at ``high``."""
 
+    exact = True
     high: float
     chance: float
 

@@ -135,6 +135,7 @@ def deviation(mu: float, rate: float) -> float:
 class TrianglePair(Atoms, Symmetric):
     """One step of the equilateral triangle, of which only an interval of L is seen: from below."""
 
+    exact = True
     mu: float
     rate: float
 

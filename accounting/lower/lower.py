@@ -94,7 +94,8 @@ def _with_played_batches(release: Release, delta: float, order: float) -> list[R
     game, most, count = max(played, key=lambda found: found[2] * weight(found[0].batch))
     left = [(part, n if part != most else count - game.count) for part, n in parts]
     rests = ([(witness(part, order, equal=equal), n) for part, n in left if n] for equal in (False, True))
-    return [one for rest in rests for one in compositions([(Own(game_at_least(game.batch, game.count, game.tail)), 1), *rest])]
+    last = Own(game_at_least(game.batch, game.count, game.tail))
+    return [one for rest in rests for one in compositions([(last, 1), *rest])]
 
 
 def _with_coins(release: Release, order: float) -> list[Release]:

@@ -12,7 +12,7 @@ so where it meets or passes below f at the knots, 0 and 1, it is below f between
 * Laplace with θ = 1/z: between its two linear ends the curve is f(a) = e^(−θ)/(4a). With a = e^(−s)/2 the difference
   is h(s) + h(θ − s), where h(s) = Φ⁻¹(1 − e^(−s)/2) is concave because a half-normal's hazard rate increases. So its
   maximum is at s = θ/2: μ = 2h(θ/2). A shift spread over several coordinates is never worse (see
-  :mod:`accounting.loss.losses`);
+  :mod:`accounting.loss.laplace`);
 * discrete Gaussian noise on integers and integer vectors: :mod:`accounting.loss.lattice`;
 * counts under binomial noise: :mod:`accounting.amplification.binomial_trade_off`.
 """

@@ -353,6 +353,8 @@ def known(release: Release, *, exact: bool = False) -> Release:
         branches = release.branches  # type: ignore[attr-defined]
         found = [known(branch, exact=exact) for branch in branches]
         return release if all(a is b for a, b in zip(found, branches, strict=True)) else parallel(*found)
+    if exact and kind is Own and not release.loss.exact:  # type: ignore[attr-defined]
+        return Composed()
     if _is_ours(kind):
         inner = release.__dict__.get("release")
         if inner is None or (one := known(inner, exact=exact)) is inner:

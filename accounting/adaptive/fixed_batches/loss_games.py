@@ -8,7 +8,7 @@ that V(−x) = 1 − e^(−x) + e^(−x)V(x) and V is played on x ≥ 0 only.
 
 *Convex order.* V is convex in e^x, as a maximum of means of such functions, and a step is worth more the larger P/Q is
 in convex order under Q. Upwards, what lies between two points of the grid is split over both such that P and Q keep
-their masses (:func:`~accounting.loss.numerics.split`). Downwards, what lies around a point is moved to it, with
+their masses (:func:`~accounting.loss.pair.split`). Downwards, what lies around a point is moved to it, with
 as much from below as from above that P/Q keeps its mean (:func:`gathered`). Either way V is known on the grid without
 interpolation.
 

@@ -220,6 +220,7 @@ def _curve_of(parts: Parts) -> tuple[Array, Callable[[float], float]]:
 class OrderedPair(LopsidedAtoms):
     """The best of K runs of an exact pair, in the order of ``cut`` and ``pace``."""
 
+    exact = True
     runs: Runs
     inner: LossPair
     cut: float
