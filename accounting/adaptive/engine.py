@@ -47,16 +47,9 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.curves import (
-    Atoms,
-    LopsidedAtoms,
-    delta_of_atoms,
-    pair_of_curve,
-    pair_of_whole_curve,
-    value_between,
-)
-from accounting.loss.losses import Symmetric
-from accounting.loss.numerics import fast_length
+from accounting.compose.convolution import fast_length
+from accounting.loss.curves import pair_of_curve, pair_of_whole_curve, value_between
+from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric
 
 __all__ = [
     "Batches",
@@ -240,10 +233,6 @@ class Played(LopsidedAtoms):
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms_of(self)
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _, beyond = self._atoms()
-        return min(1.0, beyond + delta_of_atoms(epsilon, losses, p))
-
 
 class Batches(Atoms, Symmetric):
     """The pair of a symmetric game: a curve from above, or finitely many losses ``from_below``."""
@@ -263,7 +252,7 @@ class Batches(Atoms, Symmetric):
 
     def delta(self, epsilon: float) -> float:
         if self.from_below:
-            return delta_of_atoms(epsilon, *self._atoms()[:2])
+            return super().delta(epsilon)
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*self._curve(), epsilon)

@@ -10,12 +10,12 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.budget import Budget
+from accounting.compose.failures import split_failures
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.measures import measures, within
 from accounting.ledger.rule import UNIT_ROUNDOFF, Rule, without_failures
 from accounting.ledger.scopes import ScopedSums
 from accounting.releases import Composed, Release
-from accounting.releases.stand_ins import split_failures
 
 __all__ = ["AdditiveFilter"]
 

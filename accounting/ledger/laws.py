@@ -23,7 +23,8 @@ from accounting.arrays import Array
 from accounting.ledger.divergence import divergence
 
 if TYPE_CHECKING:
-    from accounting.loss.losses import LossPair, SpanPair
+    from accounting.loss.gumbel_maxima import SpanPair
+    from accounting.loss.pair import LossPair
 
 __all__ = ["FAR", "Law", "law_of"]
 
@@ -53,7 +54,7 @@ class Law:
 
 def law_of(pair: LossPair, reserve: float, failing: float, most: float, order: float) -> Law | None:
     """None where the losses are too large for M, or their law too long for a grid."""
-    from accounting.loss.losses import SpanPair
+    from accounting.loss.gumbel_maxima import SpanPair
 
     root, scale = math.sqrt(reserve), _deviation(cast(Any, pair))
     if not 0 < scale**2 < most:

@@ -15,14 +15,10 @@ import math
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import Symmetric, histogram
+from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = [
-    "Atoms",
     "Curve",
-    "LopsidedAtoms",
-    "atoms_below",
-    "delta_of_atoms",
     "lower_hull",
     "pair_of_curve",
     "pair_of_points_below",
@@ -35,8 +31,6 @@ __all__ = [
 _LOWEST = -12.0
 # e^x of larger losses is beyond floats.
 _HIGHEST = 700.0
-# What the probabilities of a witness may be off by, and their losses.
-_DOWN, _OFF = 1 - 1e-8, 3e-8
 
 
 def pair_of_curve(epsilons: Array, deltas: Array) -> tuple[Array, Array, Array, float]:
@@ -157,29 +151,6 @@ def lower_hull(x: Array, y: Array) -> list[int]:
     return kept
 
 
-class Atoms:
-    """Finitely many losses, in increasing order, and what P has beyond them all."""
-
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
-        raise NotImplementedError
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q, beyond = self._atoms()
-        in_p, in_q = histogram(edges, losses, p, q)
-        in_p[-1] += beyond
-        return in_p, in_q
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _, beyond = self._atoms()
-        above = beyond + np.cumsum(p[::-1])
-        rare = int(np.searchsorted(above, math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
-
-    def infinite(self) -> float:
-        """What P has at infinite losses: all beyond the curve's end."""
-        return self._atoms()[3]
-
-
 class Curve(Atoms, Symmetric):
     """A symmetric curve, which is known from above at any ε ≥ 0."""
 
@@ -192,21 +163,6 @@ class Curve(Atoms, Symmetric):
         return self._at(epsilon)
 
 
-def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
-    """Losses in increasing order, less masses of P and of Q than these, and nothing beyond: of a pair that is known."""
-    some = (p > 1e-290) & (q > 1e-290)
-    p, q = p[some] * _DOWN, q[some] * _DOWN
-    losses = np.log(p / q) - _OFF
-    order = np.argsort(losses)
-    losses, q = losses[order], q[order]
-    return losses, np.exp(losses) * q, q, 0.0
-
-
-def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
-    """The divergence of finitely many losses."""
-    return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-
 def value_between(losses: Array, values: Array, epsilon: float) -> float:
     """A curve at ε ≥ 0 that is linear in e^ε between its points, rounded up; beyond them its last value."""
     at = int(np.searchsorted(losses, epsilon, side="right"))
@@ -214,13 +170,3 @@ def value_between(losses: Array, values: Array, epsilon: float) -> float:
         return float(values[-1])
     share = math.expm1(epsilon - losses[at - 1]) / math.expm1(losses[at] - losses[at - 1])
     return float(values[at - 1] + share * (values[at] - values[at - 1])) * (1 + 1e-12)
-
-
-class LopsidedAtoms(Atoms):
-    """The same of a pair that need not be symmetric."""
-
-    def lowest(self, log_tail: float) -> float:
-        """An x such that below the loss −x P has at most e^``log_tail``."""
-        losses, p, _, _ = self._atoms()
-        rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return max(0.0, -float(losses[min(rare, losses.size - 1)])) * (1 + 1e-12)

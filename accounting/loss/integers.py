@@ -21,14 +21,18 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
-from accounting.loss.losses import Symmetric, histogram
+from accounting.loss.gaussian import LatticeGaussianPair
+from accounting.loss.lattice import discrete_gaussian_mu
+from accounting.loss.pair import Symmetric, histogram
 
-__all__ = ["IntegerPair", "atoms_of", "log_laws"]
+__all__ = ["IntegerPair", "atoms_of", "gaussian_pair", "is_listed", "log_laws"]
 
 
 # e^(−745) is the smallest double: beyond √(2·745) standard deviations a Gaussian has no mass that can be written down
 _REACH = 38.7
 _MOST_ATOMS = 1 << 22
+# of more losses the Gaussian that dominates them is as good
+_MOST_LISTED = 1 << 19
 # relative error of a mass: that of e^(−745), whose exponent is right to a few units in the last place
 _MASS_ERROR = 1e-12
 _LOSS_ERROR = 4 * 2.0**-52
@@ -39,10 +43,26 @@ def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shi
     return shift + (2 * _REACH * noise_multiplier * shift if noise == "gaussian" else 0.0)
 
 
+def is_listed(noise_multiplier: float, shift: int) -> bool:
+    """Whether the discrete Gaussian's losses are listed; of more, the Gaussian that dominates it is as good.
+
+    It is dearer by 1/(24σ²), σ the scale; and σ > 400 of so many atoms unless the noise is next to nothing.
+    """
+    return noise_multiplier < 1e-3 or atoms_of("gaussian", noise_multiplier, shift) <= _MOST_LISTED
+
+
+def gaussian_pair(noise_multiplier: float, shift: int) -> IntegerPair | LatticeGaussianPair:
+    """The pair of discrete Gaussian noise on an integer that moves by ``shift`` at most."""
+    if is_listed(noise_multiplier, shift):
+        return IntegerPair("gaussian", noise_multiplier, shift)
+    return LatticeGaussianPair(discrete_gaussian_mu(noise_multiplier, shift), noise_multiplier, shift)
+
+
 @dataclass(frozen=True)
 class IntegerPair(Symmetric):
     """Noise of scale ``noise_multiplier`` × ``shift`` (σ or t) on an integer that moves by at most ``shift``."""
 
+    exact = True
     noise: Literal["gaussian", "laplace"]
     noise_multiplier: float
     shift: int

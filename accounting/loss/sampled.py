@@ -1,4 +1,4 @@
-"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.losses`).
+"""Dominating pairs of releases that read a random sample (see :mod:`accounting.loss.pair`).
 
 Those of a swap on a Poisson sample are in :mod:`accounting.loss.swapped`.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import AllFinite, LossPair, Symmetric
+from accounting.loss.pair import AllFinite, LossPair, Symmetric
 
 __all__ = ["ReplacedPair", "SubsampledPair"]
 
@@ -32,6 +32,16 @@ class SubsampledPair(AllFinite):
     inner: LossPair
     rate: float
     present: bool
+
+    @property
+    def exact(self) -> bool:  # type: ignore[override]
+        """As the inner pair."""
+        return self.inner.exact
+
+    @property
+    def follows(self) -> bool:  # type: ignore[override]
+        """As the inner pair."""
+        return self.inner.follows
 
     def delta(self, epsilon: float) -> float:
         q = self.rate
@@ -96,6 +106,7 @@ class ReplacedPair(Symmetric):
     inner pair's kind, and not only as private.
     """
 
+    follows = True
     inner: LossPair
     rate: float
     own: bool = False

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import Symmetric, histogram
+from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = ["ThreeLossesPair", "three_scores"]
 
@@ -37,23 +37,17 @@ _NODES, _WEIGHTS = (np.polynomial.legendre.leggauss(24)[0] + 1) / 2, np.polynomi
 
 
 @dataclass(frozen=True)
-class ThreeLossesPair(Symmetric):
+class ThreeLossesPair(Atoms, Symmetric):
     """A loss of ±``high`` or 0, of which P has ``chance`` at ``high``."""
 
+    exact = True
     high: float
     chance: float
 
-    def _atoms(self) -> tuple[Array, Array, Array]:
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
         rare = self.chance * math.exp(-self.high)
         p = np.array([rare, 1 - self.chance - rare, self.chance])
-        return np.array([-self.high, 0.0, self.high]), p, p[::-1]
-
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = self._atoms()
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *self._atoms())
+        return np.array([-self.high, 0.0, self.high]), p, p[::-1], 0.0
 
     def highest(self, log_tail: float) -> float:
         return self.high

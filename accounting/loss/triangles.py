@@ -14,8 +14,8 @@ from functools import lru_cache
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import GaussianPair, Symmetric, histogram, normal_masses
-from accounting.loss.numerics import mass_errors
+from accounting.loss.gaussian import GaussianPair, normal_masses
+from accounting.loss.pair import Atoms, Symmetric, mass_errors
 from accounting.loss.sampled import SubsampledPair
 
 __all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
@@ -132,23 +132,15 @@ def deviation(mu: float, rate: float) -> float:
 
 
 @dataclass(frozen=True)
-class TrianglePair(Symmetric):
+class TrianglePair(Atoms, Symmetric):
     """One step of the equilateral triangle, of which only an interval of L is seen: from below."""
 
+    exact = True
     mu: float
     rate: float
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _triangle_atoms(self)
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_triangle_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = _triangle_atoms(self)
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), math.exp(max(log_tail, -745.0)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
+    def _atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_triangle_atoms(self), 0.0
 
 
 @lru_cache(maxsize=16)

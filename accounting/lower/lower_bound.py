@@ -14,12 +14,13 @@ from __future__ import annotations
 from accounting.adaptive.choices.scores_below import MOST_CHOICES, order_of
 from accounting.adaptive.repeated_selection.many_selections import order_of_best
 from accounting.amplification.randomizers import epsilon_at_least
-from accounting.compose.orders import best_order_for_epsilon
+from accounting.compose.failures import split_failures
 from accounting.compose.pairs import alternatives
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated_curve import lower_zcdp_epsilon
 from accounting.lower.played_last import batches_last, choice, choices_last, coins_last, cost_of
 from accounting.lower.witnesses import parts_of, witnesses
+from accounting.notions.conversions import best_order_for_epsilon
 from accounting.notions.rdp import rdp
 from accounting.releases import (
     ZCDP,
@@ -36,9 +37,8 @@ from accounting.releases import (
     Release,
     compose,
 )
-from accounting.releases.stand_ins import (
-    split_failures,
-)
+from accounting.releases.base import known
+from accounting.releases.shuffling import randomizer_of
 
 __all__ = ["lower_epsilon"]
 
@@ -54,9 +54,10 @@ _VERY_STRONG = 4.0
 
 def lower_epsilon(release: Release, delta: float) -> float:
     """A proved lower bound on the ε of some mechanism that fits ``release``; 0 where none is known."""
+    release = known(release, exact=True)
     if isinstance(release, LocalShuffled) and delta > 0:
-        known = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
-        return max(epsilon_at_least(randomizer, int(release.users), delta) for randomizer in known)
+        given = [release.randomizer] if release.randomizer else [RandomizedResponse(release.epsilon, k) for k in (2, 3)]
+        return max(epsilon_at_least(randomizer_of(randomizer), int(release.users), delta) for randomizer in given)
     if isinstance(release, ZCDP) and 0 < delta < 1 and (coin := lower_zcdp_epsilon(release.rho, delta)) > 0:
         return coin
     best = _best_order(release, delta)
@@ -102,10 +103,10 @@ def _best_order(release: Release, delta: float) -> float:
         return 1e3
     parts = parts_of(release)
     plays = [choice(part, count) for part, count in parts if isinstance(part, PoissonSubsampled)]
-    known = tuple(play for play in plays if play is not None)
-    if known and len(known) == len(parts):
+    played = tuple(play for play in plays if play is not None)
+    if played and len(played) == len(parts):
         # of samples the accountant's curve is far above that of two scores
-        return order_of(known, delta)
+        return order_of(played, delta)
     # where the curvature matters that curve ends at a small order
     if any(isinstance(part, ObjectivePerturbation) for part, _ in parts):
         release = compose((_without_curvature(part), count) for part, count in parts)

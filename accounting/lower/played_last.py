@@ -17,10 +17,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from accounting.adaptive.choices.scores_below import MOST_CHOICES, Play, game_epsilon_at_least, is_playable
+from accounting.adaptive.choices.scores_below import MOST_CHOICES, GamePair, Play, game_epsilon_at_least, is_playable
 from accounting.adaptive.fixed_batches.in_totals import batches_at_least
 from accounting.compose import pld
+from accounting.compose.failures import rest_delta, split_failures
 from accounting.errors import UnsupportedRelease
+from accounting.loss.concentrated import CoinsPair
+from accounting.loss.lattice_vectors import LatticeCorners
 from accounting.lower.witnesses import compositions, parts_of, witness
 from accounting.notions.pure import pure
 from accounting.releases import (
@@ -28,10 +31,10 @@ from accounting.releases import (
     DiscreteGaussian,
     FixedSizeSubsampled,
     NoisyMax,
+    Own,
     PoissonSubsampled,
     Release,
 )
-from accounting.releases.stand_ins import PlayedChoices, WorstCoins, WorstLattice, rest_delta, split_failures
 
 __all__ = ["batches_last", "choice", "choices_last", "coins_last", "cost_of"]
 
@@ -78,7 +81,9 @@ def batches_last(release: Release, delta: float, order: float) -> list[Release]:
         return []
     _, game, most = max(played, key=lambda one: one[0])
     left = [(part, n if part != most else n - game.count) for part, n in parts]
-    return [one for equal in (False, True) for one in compositions([(game, 1), *_others(left, order, equal=equal)])]
+    return [
+        one for equal in (False, True) for one in compositions([(Own(game), 1), *_others(left, order, equal=equal)])
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- one release
@@ -102,9 +107,9 @@ def _worst(release: Release) -> tuple[float, Release] | None:
             if isinstance(inner, (ZCDP, DiscreteGaussian)) and (one := _worst(inner)):
                 return one[0] * rate**2, PoissonSubsampled(one[1], rate)
         case ZCDP(rho=rho) if rho > 0:
-            return rho, WorstCoins(rho)
+            return rho, Own(CoinsPair(rho))
         case DiscreteGaussian(noise_multiplier=z, shift=None) if _STRONGEST <= z < _SMOOTH:
-            return 0.5 / z**2, WorstLattice(z)
+            return 0.5 / z**2, Own(LatticeCorners(z))
     return None
 
 
@@ -147,7 +152,8 @@ def choices_last(release: Release, delta: float, order: float) -> tuple[float, b
             games = (tuple(replace(play, present=present) for play in plays) for present in sides)
             best = max(game_epsilon_at_least(game, delta, upper) for game in games)
         else:
-            others = compositions([(PlayedChoices(plays), 1), *_others(left, order)])
+            here, there = (GamePair(tuple(replace(play, present=side) for play in plays)) for side in (True, False))
+            others = compositions([(Own(here, absent=there), 1), *_others(left, order)])
             best = max(cost_of(one, delta) for one in others)
     except (UnsupportedRelease, ArithmeticError):
         return 0.0, False

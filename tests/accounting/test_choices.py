@@ -32,7 +32,7 @@ from accounting.adaptive.choices.scores_below import (
 )
 from accounting.loss.curves import pair_of_whole_curve
 from accounting.loss.laplace_maxima import SIZES, groups_of_scores, wins
-from accounting.releases.stand_ins import PlayedChoices
+from accounting.releases import Own
 
 
 def start(x):
@@ -63,7 +63,7 @@ def test_choices_among_others_cost_at_most_what_they_do_when_they_come_last(at):
     assert first <= between * (1 + 1e-3) <= last * (1 + 2e-3)
     found = delta(2 * NoisyMax(eps) + RandomizedResponse(other, 2), at, accountant="pld")
     assert last <= found <= 1.01 * last
-    pairs = RandomizedResponse(other, 2) + PlayedChoices((Play("gumbel", eps, 2),))
+    pairs = RandomizedResponse(other, 2) + Own(GamePair((Play("gumbel", eps, 2),)))
     assert 0.98 * last <= delta(pairs, at, accountant="pld") <= found
 
 

@@ -11,9 +11,9 @@ from accounting import Gaussian, Laplace, ShuffledBinomial, bound, delta, epsilo
 from accounting.amplification import count_shifts
 from accounting.amplification.count_shifts import count_curve, is_listed, vector_rows
 from accounting.amplification.shuffled_binomial import window
+from accounting.compose.failures import split_failures
 from accounting.loss.count_vectors import CountsPair, ShiftPair, pairs_of_counts
 from accounting.releases import compose
-from accounting.releases.stand_ins import split_failures
 
 
 def law(trials, at, size):
@@ -53,12 +53,12 @@ def test_one_count_is_exact(trials, shift):
 
 def test_what_has_no_other_explanation_counts_as_infinite():
     pair = ShiftPair(30, 3.0)
-    assert pair.infinite() == pytest.approx((1 + 30 + 435) / 2**30, rel=1e-8)
-    assert pair.delta(80.0) == pytest.approx(pair.infinite(), rel=1e-8)
+    assert pair.infinite == pytest.approx((1 + 30 + 435) / 2**30, rel=1e-8)
+    assert pair.delta(80.0) == pytest.approx(pair.infinite, rel=1e-8)
     assert epsilon(ShuffledBinomial(30, 3.0, 1), 1e-7) == math.inf
     # of three rounds, what any tells for certain
     pair = ShiftPair(4, 1.0)
-    assert sum(map(float, pair._atoms()[1])) + pair.infinite() == pytest.approx(1.0, abs=1e-7)
+    assert sum(map(float, pair._atoms()[1])) + pair.infinite == pytest.approx(1.0, abs=1e-7)
     one = np.array([1.0, 4.0, 6.0, 4.0, 1.0, 0.0]) / 16
     exact = divergence(3 * [(one[::-1], one)], 1.0)
     assert exact <= delta(3 * ShuffledBinomial(4, 1.0, 1), 1.0) <= exact * (1 + 1e-6)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.adaptive.fixed_batches.games_on_grids import Laws, gathered, places_up_to, play_above, play_below
-from accounting.loss.curves import delta_of_atoms, pair_of_points_below
+from accounting.loss.curves import pair_of_points_below
+from accounting.loss.pair import delta_of_atoms
 
 STEP = 0.05
 # P's masses at −2, …, 2 steps, and of the mirror image

@@ -21,9 +21,11 @@ from accounting.adaptive.repeated_selection import many_selections, worst_moment
 from accounting.adaptive.repeated_selection.many_selections import delta_of_best, epsilon_of_best, order_of_best
 from accounting.adaptive.repeated_selection.one_selection import OrderedPair, best_order, one_run
 from accounting.adaptive.repeated_selection.worst_moment import log_moment
-from accounting.amplification.runs import runs_of
 from accounting.compose.pairs import alternatives
-from accounting.loss.losses import Coins, GaussianPair, LaplacePair
+from accounting.loss.gaussian import GaussianPair
+from accounting.loss.laplace import LaplacePair
+from accounting.loss.responses import Coins
+from accounting.releases.selection import runs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:ε is only known")
 

@@ -12,8 +12,8 @@ from accounting import Gaussian, Laplace, NoisyMax, PoissonSubsampled, bound, de
 from accounting.adaptive.choices.coins import kind_of
 from accounting.adaptive.choices.every_coin import played_delta
 from accounting.adaptive.choices.scores_below import two_losses
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.laplace_maxima import MaximumPair, excess, more_than_lead
-from accounting.loss.losses import LaplacePair
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(40)
 

@@ -13,7 +13,7 @@ from accounting.adaptive.choices.every_coin import PlayedPair, played_epsilon
 from accounting.adaptive.choices.rare_choices import LongPair, RareCoins, curve_of_many, delta_of_many
 from accounting.adaptive.choices.scores_below import Play
 from accounting.adaptive.engine import play, start
-from accounting.loss.losses import GaussianPair
+from accounting.loss.gaussian import GaussianPair
 
 KINDS = [CoinKind(6.0, 0.0, 0.01), CoinKind(5.0, 0.0, 0.02, False)]
 PLAYS = [Play("gumbel", 8.0, 600, 0.002), Play("gumbel", 8.0, 600, 0.002, False), Play("exponential", 6.0, 600, 0.004)]

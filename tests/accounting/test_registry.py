@@ -10,10 +10,11 @@ import pytest
 
 import accounting
 from accounting import FixedSizeSubsampled, Gaussian, NoisyMax, epsilon
-from accounting.adaptive import registry
 from accounting.adaptive.registry import TIGHTENINGS
+from accounting.compose import tightenings
 from accounting.compose.pairs import alternatives
-from accounting.loss.losses import GaussianPair, SpanPair
+from accounting.loss.gaussian import GaussianPair
+from accounting.loss.gumbel_maxima import SpanPair
 from accounting.loss.sampled import ReplacedPair, SubsampledPair
 
 HERE = Path(__file__).parent
@@ -27,7 +28,7 @@ def made(text):
 def test_each_gains_what_it_says_on_its_typical_release(one, monkeypatch):
     release = made(one.example)
     cost = epsilon(release, 1e-6)
-    monkeypatch.setattr(registry, "TIGHTENINGS", tuple(other for other in TIGHTENINGS if other != one))
+    monkeypatch.setattr(tightenings, "registered", [other for other in TIGHTENINGS if other != one])
     assert epsilon(release, 1e-6) / cost - 1 == pytest.approx(one.gains, abs=0.01)
     assert one.gains > 0.05
     assert (HERE / one.tested).exists()
@@ -46,12 +47,12 @@ def test_they_apply_by_the_exact_types_of_pairs():
     assert applying(GaussianPair(1.0)) == applying(SubsampledPair(GaussianPair(1.0), 0.1, True)) == []
     assert applying(Own(0.1)) == applying(SubsampledPair(Own(0.1), 0.1, True)) == []
     pairs = Counter({Own(0.1): 9})
-    assert registry.replaced(pairs) == pairs
+    assert tightenings.replaced(pairs) == pairs
 
 
 def test_each_is_asked_in_order_and_those_that_know_a_level_twice():
     (parts,) = alternatives(9 * FixedSizeSubsampled(Gaussian(1.0), 1, 9) + 9 * NoisyMax(0.1))
-    once, twice = (list(registry.in_place(parts, twice=way)) for way in (False, True))
+    once, twice = (list(tightenings.in_place(parts, twice=way)) for way in (False, True))
     assert [offer.__module__.split(".")[-2] for offer in once] == ["fixed_batches", "choices"]
     assert twice == [*once, once[-1]]
 

@@ -228,7 +228,7 @@ def test_no_choice_among_skewed_losses_passes_the_limit():
             self.p, self.q = (p, q) if not flipped else (q[::-1], p[::-1])
 
         def masses(self, edges):
-            from accounting.loss.losses import histogram
+            from accounting.loss.pair import histogram
 
             return histogram(edges, self.losses, self.p, self.q)
 

@@ -10,7 +10,7 @@ from scipy.integrate import trapezoid
 from accounting import FixedSizeSubsampled, NoisyMax, PoissonSubsampled, bound
 from accounting.adaptive.choices.coins import CoinKind
 from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima
-from accounting.loss.losses import LaplacePair
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.sampled import ReplacedPair
 from accounting.loss.three_scores import _LEADERS, _WINS, ThreeLossesPair, three_scores
 from accounting.lower.lower_bound import lower_epsilon

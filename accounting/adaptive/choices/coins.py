@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.losses import LossPair, SpanPair
+from accounting.loss.gumbel_maxima import SpanPair
+from accounting.loss.pair import LossPair
 from accounting.loss.sampled import SubsampledPair
 
 __all__ = ["CoinKind", "chance", "kind_of", "largest_moments", "log_moments"]

@@ -201,6 +201,7 @@ def played_epsilon(games: Games, delta: float, about: float) -> float:
 class PlayedPair(Played):
     """Choices of some kinds, among other releases."""
 
+    follows = True
     games: Games
 
     def delta(self, epsilon: float) -> float:

@@ -26,7 +26,7 @@ from accounting.adaptive.choices.every_coin import (
     states,
 )
 from accounting.compose.convolution import Parts
-from accounting.loss.losses import LossPair
+from accounting.loss.pair import LossPair
 
 __all__ = ["delta", "epsilon", "replaced"]
 

@@ -20,7 +20,7 @@ from accounting.adaptive.choices.rare_choices import (
     is_long,
 )
 from accounting.compose.convolution import Parts
-from accounting.loss.losses import LossPair
+from accounting.loss.pair import LossPair
 
 __all__ = ["delta", "epsilon", "in_place"]
 

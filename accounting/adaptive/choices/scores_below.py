@@ -25,7 +25,7 @@ Serves brackets: of 100 × ``NoisyMax(0.1)`` at δ = 1e-6 the best fixed coin co
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -34,9 +34,6 @@ from accounting.adaptive import engine
 from accounting.adaptive.choices.coins import chance, log_moments
 from accounting.adaptive.engine import Board, Played, Sparse
 from accounting.arrays import Array
-from accounting.loss.losses import LossPair
-from accounting.releases import Release
-from accounting.releases.stand_ins import PlayedChoices
 
 __all__ = [
     "MOST_CHOICES",
@@ -46,7 +43,6 @@ __all__ = [
     "game_epsilon_at_least",
     "is_playable",
     "order_of",
-    "pair_of",
     "two_losses",
 ]
 
@@ -340,10 +336,3 @@ class GamePair(Played):
 
     def _curve(self) -> tuple[Array, Array]:
         return game_below(self.plays)
-
-
-def pair_of(release: Release, present: bool) -> LossPair | None:
-    """The pair of choices that come last in a witness."""
-    if not isinstance(release, PlayedChoices):
-        return None
-    return GamePair(tuple(replace(play, present=present) for play in release.plays))

@@ -2,7 +2,7 @@
 
 *Convex order.* V is convex in e^x, and a step is worth more the larger P/Q is in convex order under Q. Upwards, what
 lies between two points of the grid is split over both such that P and Q keep their masses
-(:func:`~accounting.loss.numerics.split`). Downwards, what lies around a point is moved to it, with as much from below
+(:func:`~accounting.loss.pair.split`). Downwards, what lies around a point is moved to it, with as much from below
 as from above that P/Q keeps its mean (:func:`gathered`). Either way V is known on the grid without interpolation. What
 is left over at an end moves to a node alone, as P or, of a mirror image, Q is made less.
 
@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from accounting.adaptive.engine import Board, Circle, rounding_of_transforms
 from accounting.arrays import Array
-from accounting.loss.numerics import fast_length, mass_errors
+from accounting.compose.convolution import fast_length
+from accounting.loss.pair import mass_errors
 
 __all__ = [
     "Fineness",

@@ -73,8 +73,8 @@ from accounting.adaptive.fixed_batches.games_on_grids import (
 )
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_points_below
-from accounting.loss.losses import GaussianPair
-from accounting.loss.numerics import split
+from accounting.loss.gaussian import GaussianPair
+from accounting.loss.pair import split
 from accounting.loss.sampled import SubsampledPair
 from accounting.loss.triangles import MISSED, deviation, triangle_masses
 

@@ -18,9 +18,12 @@ from accounting.adaptive.fixed_batches.integer_batches import ReplacedIntegers
 from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima
 from accounting.adaptive.fixed_batches.pure_batches import ReplacedCoins, Response, unary
 from accounting.compose.convolution import Parts
+from accounting.loss.gaussian import GaussianPair, LatticeGaussianPair
 from accounting.loss.integers import IntegerPair
+from accounting.loss.laplace import LaplacePair
 from accounting.loss.lattice import three_laws
-from accounting.loss.losses import Bits, Coins, GaussianPair, LaplacePair, LatticeGaussianPair, LossPair
+from accounting.loss.pair import LossPair
+from accounting.loss.responses import Bits, Coins
 from accounting.loss.sampled import ReplacedPair
 from accounting.loss.triangles import deviation
 from accounting.releases import (
@@ -35,9 +38,8 @@ from accounting.releases import (
     TreeAggregation,
     UnaryEncoding,
 )
-from accounting.releases.stand_ins import PlayedBatches
 
-__all__ = ["batches_at_least", "in_place", "pair_of"]
+__all__ = ["batches_at_least", "in_place"]
 
 #: The most steps that are played together, and the pair of so many.
 Game = tuple[int, Callable[[int], LossPair]]
@@ -145,15 +147,15 @@ def _three_laws(noise_multiplier: float, shift: int | None, rate: float, count: 
 # --------------------------------------------------------------------------------------------------- from below
 
 
-def batches_at_least(release: Release, count: int, delta: float) -> tuple[float, PlayedBatches] | None:
+def batches_at_least(release: Release, count: int, delta: float) -> tuple[float, ReplacedSteps | ReplacedCoins] | None:
     """What ``count`` of these cost at least, coming last, and about the variance of its losses; None if not known."""
     if not isinstance(release, FixedSizeSubsampled) or release.rate == 1:
         return None
-    batch, tail = replace(release, release=_included(release.release)), _tail(delta, count)
-    if (game := _below(batch, count, tail)) is None:
+    batch = replace(release, release=_included(release.release))
+    if (game := _below(batch, count, _tail(delta, count))) is None:
         return None
     square = math.expm1(min(game.mu**2, 700.0)) if isinstance(game, ReplacedSteps) else math.expm1(game.epsilon) ** 2
-    return count * batch.rate**2 * square, PlayedBatches(batch, game.count, tail)
+    return count * batch.rate**2 * square, game
 
 
 def _included(release: Release) -> Release:
@@ -192,8 +194,3 @@ def _below(batch: FixedSizeSubsampled, count: int, tail: float) -> ReplacedSteps
     if not (pure_batches.is_playable(eps, rate) and pure_batches.lowered(eps, rate, count, tail)[0] > 0):
         return None
     return ReplacedCoins(float(eps), response, rate, count, tail, from_below=True)
-
-
-def pair_of(release: Release, present: bool) -> LossPair | None:
-    """The pair of :func:`batches_at_least`."""
-    return _below(release.batch, release.count, release.tail) if isinstance(release, PlayedBatches) else None

@@ -49,7 +49,7 @@ from accounting.adaptive.fixed_batches.games_on_grids import (
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_whole_curve
 from accounting.loss.integers import IntegerPair, atoms_of, log_laws
-from accounting.loss.losses import histogram
+from accounting.loss.pair import histogram
 
 __all__ = ["ReplacedIntegers", "most_steps"]
 

@@ -55,20 +55,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from accounting.amplification.runs import Runs, runs_of
+from accounting.amplification.runs import Runs
 from accounting.arrays import Array
-from accounting.compose.convolution import Parts
-from accounting.compose.pairs import alternatives, single
+from accounting.compose.convolution import Parts, log_sum
 from accounting.compose.pld import answers
 from accounting.errors import UnsupportedRelease
-from accounting.loss.curves import Atoms, LopsidedAtoms, atoms_below, delta_of_atoms, pair_of_curve
-from accounting.loss.losses import LossPair, Symmetric
-from accounting.loss.numerics import log_sum, normal_tail
-from accounting.notions.gdp import gdp
-from accounting.releases import BestOfPoissonRuns, BestOfRuns, Release
-from accounting.releases.stand_ins import OrderedRuns
+from accounting.loss.curves import pair_of_curve
+from accounting.loss.gaussian import normal_tail
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below
 
-__all__ = ["BestPair", "OrderedPair", "best_order", "one_run", "pair_of"]
+__all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
 
 _UP = 1 + 1e-9
@@ -86,20 +82,6 @@ _CUTS = np.concatenate([[0.0], np.geomspace(1e-4, 0.05, 20), np.linspace(0.05, 0
 _PACES = (0.05, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 
 
-def pair_of(release: Release, present: bool) -> LossPair | None:
-    """The pair of the best of some runs, or of runs in the order of a witness; None where nothing is released."""
-    if isinstance(release, OrderedRuns):
-        (pair,) = single(release.release, present)
-        return OrderedPair(release.runs, pair, release.cut, release.pace)
-    if not isinstance(release, (BestOfRuns, BestOfPoissonRuns)) or not (inner := tuple(alternatives(release.release))):
-        return None
-    try:
-        mu = gdp(release.release)
-    except UnsupportedRelease:
-        mu = math.inf
-    return BestPair(runs_of(release), inner, mu)
-
-
 @dataclass(frozen=True)
 class BestPair(Atoms, Symmetric):
     """The best of K runs, ``runs`` the law of K, of what the pairs ``inner`` stand for, whichever a unit meets.
@@ -107,6 +89,7 @@ class BestPair(Atoms, Symmetric):
     ``mu`` says that one run is as private as Gaussian noise (infinite where it is not known).
     """
 
+    follows = True
     runs: Runs
     inner: tuple[Parts, ...]
     mu: float
@@ -239,13 +222,15 @@ def _curve_of(parts: Parts) -> tuple[Array, Callable[[float], float]]:
 class OrderedPair(LopsidedAtoms):
     """The best of K runs of an exact pair, in the order of ``cut`` and ``pace``."""
 
+    exact = True
     runs: Runs
     inner: LossPair
     cut: float
     pace: float
 
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
+    def largest(self) -> float:
+        """The largest loss of an output that is told apart."""
+        return float(self._atoms()[0][-1])
 
     def _atoms(self) -> tuple[Array, Array, Array, float]:
         return _ordered_atoms(self)
