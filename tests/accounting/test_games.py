@@ -12,8 +12,12 @@ from accounting.adaptive.choices.every_coin import EveryCoin, PlayedPair
 from accounting.adaptive.choices.scores_below import GamePair, Play
 from accounting.adaptive.engine import Board, Circle, Sparse, play, start
 from accounting.adaptive.fixed_batches import pure_batches
+from accounting.adaptive.fixed_batches.gaussian_batches import ReplacedSteps
+from accounting.adaptive.fixed_batches.integer_batches import ReplacedIntegers
 from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima, ThreeCoins
 from accounting.adaptive.fixed_batches.pure_batches import ReplacedCoins
+from accounting.loss.integers import IntegerPair
+from accounting.loss.triangles import triangle_masses
 
 TAIL = 1e-15
 
@@ -194,18 +198,42 @@ def exact(x, laws, count):
 
 def batches(eps, response, rate):
     above, below = (ReplacedCoins(eps, response, rate, 3, TAIL, from_below=side) for side in (False, True))
-    return above, below, steps(responses(eps, response), rate), 3, math.log1p(rate * math.expm1(eps)), 2e-3
+    return above, below, steps(responses(eps, response), rate), 3, math.log1p(rate * math.expm1(eps)), (2e-3, 1e-12)
 
 
 def choices(kind, count, number, wide):
     eps, rate = kind.span - kind.least, kind.rate
     below = None if kind.least else GamePair((Play("gumbel", eps, count, rate, kind.present),))
-    return PlayedPair(((kind, count),)), below, coins(kind, number), count, kind.highest, wide
+    return PlayedPair(((kind, count),)), below, coins(kind, number), count, kind.highest, (wide, 1e-4 * kind.highest)
 
 
 def maxima_twice(eps, rate):
     above = ReplacedMaxima(CoinKind(eps), rate, 2, 1e-12)
-    return above, None, steps(two_scores(eps), rate), 2, math.log1p(rate * math.expm1(eps)), math.inf
+    return above, None, steps(two_scores(eps), rate), 2, math.log1p(rate * math.expm1(eps)), (math.inf, 0.0)
+
+
+def integers(kind, z, shift, rate=0.2):
+    """All triples of integers."""
+    x = np.arange(-60, 61.0)
+    noise = {at: np.exp(-(((x - at) / z / shift) ** 2) / 2 if kind == "gaussian" else -np.abs(x - at) / z / shift)
+             for at in range(-shift, shift + 1)}  # fmt: skip
+    laws = [one / one.sum() for one in noise.values()]
+    near = itertools.product(laws, range(2 * shift + 1), range(2 * shift + 1))
+    triples = [(laws[shift], laws[i], laws[j]) for i, j in {(i, j) for _, i, j in near if abs(i - j) <= shift}]
+    both = [(1 - rate) * r + rate * np.array([a, b]) for r, a, b in triples]
+    return ReplacedIntegers(IntegerPair(kind, z, shift), rate, 2, TAIL), None, kept(both), 2, 0.6, (0.0, 4e-4)
+
+
+def normal(mu, rate):
+    """Triangles and their mirror images."""
+    losses = np.concatenate([-np.geomspace(20.0, 1e-3, 80), [0.0], np.geomspace(1e-3, 20.0, 80)])
+    both = [triangle_masses(mu, share, rate, losses) for share in (0.0, 0.3, 0.8, 1.0)]
+    above, below = (ReplacedSteps(mu, rate, 2, TAIL, from_below=side) for side in (False, True))
+    return above, below, kept([*both, *((q[::-1], p[::-1]) for p, q in both)]), 2, 1.5 * mu * rate, (0.05, 1e-2 * rate)
+
+
+def kept(both):
+    return [law(p[some], q[some]) for p, q in both if (some := (p > 1e-14) & (q > 1e-14)).any()]
 
 
 GAMES = [
@@ -216,20 +244,22 @@ GAMES = [
     (choices, CoinKind(1.0), 3, 16, 0.02),
     (maxima_twice, 0.5, 0.2),
     (maxima_twice, 2.0, 0.7),
+    *((integers, *of) for of in (("gaussian", 0.8, 1), ("gaussian", 0.7, 3), ("laplace", 0.6, 3))),
+    *((normal, *of) for of in ((1.0, 0.1), (0.5, 0.5), (2.0, 0.05))),
 ]
 
 
 @pytest.mark.parametrize("game", GAMES, ids=lambda game: " ".join(map(str, game[1:])))
 def test_a_game_of_a_few_rounds_is_known_from_both_sides(game):
     make, *of = game
-    above, below, laws, count, highest, wide = make(*of)
+    above, below, laws, count, highest, (relative, absolute) = make(*of)
     for share in (-0.5, 0.0, 0.2, 0.9, 1.6):
-        value = float(exact(np.array(share * highest), laws, count))
-        found = above.delta(share * highest)
-        assert value * (1 - 1e-12) <= found <= value * (1 + wide) + 2e-3 * value + 1e-12
+        value, found = float(exact(np.array(share * highest), laws, count)), above.delta(share * highest)
+        assert value * (1 - 1e-12) - 1e-13 <= found <= value * (1 + relative + 2e-3) + absolute
         if below is not None:
             # a grid of coins is a player, too
-            assert value * (1 - wide) - 1e-4 * highest <= below.delta(share * highest) <= found * (1 + 1e-12)
+            least = below.delta(share * highest)
+            assert value * (1 - relative) - absolute - 1e-4 * highest <= least <= found * (1 + 1e-12)
 
 
 def test_the_player_takes_what_comes_next_by_what_was_seen():

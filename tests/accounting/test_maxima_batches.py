@@ -52,21 +52,6 @@ def test_no_three_neighbours_are_worse(data, eps, rate):
         assert value(laws, rate, before, x) <= after * (1 + 1e-9) + 1e-14
 
 
-@pytest.mark.parametrize(("eps", "rate"), [(0.1, 0.3), (1.0, 0.05), (6.0, 0.01)])
-def test_two_scores_with_and_without_the_record(eps, rate):
-    # R is S′ or S: one step is exact but for the grid, three are near
-    leads = [np.array([lead, 0.0]) for lead in [*(eps * np.linspace(-0.2, 1.2, 29)), *np.linspace(-9.0, 9.0, 73)]]
-    coins = [(gumbel(lead), gumbel(lead - np.array([eps, 0.0]))) for lead in leads]
-    laws = [law for p, q in coins for law in ((q, p, q), (p, p, q))]
-    highest = math.log1p(rate * math.expm1(eps))
-    curves = [nothing_yet] + [ReplacedMaxima(CoinKind(eps), rate, k, TAIL).delta for k in (1, 2, 3)]
-    for x in (0.0, 0.1 * highest, 0.5 * highest, 0.9 * highest, 1.7 * highest):
-        values = [max(value(law, rate, curve, x) for law in laws) for curve in curves[:-1]]
-        for found, above in zip(values, curves[1:], strict=True):
-            assert found <= above(x) * (1 + 1e-9) + 1e-14
-        assert curves[1](x) <= 1.03 * values[0] + 2e-3 * rate * eps
-
-
 @pytest.mark.parametrize(
     ("noise", "eps", "batch", "count", "width"),
     [

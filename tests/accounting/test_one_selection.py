@@ -99,7 +99,7 @@ def test_the_generating_function_is_that_of_the_law(law):
 # ----------------------------------------------------------------------------------------------- from above
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(0, 4), st.sampled_from(["normal", "coins"]), st.integers(0, 10**6))
 def test_no_order_costs_more(which, kind, seed):
     rng = np.random.default_rng(seed)

@@ -136,7 +136,7 @@ def test_the_delta_of_a_long_game_is_near_what_was_asked_for_and_0_beyond_all_lo
 
 def test_the_delta_of_a_sum_is_that_of_a_long_game_near_it():
     # that of short games is larger by a hundredth
-    total = 600 * PoissonSubsampled(NoisyMax(8.0), 0.002) + Gaussian(2.0)
+    total = 500 * PoissonSubsampled(NoisyMax(6.0), 0.01) + Gaussian(1.0)
     assert delta(total, epsilon(total, 1e-7)) == pytest.approx(1e-7, rel=0.005)
 
 
