@@ -195,10 +195,13 @@ def test_a_pair_from_below_is_one_of_laws_whatever_the_values(less):
 @pytest.mark.parametrize(
     ("total", "width"),
     [
-        # one kind, weak and strong; 0.1 a hundred times costs 2.252, by Rényi orders a twentieth more
-        (2 * NoisyMax(1.0), 0.0033),
-        (10 * NoisyMax(5.0), 0.0033),
-        (100 * NoisyMax(0.2), 0.0033),
+        (NoisyMax(1.0), 0.001),
+        (10 * NoisyMax(1.0), 0.001),
+        (10 * NoisyMax(5.0), 0.001),
+        (100 * NoisyMax(0.1), 0.002),
+        (10 * NoisyMax(1.0, "exponential"), 0.001),
+        (400 * NoisyMax(0.02, "exponential") + Laplace(20.0), 0.015),
+        (10 * NoisyMax(1.0, "laplace"), 0.1),
         (30 * NoisyMax(0.1) + 30 * NoisyMax(0.2), 0.006),
         (40 * NoisyMax(0.05) + 10 * NoisyMax(0.3) + 5 * NoisyMax(1.0), 0.01),
         (30 * PoissonSubsampled(NoisyMax(0.3), 0.1), 0.006),
