@@ -85,39 +85,27 @@ def _options(epsilon: float, response: Response, rate: float) -> Options:
     Losses are numbered: 0, ±1 for ±ln(1 − q + q·e^ε) and ±2 for ∓ln(1 − q + q·e^(−ε)).
     """
     a = math.exp(epsilon)
-    more, less = 1 + rate * math.expm1(epsilon), 1 + rate * math.expm1(-epsilon)
-    # corners as seen from R: the loss, and dP/dR
-    s_more, s_less, other_more, other_less = (1, more), (-2, less), (-1, 1.0), (2, 1.0)
-    both_more, both_less, neither = (0, more), (0, less), (0, 1.0)
-    own, others = (1.0, 1 / a) if response == "optimized" else (math.sqrt(a), 1 / math.sqrt(a))
+    # weights of places, and whether R, S and S′ have a times as much there
+    pair: list[tuple[float, tuple[int, int, int]]] = [(1.0, (1, 0, 1)), (1.0, (0, 1, 0))]
+    triple = [(1.0, (1, 0, 0)), (1.0, (0, 1, 0)), (1.0, (0, 0, 1))]
     match response:
         case None:
-            even = 0.0
+            found = [pair, triple, [(1.0, (0, 1, 1)), (1.0, (1, 0, 1)), (1.0, (1, 1, 0))]]
         case int(k):
-            even = k - 2.0
-        case _:  # both bits alike, over one each way
-            even = 1 / others + own
-    pair = (1.0, s_more), (a, s_less), (even, neither)
-    mirrored = (1.0, other_more), (a, other_less), pair[2]
-    found: list[tuple[tuple[float, tuple[int, float]], ...]] = [pair, mirrored]
-    match response:
-        case None:
-            found.append(((1.0, s_more), (1.0, other_more), (a, both_less)))
-            found.append(((1.0, both_more), (a, s_less), (a, other_less)))
-        case int(k) if k > 2:
-            found.append(((1.0, s_more), (1.0, other_more), (a, both_less), (k - 3.0, neither)))
-        case str():
-            corners = neither, other_more, s_more, both_more, both_less, s_less, other_less, neither
-            bits = product((0, 1), repeat=3)
-            found.append(
-                tuple((own**i * others ** (j + l), corner) for (i, j, l), corner in zip(bits, corners, strict=True))
-            )
+            found = [[*pair, (k - 2.0, (0, 0, 0))], *([[*triple, (k - 3.0, (0, 0, 0))]] if k > 2 else [])]
+        case _:  # messages of bits, by the odds of one that is not the value's own
+            odds = 1 / a if response == "optimized" else 1 / math.sqrt(a)
+            pair = [(odds ** (i + j), (i, j, i)) for i, j in product((0, 1), repeat=2)]
+            found = [pair, [(odds ** (i + j + l), (i, j, l)) for i, j, l in product((0, 1), repeat=3)]]
+    found.append([(weight, (i, l, j)) for weight, (i, j, l) in found[0]])
+    numbers = {(1, 0): 1, (0, 1): -1, (-1, 0): -2, (0, -1): 2}
     options = []
-    for option in found:
+    for places in found:
         masses: dict[int, float] = {}
-        for in_r, (loss, ratio) in option:
-            masses[loss] = masses.get(loss, 0.0) + in_r * ratio
-        whole = math.fsum(in_r for in_r, _ in option)
+        for weight, (i, j, l) in places:
+            loss = numbers.get((j - i, l - i), 0)
+            masses[loss] = masses.get(loss, 0.0) + weight * a**i * (1 + rate * math.expm1((j - i) * epsilon))
+        whole = math.fsum(weight * a**i for weight, (i, _, _) in places)
         options.append(tuple((loss, mass / whole) for loss, mass in masses.items()))
     return tuple(options)
 
