@@ -257,6 +257,9 @@ def _on_a_grid(parts: Parts) -> GridPair:
     if not parts:
         return GridPair(1.0, 0, np.ones(1), 0.0)
     losses = Convolution(parts, math.log(_LEFT_OUT))
+    if losses.reach == 0:
+        beyond = min(1.0, losses.cut_off)
+        return GridPair(1.0, 0, np.array([1.0 - beyond]), beyond)
     with np.errstate(divide="ignore"):  # some of the tilts that are tried are none
         window = losses.window(0.0, math.log(_LEFT_OUT / NEGLIGIBLE))
     total = losses.compose(window, losses.step(window))

@@ -178,12 +178,12 @@ class Batches(Atoms, Symmetric):
         """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
         raise NotImplementedError
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms_of_batches(self)
 
     def delta(self, epsilon: float) -> float:
         if self.from_below:
-            return delta_of_atoms(epsilon, *self._atoms()[:2])
+            return delta_of_atoms(epsilon, *self.atoms()[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*self._curve(), epsilon)

@@ -132,27 +132,31 @@ class Symmetric(AllFinite):
 class Atoms(AllFinite):
     """Finitely many losses, in increasing order, and what P has beyond them all."""
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    #: By what share masses and losses may be off.
+    rounding: float = 8 * _UNIT_ROUNDOFF
+
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         """Losses, masses of P and of Q there, and what P has beyond."""
         raise NotImplementedError
 
     @property
     def infinite(self) -> float:  # type: ignore[override]
         """What P has at infinite losses: all beyond the last."""
-        return self._atoms()[3]
+        return self.atoms()[3]
 
     def delta(self, epsilon: float) -> float:
-        losses, p, _, beyond = self._atoms()
-        return min(1.0, (beyond + delta_of_atoms(epsilon, losses, p)) * (1 + 8 * _UNIT_ROUNDOFF))
+        losses, p, _, beyond = self.atoms()
+        found = beyond + delta_of_atoms(epsilon - abs(epsilon) * self.rounding, losses, p)
+        return min(1.0, found * (1 + 4 * self.rounding))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
-        losses, p, q, beyond = self._atoms()
+        losses, p, q, beyond = self.atoms()
         in_p, in_q = histogram(edges, losses, p, q)
         in_p[-1] += beyond
         return in_p, in_q
 
     def highest(self, log_tail: float) -> float:
-        losses, p, _, beyond = self._atoms()
+        losses, p, _, beyond = self.atoms()
         above = beyond + np.cumsum(p[::-1])
         rare = int(np.searchsorted(above, math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
         return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + 1e-12)
@@ -163,7 +167,7 @@ class LopsidedAtoms(Atoms):
 
     def lowest(self, log_tail: float) -> float:
         """An x such that below the loss −x P has at most e^``log_tail``."""
-        losses, p, _, _ = self._atoms()
+        losses, p, _, _ = self.atoms()
         rare = int(np.searchsorted(np.cumsum(p), math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
         return max(0.0, -float(losses[min(rare, losses.size - 1)])) * (1 + 1e-12)
 
@@ -193,9 +197,10 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
-    """The divergence of finitely many losses."""
+    """The divergence of finitely many losses in increasing order."""
+    first = int(np.searchsorted(losses, epsilon, side="right"))
     with np.errstate(under="ignore"):
-        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
+        return float(p[first:] @ -np.expm1(epsilon - losses[first:]))
 
 
 def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:

@@ -248,7 +248,7 @@ class Flips(Atoms, Symmetric):
     beyond: float = 0.0
     tilt: float = 1.0
 
-    def _atoms(self):
+    def atoms(self):
         p = np.array([1.0, math.exp(self.loss)]) / (1 + math.exp(self.loss)) * (1 - self.beyond)
         return np.array([-self.loss, self.loss]), p, p[::-1], self.beyond
 

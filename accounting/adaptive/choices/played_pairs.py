@@ -26,7 +26,7 @@ class PlayedPair(LopsidedAtoms):
     def delta(self, epsilon: float) -> float:
         return played_delta(self.games, epsilon) if epsilon >= 0 else super().delta(epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _played_atoms(self)
 
 
@@ -42,7 +42,7 @@ class LongPair(LopsidedAtoms):
     count: int
     level: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _long_atoms(self)
 
 
@@ -53,7 +53,7 @@ class GamePair(LopsidedAtoms):
 
     plays: tuple[Play, ...]
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _game_atoms(self)
 
 

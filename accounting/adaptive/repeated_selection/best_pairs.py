@@ -95,7 +95,7 @@ class BestPair(Atoms, Symmetric):
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return float(_curve(self, np.array([epsilon]))[0])
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _best_atoms(self)
 
 
@@ -227,13 +227,13 @@ class OrderedPair(LopsidedAtoms):
     pace: float
 
     def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self._atoms()[:2])
+        return delta_of_atoms(epsilon, *self.atoms()[:2])
 
     def largest(self) -> float:
         """The largest loss of an output that is told apart."""
-        return float(self._atoms()[0][-1])
+        return float(self.atoms()[0][-1])
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _ordered_atoms(self)
 
 
