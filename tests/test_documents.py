@@ -17,7 +17,13 @@ PAGES = sorted(DOCS.rglob("*.md"))
 WITH_EXAMPLES = [page for page in PAGES if ">>>" in page.read_text(encoding="utf-8")]
 SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 # folders whose names are used through other ones
-INSIDE = ("cli", "reproduce", "accountants", "amplification", "mathematics", "simulation")
+INSIDE = (
+    "cli",
+    "reproduce",
+    *("releases", "amplification", "loss", "compose", "notions", "adaptive", "lower"),
+    *("moments", "models", "torch"),
+    *("policy", "durability", "private", "reference", "arms", "lab"),
+)
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.py"))
 
 

@@ -49,7 +49,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.compose.convolution import fast_length
 from accounting.loss.curves import pair_of_curve, pair_of_whole_curve, value_between
-from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric
+from accounting.loss.pair import Atoms, LopsidedAtoms, Symmetric, delta_of_atoms
 
 __all__ = [
     "Batches",
@@ -230,7 +230,7 @@ class Played(LopsidedAtoms):
         """Points from below 0 on, and V there."""
         raise NotImplementedError
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms_of(self)
 
 
@@ -247,12 +247,12 @@ class Batches(Atoms, Symmetric):
         """Losses, and what P and Q have there, of a pair that is less bad; where there is one."""
         raise NotImplementedError
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _atoms_of(self)
 
     def delta(self, epsilon: float) -> float:
         if self.from_below:
-            return super().delta(epsilon)
+            return delta_of_atoms(epsilon, *self.atoms()[:2])
         if epsilon < 0:
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return value_between(*self._curve(), epsilon)

@@ -44,8 +44,9 @@ def sides(release: Release) -> tuple[list[Parts], list[Parts]]:
     """Every branch that a unit may meet, in the direction in which it is present in samples, and in the other one."""
     release, found = known(release), []
     for present in (True, False):
-        branches = [replaced(_one(pairs)) for pairs in _pairs(release, present)]
-        found.append([tuple(sorted(pairs.items(), key=repr)) for pairs in branches])
+        branches = map(_one, _pairs(release, present))
+        games = (replaced(pairs) if any(pair.follows for pair in pairs) else pairs for pairs in branches)
+        found.append([tuple(sorted(pairs.items(), key=repr)) for pairs in games])
     return found[0], found[1]
 
 

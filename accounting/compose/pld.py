@@ -95,7 +95,7 @@ def epsilon_of(found: Iterable[Parts], delta: float) -> float:
     most = 0.0
     for parts in found:
         one = _epsilon(parts, delta, most)
-        for found_by in in_place(parts):
+        for found_by in in_place(parts) if _follow(parts) else ():
             if one > most and (others := found_by(parts, delta)):
                 one = min(one, _epsilon(others, delta, most))
         most = max(most, one)
@@ -112,7 +112,7 @@ def delta_of(found: Iterable[Parts], epsilon: float) -> float:
     most = 0.0
     for parts in found:
         one = _delta(parts, epsilon, most)
-        for found_by in in_place(parts, twice=True):
+        for found_by in in_place(parts, twice=True) if _follow(parts) else ():
             if one > most and (others := found_by(parts, one)):
                 one = min(one, _delta(others, epsilon, most))
         most = max(most, one)
@@ -138,6 +138,11 @@ def _top(alone: LossPair, delta: float) -> float:
 
     # where their tail begins takes longer to find than the answer
     return alone.local_epsilon if isinstance(alone, ShuffledPair) else alone.highest(math.log(delta))
+
+
+def _follow(parts: Parts) -> bool:
+    """Whether theorems on releases that follow each other may say more."""
+    return any(pair.follows for pair, _ in parts)
 
 
 def _inverse(to_delta: Callable[[float], float], delta: float, high: float) -> float:
@@ -174,7 +179,7 @@ def _epsilon(parts: Parts, delta: float, enough: float) -> float:
             return 0.0
         return _epsilon_of_sum(parts, delta).value
 
-    return answer("epsilon", parts, delta, of_sum, enough)
+    return answer("epsilon", parts, delta, of_sum, enough) if _follow(parts) else of_sum()
 
 
 def answers(parts: Parts, deltas: Iterable[float]) -> list[tuple[float, Sum]]:
@@ -210,7 +215,11 @@ def _delta(parts: Parts, epsilon: float, enough: float) -> float:
     alone = _alone(parts)
     if alone is not None:
         return min(1.0, alone.delta(epsilon))
-    return answer("delta", parts, epsilon, lambda: _delta_of_sum(parts, epsilon), enough)
+
+    def of_sum() -> float:
+        return _delta_of_sum(parts, epsilon)
+
+    return answer("delta", parts, epsilon, of_sum, enough) if _follow(parts) else of_sum()
 
 
 def _delta_of_sum(parts: Parts, epsilon: float) -> float:

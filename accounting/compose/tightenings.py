@@ -60,9 +60,7 @@ class Tightening:
 
     def applies(self, pairs: Iterable[LossPair]) -> bool:
         """Whether one of ``pairs`` is of these types."""
-        return any(
-            type(one).__name__ in self.pairs for pair in pairs if pair.follows for one in (pair, _sampled_from(pair))
-        )
+        return any(type(one).__name__ in self.pairs for pair in pairs for one in (pair, _sampled_from(pair)))
 
     def offers(self, name: str) -> Callable[..., Any] | None:
         """What the file has under this name; it is loaded."""

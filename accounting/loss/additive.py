@@ -36,7 +36,7 @@ class AdditiveNoise(Symmetric):
     ...     def tail(self, x):
     ...         return np.exp(-np.logaddexp(0.0, x))
     >>> round(Logistic(1.0).delta(0.5), 6)
-    0.126466
+    0.077405
     """
 
     exact = True

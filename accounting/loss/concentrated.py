@@ -55,7 +55,7 @@ class ConcentratedPair(Curve):
     def _at(self, epsilon: float) -> float:
         return zcdp_delta(self.rho, epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_above(max(self.rho, _SMALLEST_RHO))
 
 
@@ -66,7 +66,7 @@ class CoinsPair(Atoms, Symmetric):
     exact = True
     rho: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_below(self.rho)
 
 

@@ -34,7 +34,7 @@ class ShiftPair(Curve):
     def _at(self, epsilon: float) -> float:
         return value_between(*_shift_curve(self), epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _shift_atoms(self)
 
 
@@ -51,7 +51,7 @@ class CountsPair(Curve):
         rows = vector_rows(self.trials, self.shift_norm, self.coordinates, self.rounded)
         return float(rows.deltas(np.array(epsilon)))
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _counts_atoms(self)
 
 

@@ -44,7 +44,7 @@ class CountPair(LopsidedAtoms):
     first: float
     second: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return *_one_count(self), 0.0
 
 
@@ -58,7 +58,7 @@ class DifferencePair(LopsidedAtoms):
     first: float
     second: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return *_difference(self), 0.0
 
 

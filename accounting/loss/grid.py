@@ -47,7 +47,7 @@ class GridPair(LopsidedAtoms):
     def __hash__(self) -> int:
         return hash(self._digest)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         losses = self.step * (self.first + np.arange(self.mass.size, dtype=np.float64))
         with np.errstate(under="ignore", over="ignore"):
             q = np.exp(-losses) * self.mass

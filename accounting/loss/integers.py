@@ -23,7 +23,7 @@ from accounting.arrays import Array
 from accounting.errors import UnsupportedRelease
 from accounting.loss.gaussian import LatticeGaussianPair
 from accounting.loss.lattice import discrete_gaussian_mu
-from accounting.loss.pair import Symmetric, histogram
+from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = ["IntegerPair", "atoms_of", "gaussian_pair", "is_listed", "log_laws"]
 
@@ -33,9 +33,6 @@ _REACH = 38.7
 _MOST_ATOMS = 1 << 22
 # of more losses the Gaussian that dominates them is as good
 _MOST_LISTED = 1 << 19
-# relative error of a mass: that of e^(−745), whose exponent is right to a few units in the last place
-_MASS_ERROR = 1e-12
-_LOSS_ERROR = 4 * 2.0**-52
 
 
 def atoms_of(noise: Literal["gaussian", "laplace"], noise_multiplier: float, shift: int) -> float:
@@ -59,10 +56,12 @@ def gaussian_pair(noise_multiplier: float, shift: int) -> IntegerPair | LatticeG
 
 
 @dataclass(frozen=True)
-class IntegerPair(Symmetric):
+class IntegerPair(Atoms, Symmetric):
     """Noise of scale ``noise_multiplier`` × ``shift`` (σ or t) on an integer that moves by at most ``shift``."""
 
     exact = True
+    # that of e^(−745), whose exponent is right to a few units in the last place
+    rounding = 1e-12
     noise: Literal["gaussian", "laplace"]
     noise_multiplier: float
     shift: int
@@ -76,20 +75,8 @@ class IntegerPair(Symmetric):
                 f"discrete {self.noise.title()} of scale {scale:g} and shift={self.shift}"
             )
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _atoms(self)
-        epsilon -= abs(epsilon) * _LOSS_ERROR
-        first = int(np.searchsorted(losses, epsilon, side="right"))
-        return min(1.0, float(p[first:] @ -np.expm1(epsilon - losses[first:])) * (1 + _MASS_ERROR))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, above = _atoms(self)[0], _atoms(self)[1], math.exp(max(log_tail, -745.0))
-        # the number of largest losses that may be left out
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), above * (1 - _MASS_ERROR), side="right"))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * (1 + _LOSS_ERROR)
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_atoms(self), 0.0
 
     def log_noise_and_shifted(self) -> tuple[Array, Array, Array]:
         """ln of the noise's own masses, of those that it has when shifted to the right, and of the latter over the

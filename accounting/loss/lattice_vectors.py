@@ -63,7 +63,7 @@ class LatticePair(Curve):
     def _at(self, epsilon: float) -> float:
         return value_between(*_curve(self.noise_multiplier), epsilon)
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_above(self.noise_multiplier)
 
 
@@ -74,7 +74,7 @@ class LatticeCorners(Atoms, Symmetric):
     exact = True
     noise_multiplier: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _from_below(self.noise_multiplier)
 
 

@@ -87,7 +87,7 @@ class OneRowPair(Atoms, Symmetric):
             return float(_replaced(self.mu, self.offset, np.array([epsilon]))[0])
         return max(_goes(self.mu, self.offset, epsilon), half_normal_delta(self.mu, 0.0, epsilon))
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _row_atoms(self)
 
 

@@ -21,7 +21,7 @@ class Coins(Atoms, Symmetric):
     epsilon: float
     categories: float = 2
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         eps, k = self.epsilon, self.categories
         losses = np.array([-eps, 0.0, eps])
         low = math.exp(-eps) / (1 + (k - 1) * math.exp(-eps))
@@ -54,7 +54,7 @@ class RangePair(Atoms):
         """An x such that no loss lies below −x."""
         return self.low
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         # the two laws of a coin whose likelihood ratios are e^−low and e^high
         low, high, whole = (-math.expm1(-x) for x in (self.low, self.high, self.low + self.high))
         p = np.array([math.exp(-self.low) * high, low]) / whole

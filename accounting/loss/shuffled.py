@@ -10,17 +10,13 @@ import numpy as np
 from accounting.amplification.randomizers import Randomizer, curve_atoms
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.arrays import Array
-from accounting.loss.pair import Symmetric, histogram
+from accounting.loss.pair import Atoms, Symmetric
 
 __all__ = ["ShuffledPair"]
 
 
-# ln of a probability that never matters
-_NEVER = -745.0
-
-
 @dataclass(frozen=True)
-class ShuffledPair(Symmetric):
+class ShuffledPair(Atoms, Symmetric):
     """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
 
     Of a ``randomizer`` that is known, by its own curve (:mod:`accounting.amplification.randomizers`).
@@ -38,17 +34,9 @@ class ShuffledPair(Symmetric):
             return found
         return min(found, self.randomizer.delta_at_most(self.users, epsilon))
 
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *self._atoms())
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = self._atoms()
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), math.exp(max(log_tail, _NEVER)) * (1 - 1e-9)))
-        return float(losses[-1 - min(rare, losses.size - 1)])
-
-    def _atoms(self) -> tuple[Array, Array, Array]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         if self.randomizer is not None:
-            return curve_atoms(self.randomizer, self.users)
+            return *curve_atoms(self.randomizer, self.users), 0.0
         losses, log_p = shuffled_losses(self.local_epsilon, self.users)
         with np.errstate(under="ignore"):
-            return losses, np.exp(log_p), np.exp(log_p - losses)
+            return losses, np.exp(log_p), np.exp(log_p - losses), 0.0

@@ -37,7 +37,7 @@ from accounting.loss.gaussian import GaussianPair, normal_masses
 from accounting.loss.integers import IntegerPair, is_listed
 from accounting.loss.laplace import LaplacePair, laplace_masses
 from accounting.loss.lattice import discrete_gaussian_mu
-from accounting.loss.pair import LossPair, Symmetric, histogram
+from accounting.loss.pair import Atoms, LossPair, Symmetric
 from accounting.loss.responses import Coins
 
 __all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "doubled", "swapped"]
@@ -45,8 +45,6 @@ __all__ = ["SwappedAtomsPair", "SwappedGaussianPair", "SwappedLaplacePair", "dou
 
 _UNIT_ROUNDOFF = 2.0**-52
 _OUTWARD = 1 + 1e-13
-# relative error of atoms and of their logarithms
-_ATOM_ERROR = 1e-12
 
 
 def swapped(inner: LossPair, rate: float) -> LossPair:
@@ -202,27 +200,16 @@ class SwappedLaplacePair(Symmetric):
 
 
 @dataclass(frozen=True)
-class SwappedAtomsPair(Symmetric):
+class SwappedAtomsPair(Atoms, Symmetric):
     """Integer noise, or pure differential privacy: finitely many losses."""
 
     exact = True
+    rounding = 1e-12
     inner: LossPair
     rate: float
 
-    def delta(self, epsilon: float) -> float:
-        losses, p, _ = _swapped_atoms(self)
-        epsilon -= abs(epsilon) * _ATOM_ERROR
-        gained = np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0)
-        return min(1.0, float(p @ gained) * (1 + 4 * _ATOM_ERROR))
-
-    def masses(self, edges: Array) -> tuple[Array, Array]:
-        return histogram(edges, *_swapped_atoms(self))
-
-    def highest(self, log_tail: float) -> float:
-        losses, p, _ = _swapped_atoms(self)
-        above = math.exp(max(log_tail, -745.0)) * (1 - _ATOM_ERROR)
-        rare = int(np.searchsorted(np.cumsum(p[::-1]), above, side="right"))
-        return float(losses[-1 - min(rare, losses.size - 1)]) * _OUTWARD
+    def atoms(self) -> tuple[Array, Array, Array, float]:
+        return *_swapped_atoms(self), 0.0
 
 
 @lru_cache(maxsize=16)

@@ -44,7 +44,7 @@ class ThreeLossesPair(Atoms, Symmetric):
     high: float
     chance: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         rare = self.chance * math.exp(-self.high)
         p = np.array([rare, 1 - self.chance - rare, self.chance])
         return np.array([-self.high, 0.0, self.high]), p, p[::-1], 0.0

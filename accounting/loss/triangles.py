@@ -139,7 +139,7 @@ class TrianglePair(Atoms, Symmetric):
     mu: float
     rate: float
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return *_triangle_atoms(self), 0.0
 
 

@@ -266,7 +266,7 @@ def _rounded_counts(release: ShuffledBinomial, order: float) -> Release:
     order = max(order, 0.1)  # at 0 every pair has the moment 1
 
     def divergence(one: CountPair) -> float:
-        losses, p, _, _ = one._atoms()
+        losses, p, _, _ = one.atoms()
         terms = order * losses
         return float(terms.max()) + math.log(float(p @ np.exp(terms - terms.max())))
 

@@ -26,9 +26,11 @@ __all__ = [
     "check_inner",
     "common_adjacency",
     "compose",
+    "is_ours",
     "known",
     "may_fail",
     "parallel",
+    "said",
     "weaker",
 ]
 
@@ -317,14 +319,14 @@ class Own(Release):
 
     def renyi(self, orders: Array) -> Array:
         """The curve that was said, if any."""
-        if self.said_by is None or (said := _said(self.said_by, "renyi")) is None:
+        if self.said_by is None or (said_curve := said(self.said_by, "renyi")) is None:
             return super().renyi(orders)
-        found: Array = said(orders)
+        found: Array = said_curve(orders)
         return found
 
     def weaker(self) -> Release:
         """The weaker description that was said, if any."""
-        if self.said_by is None or _said(self.said_by, "weaker") is None:
+        if self.said_by is None or said(self.said_by, "weaker") is None:
             return super().weaker()
         return known(_weaker(self.said_by))
 
@@ -355,16 +357,16 @@ def known(release: Release, *, exact: bool = False) -> Release:
         return release if all(a is b for a, b in zip(found, branches, strict=True)) else parallel(*found)
     if exact and kind is Own and not release.loss.exact:  # type: ignore[attr-defined]
         return Composed()
-    if _is_ours(kind):
+    if is_ours(kind):
         inner = release.__dict__.get("release")
         if inner is None or (one := known(inner, exact=exact)) is inner:
             return release
         return replace(release, release=one) if one != Composed() else one  # type: ignore[call-arg]
-    if (pair := _said(release, "pair")) is not None and ((loss := pair()).exact or not exact):
+    if (pair := said(release, "pair")) is not None and ((loss := pair()).exact or not exact):
         return Own(loss, release, adjacency=release.adjacency)
     if exact:
         return Composed()
-    if _said(release, "weaker") is not None:
+    if said(release, "weaker") is not None:
         return known(_weaker(release))
     raise UnsupportedRelease(
         f"no accountant has a bound for {release!r}: give it a method pair(), its privacy loss, or weaker(), a known "
@@ -372,14 +374,15 @@ def known(release: Release, *, exact: bool = False) -> Release:
     )
 
 
-def _is_ours(kind: type[Release]) -> bool:
+def is_ours(kind: type[Release]) -> bool:
+    """Whether accountants know a class itself."""
     return kind.__module__.startswith("accounting.releases.")
 
 
-def _said(release: Release, name: str) -> Callable[..., Any] | None:
+def said(release: Release, name: str) -> Callable[..., Any] | None:
     """A method that a class from outside has, and not the one from which it is derived."""
     for kind in type(release).__mro__:
-        if kind.__module__.startswith("accounting.releases."):
+        if is_ours(kind):
             return None
         if name in vars(kind):
             found: Callable[..., Any] = getattr(release, name)

@@ -32,7 +32,7 @@ class NoisyMax(Release):
     --------
     >>> from accounting import NoisyMax, PureDP, epsilon
     >>> round(epsilon(100 * NoisyMax(0.1, "exponential"), 1e-6), 3), round(epsilon(100 * PureDP(0.1), 1e-6), 3)
-    (4.663, 4.775)
+    (4.693, 4.775)
     """
 
     epsilon: float

@@ -170,7 +170,7 @@ def test_every_coin_on_the_lattice_is_at_most_one_of_some_groups():
 
 @pytest.mark.parametrize("play", [Play("gumbel", 5.0, 10), Play("exponential", 1.0, 100), Play("laplace", 0.02, 5)])
 def test_a_game_from_below_is_a_pair_of_laws(play):
-    losses, p, q, beyond = GamePair((play,))._atoms()
+    losses, p, q, beyond = GamePair((play,)).atoms()
     assert beyond == 0
     assert np.all(p >= 0)
     assert np.all(q >= 0)

@@ -58,7 +58,7 @@ def test_what_has_no_other_explanation_counts_as_infinite():
     assert epsilon(ShuffledBinomial(30, 3.0, 1), 1e-7) == math.inf
     # of three rounds, what any tells for certain
     pair = ShiftPair(4, 1.0)
-    assert sum(map(float, pair._atoms()[1])) + pair.infinite == pytest.approx(1.0, abs=1e-7)
+    assert sum(map(float, pair.atoms()[1])) + pair.infinite == pytest.approx(1.0, abs=1e-7)
     one = np.array([1.0, 4.0, 6.0, 4.0, 1.0, 0.0]) / 16
     exact = divergence(3 * [(one[::-1], one)], 1.0)
     assert exact <= delta(3 * ShuffledBinomial(4, 1.0, 1), 1.0) <= exact * (1 + 1e-6)
@@ -113,7 +113,7 @@ def test_many_trials_cost_what_gaussian_noise_does(rounded):
 
 def test_pairs_are_those_of_the_curves():
     for pair in (ShiftPair(1000, 2.5), CountsPair(1000, 2.5, 3, True), CountsPair(1000, 2.9, 3, False)):
-        _, p, q, beyond = pair._atoms()
+        _, p, q, beyond = pair.atoms()
         assert float(p.sum()) + beyond == pytest.approx(1.0, abs=1e-8)
         assert float(q.sum()) == pytest.approx(1.0, abs=1e-8)
         for at in (0.0, 0.1, 0.3, 0.6):

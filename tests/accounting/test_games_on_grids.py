@@ -101,7 +101,7 @@ def test_what_is_gathered_is_less_in_convex_order(masses, gaps, start, at):
     # and so is the mirror image of what is gathered for it
     turned = gathered(p, q, nodes, mirrored=True) * np.exp(-nodes)
     assert turned.sum() <= q.sum() * (1 + 1e-12)
-    assert delta_of_atoms(at, -nodes, turned) <= delta_of_atoms(at, -losses, q) + 1e-12
+    assert delta_of_atoms(at, -nodes[::-1], turned[::-1]) <= delta_of_atoms(at, -losses[::-1], q[::-1]) + 1e-12
 
 
 @pytest.mark.parametrize("mirrored", [False, True])

@@ -75,7 +75,7 @@ def test_a_moment_is_little_above_that_of_the_worst_order(law, kind):
         known += [two_rows(p, q, cut, pace) for cut in (0.0, 0.02, 0.05, 0.1, 0.2, 0.5) for pace in (0.5, 1.0, 2.0)]
         moments = [moment(runs, p[at], q[at], order) for at in known]
         assert 0.8 * above < max(moments) < above
-        losses, masses, _, _ = OrderedPair(runs, PAIRS[kind], *best_order(runs, (PAIRS[kind],), order))._atoms()
+        losses, masses, _, _ = OrderedPair(runs, PAIRS[kind], *best_order(runs, (PAIRS[kind],), order)).atoms()
         below = math.log(float(masses @ np.exp(order * losses)))
         assert max(0.99 * max(moments), 0.86 * above) < below < above
 

@@ -160,7 +160,7 @@ def test_laws_beyond_floats_are_left_to_other_accountants():
 def test_a_witness_is_a_pair_of_laws(law, pair):
     runs = runs_of(law)
     for order in ((0.2, 1.0), best_order(runs, (pair,), 5.0)):
-        losses, p, q, beyond = OrderedPair(runs, pair, *order)._atoms()
+        losses, p, q, beyond = OrderedPair(runs, pair, *order).atoms()
         assert beyond == 0
         assert p.sum() == pytest.approx(1.0, abs=1e-6)
         assert q.sum() == pytest.approx(1.0, abs=1e-6)
@@ -172,7 +172,7 @@ def test_a_witness_is_a_pair_of_laws(law, pair):
 @pytest.mark.parametrize("pace", [0.5, 1.0, 3.0])
 def test_a_witness_is_the_best_of_its_runs(pace):
     law, truth, count = LAWS[0], 1 / (1 + math.exp(-0.4)), 3000
-    _, p, q, _ = OrderedPair(runs_of(law), Coins(0.4), 0.1, pace)._atoms()
+    _, p, q, _ = OrderedPair(runs_of(law), Coins(0.4), 0.1, pace).atoms()
     # the best ones: some of the smaller loss, then both, until one of them ends
     fine = np.full(count, 1 / count)
     first, second = (np.concatenate([t * fine, (1 - t) * fine]) for t in (truth, 1 - truth))

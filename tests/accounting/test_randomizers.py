@@ -116,7 +116,7 @@ def test_a_unary_message_alone_costs_what_its_pair_of_bits_does(optimized):
     p, q = unary_bits(1.3, optimized)
     assert p * (1 - q) / (q * (1 - p)) == pytest.approx(math.exp(1.3))
     masses = np.array([q * (1 - p), p * q + (1 - p) * (1 - q), p * (1 - q)])
-    at = Coins(1.3, release.as_many_as)._atoms()[1]
+    at = Coins(1.3, release.as_many_as).atoms()[1]
     assert at == pytest.approx(masses)
     order = 3.0
     moment = math.log(float(np.sum(masses**order * masses[::-1] ** (1 - order)))) / (order - 1)

@@ -162,7 +162,7 @@ def test_the_pair_of_a_long_game_has_its_curve():
     for at in (0.3, 3.0, 15.0):
         curve = np.interp(math.exp(at), np.exp(x), values)
         assert curve * (1 - 1e-6) <= pair.delta(at) <= curve * (1 + 1e-4)
-    _, p, q, beyond = pair._atoms()
+    _, p, q, beyond = pair.atoms()
     assert float(p.sum()) + beyond == pytest.approx(1.0, abs=1e-6)
     # what is left of Q has lost everything
     assert 0.5 < float(q.sum()) < 1.0

@@ -330,7 +330,7 @@ def game_epsilon_at_least(plays: tuple[Play, ...], delta: float, about: float) -
 class GamePair(Played):
     """Choices that come last, each with a few scores, from below."""
 
-    lower = True
+    lower, rounding = True, 0.0
 
     plays: tuple[Play, ...]
 

@@ -62,7 +62,7 @@ from accounting.compose.pld import answers
 from accounting.errors import UnsupportedRelease
 from accounting.loss.curves import pair_of_curve
 from accounting.loss.gaussian import normal_tail
-from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below, delta_of_atoms
 
 __all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
@@ -99,7 +99,7 @@ class BestPair(Atoms, Symmetric):
             return -math.expm1(epsilon) + math.exp(epsilon) * self.delta(-epsilon)
         return float(_curve(self, np.array([epsilon]))[0])
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _best_atoms(self)
 
 
@@ -228,11 +228,14 @@ class OrderedPair(LopsidedAtoms):
     cut: float
     pace: float
 
+    def delta(self, epsilon: float) -> float:
+        return delta_of_atoms(epsilon, *self.atoms()[:2])
+
     def largest(self) -> float:
         """The largest loss of an output that is told apart."""
-        return float(self._atoms()[0][-1])
+        return float(self.atoms()[0][-1])
 
-    def _atoms(self) -> tuple[Array, Array, Array, float]:
+    def atoms(self) -> tuple[Array, Array, Array, float]:
         return _ordered_atoms(self)
 
 
