@@ -8,6 +8,10 @@ choice is as Laplace noise.
 
 *Samples.* Where the unit is read with probability q, e^L − 1 is q times what it was, or the two neighbours change
 places. A mean E_Q[f(1 − q + qe^L)] is one of a convex function of e^L again, so the same coins are the worst ones.
+
+Serves the games of choices, :mod:`accounting.adaptive.choices.every_coin` and
+:mod:`~accounting.adaptive.choices.rare_choices`, and batches of them; tested with these in
+``tests/accounting/test_games.py``.
 """
 
 from __future__ import annotations
