@@ -9,8 +9,9 @@ from accounting import Gaussian, Laplace, NoisyMax, PureDP, RandomizedResponse, 
 from accounting.adaptive.choices.coin_games import played_delta
 from accounting.adaptive.choices.coin_kinds import CoinKind
 from accounting.adaptive.choices.lattice_games import Play
+from accounting.adaptive.choices.played_pairs import GamePair
 from accounting.loss.gumbel_maxima import SpanPair
-from accounting.releases.stand_ins import PlayedChoices
+from accounting.releases import Own
 
 
 def played(eps, count, at, choices):
@@ -85,7 +86,7 @@ def test_choices_among_others_cost_at_most_what_they_do_when_they_come_last(at):
     assert first <= between * (1 + 1e-3) <= last * (1 + 2e-3)
     found = delta(2 * NoisyMax(eps) + RandomizedResponse(other, 2), at, accountant="pld")
     assert last <= found <= 1.01 * last
-    pairs = RandomizedResponse(other, 2) + PlayedChoices((Play("gumbel", eps, 2),))
+    pairs = RandomizedResponse(other, 2) + Own(GamePair((Play("gumbel", eps, 2),)))
     assert 0.98 * last <= delta(pairs, at, accountant="pld") <= found
 
 
