@@ -61,7 +61,8 @@ class IntegerPair(Atoms, Symmetric):
 
     exact = True
     # that of e^(−745), whose exponent is right to a few units in the last place
-    rounding = 1e-12
+    mass_rounding = 1e-12
+    loss_rounding = 4 * 2.0**-52
     noise: Literal["gaussian", "laplace"]
     noise_multiplier: float
     shift: int

@@ -133,7 +133,8 @@ class Atoms(AllFinite):
     """Finitely many losses, in increasing order, and what P has beyond them all."""
 
     #: By what share masses and losses may be off.
-    rounding: float = 8 * _UNIT_ROUNDOFF
+    mass_rounding: float = 8 * _UNIT_ROUNDOFF
+    loss_rounding: float = 0.0
 
     def atoms(self) -> tuple[Array, Array, Array, float]:
         """Losses, masses of P and of Q there, and what P has beyond."""
@@ -146,8 +147,10 @@ class Atoms(AllFinite):
 
     def delta(self, epsilon: float) -> float:
         losses, p, _, beyond = self.atoms()
-        found = beyond + delta_of_atoms(epsilon - abs(epsilon) * self.rounding, losses, p)
-        return min(1.0, found * (1 + 4 * self.rounding))
+        epsilon -= abs(epsilon) * self.loss_rounding
+        first = int(np.searchsorted(losses, epsilon, side="right"))
+        found = beyond + delta_of_atoms(epsilon, losses[first:], p[first:])
+        return min(1.0, found * (1 + self.mass_rounding))
 
     def masses(self, edges: Array) -> tuple[Array, Array]:
         losses, p, q, beyond = self.atoms()
@@ -197,10 +200,9 @@ def histogram(edges: Array, losses: Array, p: Array, q: Array) -> tuple[Array, A
 
 
 def delta_of_atoms(epsilon: float, losses: Array, p: Array) -> float:
-    """The divergence of finitely many losses in increasing order."""
-    first = int(np.searchsorted(losses, epsilon, side="right"))
+    """The divergence of finitely many losses."""
     with np.errstate(under="ignore"):
-        return float(p[first:] @ -np.expm1(epsilon - losses[first:]))
+        return float(p @ np.maximum(-np.expm1(np.minimum(epsilon - losses, 0.0)), 0.0))
 
 
 def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:

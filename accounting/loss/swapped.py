@@ -204,7 +204,8 @@ class SwappedAtomsPair(Atoms, Symmetric):
     """Integer noise, or pure differential privacy: finitely many losses."""
 
     exact = True
-    rounding = 1e-12
+    mass_rounding = 4e-12
+    loss_rounding = 1e-12
     inner: LossPair
     rate: float
 

@@ -128,8 +128,8 @@ def _added_up(release: Release) -> Release:
     return compose(terms)
 
 
-def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> Own:
-    """The coin of two scores that is worst at the order 1 + ``order``, its losses rounded inwards.
+def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> tuple[float, float]:
+    """The losses −low and high of the coin of two scores that is worst at the order 1 + ``order``, rounded inwards.
 
     On a sample of ``rate`` that one which is worst there, for a unit that is present; its losses without sampling.
     """
@@ -157,8 +157,11 @@ def _two_scores(epsilon: float, noise: str, order: float, rate: float = 1.0) -> 
     on_samples = np.log1p(rate * np.expm1(losses))
     moments = np.logaddexp(*(rare + (1 + order) * on_samples))
     best = int(np.argmax(moments))
-    coin = RangePair(float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9))
-    return Own(coin, largest=max(coin.low, coin.high))
+    return float(low[best]) * (1 - 1e-9), float(high[best]) * (1 - 1e-9)
+
+
+def _coin(low: float, high: float) -> Own:
+    return Own(RangePair(low, high), largest=max(low, high))
 
 
 def _strongest_response(epsilon: float, users: int) -> RandomizedResponse:
@@ -201,9 +204,9 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
         case NoisyMax(epsilon=eps, noise=noise):
             if not 1e-6 < eps < 300:  # scores that change places, and the probability ½ − ε/8 at least of the worse one
                 return RandomizedResponse(eps / 4 * (1 - 1e-6), 2)
-            return _two_scores(eps, noise, order)
+            return _coin(*_two_scores(eps, noise, order))
         case PoissonSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if 1e-6 < eps < 300:
-            return PoissonSubsampled(_two_scores(eps, noise, order, float(rate)), rate)
+            return PoissonSubsampled(_coin(*_two_scores(eps, noise, order, float(rate))), rate)
         case PoissonSubsampled(release=inner, rate=rate):
             found = witness(inner, order)
             if isinstance(found, (Laplace, PureDP, Gaussian, DiscreteGaussian, DiscreteLaplace)):

@@ -62,7 +62,7 @@ from accounting.compose.pld import answers
 from accounting.errors import UnsupportedRelease
 from accounting.loss.curves import pair_of_curve
 from accounting.loss.gaussian import normal_tail
-from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below, delta_of_atoms
+from accounting.loss.pair import Atoms, LopsidedAtoms, LossPair, Symmetric, atoms_below
 
 __all__ = ["BestPair", "OrderedPair", "best_order", "one_run"]
 
@@ -227,9 +227,6 @@ class OrderedPair(LopsidedAtoms):
     inner: LossPair
     cut: float
     pace: float
-
-    def delta(self, epsilon: float) -> float:
-        return delta_of_atoms(epsilon, *self.atoms()[:2])
 
     def largest(self) -> float:
         """The largest loss of an output that is told apart."""
