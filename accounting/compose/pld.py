@@ -280,7 +280,7 @@ def _improved(
 
 
 def _lower_epsilon(parts: Parts, delta: float) -> float:
-    from accounting.loss.triangles import TrianglePair
+    from accounting.loss.replaced_noise import TrianglePair
 
     alone = _alone(parts)
     if alone is not None and not isinstance(alone, (SwappedGaussianPair, TrianglePair)):

@@ -7,7 +7,7 @@
 * Samples: ``sampled``, and where a unit is swapped ``swapped``. Shuffled messages: ``shuffled``.
 * Counts with binomial noise: ``count_vectors``. One row of a perturbed objective: ``one_row``, ``half_normal``.
 * From a curve δ(ε) to a pair: ``curves``. A loss on an even grid, as other software has it: ``grid``.
-* From below: ``counts``, ``triangles``, ``three_scores``.
+* Of batches: ``replaced_noise``; from below: ``counts``.
 
 No file here knows a description; these say their pairs by :meth:`accounting.Release.pair`.
 """

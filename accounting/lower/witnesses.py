@@ -20,7 +20,7 @@ counts that move by the longest vector that fits (:mod:`accounting.loss.counts`,
 
 Batches of a fixed size include steps that follow what was seen
 (:mod:`accounting.adaptive.fixed_batches.pure_batches`, :mod:`accounting.adaptive.fixed_batches.gaussian_batches`), and
-strong noisy maxima of three scores (:mod:`accounting.loss.three_scores`).
+strong noisy maxima of three scores (:mod:`accounting.lower.maxima_in_batches`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from accounting.compose.pairs import single
 from accounting.errors import UnsupportedRelease
 from accounting.loss.counts import CountPair, DifferencePair
 from accounting.loss.integers import is_listed
+from accounting.loss.replaced_noise import LaplaceTrianglePair, TrianglePair
 from accounting.loss.responses import RangePair
-from accounting.loss.triangles import LaplaceTrianglePair, TrianglePair
+from accounting.lower.maxima_in_batches import ThreeLossesPair, three_scores
 from accounting.notions.pure import pure
 from accounting.releases import (
     ZCDP,
@@ -178,7 +179,7 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
 
     In batches of a fixed size all others contribute what the unit is replaced by; or, with ``equal``, something that
     is as far from both as they are from each other: of Gaussian or Laplace noise, and of strong noisy maxima
-    (:mod:`accounting.loss.three_scores`). In many small steps that is worse.
+    (:mod:`accounting.lower.maxima_in_batches`). In many small steps that is worse.
     """
     match release:
         case Own():
@@ -222,8 +223,6 @@ def witness(release: Release, order: float, *, equal: bool = False) -> Release |
         case FixedSizeSubsampled(release=NoisyMax(epsilon=eps, noise=noise), rate=rate) if (
             equal and rate < 1 and _STRONG[0] <= eps <= _STRONG[1]
         ):
-            from accounting.loss.three_scores import ThreeLossesPair, three_scores
-
             high, chance = three_scores(eps, noise, rate, order)
             return Own(ThreeLossesPair(high, chance), largest=high)
         case FixedSizeSubsampled(release=inner, rate=rate):

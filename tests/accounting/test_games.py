@@ -17,7 +17,7 @@ from accounting.adaptive.fixed_batches.integer_batches import ReplacedIntegers
 from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima, ThreeCoins
 from accounting.adaptive.fixed_batches.pure_batches import ReplacedCoins
 from accounting.loss.integers import IntegerPair
-from accounting.loss.triangles import triangle_masses
+from accounting.loss.replaced_noise import triangle_masses
 
 TAIL = 1e-15
 

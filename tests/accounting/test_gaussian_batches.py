@@ -22,8 +22,8 @@ from accounting import (
 from accounting.adaptive.fixed_batches.gaussian_batches import ReplacedSteps, _triangles
 from accounting.adaptive.fixed_batches.in_totals import in_place
 from accounting.compose.pairs import alternatives
-from accounting.loss import triangles
-from accounting.loss.triangles import TrianglePair, _triangle_atoms, triangle_masses
+from accounting.loss import replaced_noise
+from accounting.loss.replaced_noise import TrianglePair, _triangle_atoms, triangle_masses
 
 TAIL = 1e-15
 SPACING = 0.08
@@ -79,8 +79,8 @@ def test_masses_of_a_triangle_hold_the_exact_tails_between_them(mu, rate, share,
     edges = edges[edges > math.log1p(-rate) * 0.9] if rate > 0.2 else edges
 
     def curves(places, **more):
-        monkeypatch.setattr(triangles, "_BESIDE", places)
-        monkeypatch.setattr(triangles, "_BESIDE_BELOW", places)
+        monkeypatch.setattr(replaced_noise, "_BESIDE", places)
+        monkeypatch.setattr(replaced_noise, "_BESIDE_BELOW", places)
         p, q = triangle_masses(mu, share, rate, edges, **more)
         above = np.cumsum(p[::-1])[::-1][1:] - np.exp(edges) * np.cumsum(q[::-1])[::-1][1:]
         below = np.exp(edges) * np.cumsum(q)[:-1] - np.cumsum(p)[:-1]

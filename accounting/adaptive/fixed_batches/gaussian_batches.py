@@ -41,7 +41,7 @@ steps are several such pairs, each of which the player may play anew for every �
 a thousand steps are at most about 0.9 % wide, of 10⁴ steps 1 %; 10⁴ steps with z < ½ at rates of a hundredth or less,
 or at δ of 10⁻¹⁰ or less, 1 to 2 %.
 
-*Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.loss.triangles`), and put on a grid
+*Numbers.* A triangle's losses are rounded up, or down (:mod:`accounting.loss.replaced_noise`), and put on a grid
 Δ·ℤ, the larger ones on fewer of its points; on it the game is played
 (:mod:`accounting.adaptive.fixed_batches.games_on_grids`).
 
@@ -75,8 +75,8 @@ from accounting.arrays import Array
 from accounting.loss.curves import pair_of_points_below
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.pair import split
+from accounting.loss.replaced_noise import MISSED, deviation, triangle_masses
 from accounting.loss.sampled import SubsampledPair
-from accounting.loss.triangles import MISSED, deviation, triangle_masses
 
 __all__ = ["MOST_STEPS", "ReplacedSteps", "cut", "most_steps"]
 

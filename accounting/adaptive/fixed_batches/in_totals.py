@@ -23,9 +23,9 @@ from accounting.loss.integers import IntegerPair
 from accounting.loss.laplace import LaplacePair
 from accounting.loss.lattice import three_laws
 from accounting.loss.pair import LossPair
+from accounting.loss.replaced_noise import deviation
 from accounting.loss.responses import Bits, Coins
 from accounting.loss.sampled import ReplacedPair
-from accounting.loss.triangles import deviation
 from accounting.releases import (
     DiscreteGaussian,
     DiscreteLaplace,

@@ -26,7 +26,7 @@ are enough for the truth: given what normalises the laws, u = dS/dR and v = dS�
 within factors of e^ε, and have the mean (1, 1); a step is worth the mean of a convex function of them, so they may be
 put on three of its corners. Of two outcomes one law is a mixture of the others, and the worth is convex in each law:
 the worst have R = S′ or R = S, which is a Poisson sample's game. While ε is below about 2, nothing that is worse in
-these games was found by search; for stronger choices three outcomes are (:mod:`accounting.loss.three_scores`). A
+these games was found by search; for stronger choices three outcomes are (:mod:`accounting.lower.maxima_in_batches`). A
 proof has to use what V is like: for other convex functions, such as a divergence at one level above 0 plus one below,
 three outcomes are worse by 1 % at ε = 1 and by 45 % at ε = 3.
 

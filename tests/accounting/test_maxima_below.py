@@ -12,8 +12,8 @@ from accounting.adaptive.choices.coins import CoinKind
 from accounting.adaptive.fixed_batches.maxima_batches import ReplacedMaxima
 from accounting.loss.laplace import LaplacePair
 from accounting.loss.sampled import ReplacedPair
-from accounting.loss.three_scores import _LEADERS, _WINS, ThreeLossesPair, three_scores
 from accounting.lower.lower_bound import lower_epsilon
+from accounting.lower.maxima_in_batches import _LEADERS, _WINS, ThreeLossesPair, three_scores
 
 
 def _chances(noise, scores):
