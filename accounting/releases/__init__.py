@@ -20,12 +20,14 @@ parts of a composition. Two different stated adjacencies never compose.
 from accounting.releases.base import (
     Adjacency,
     Composed,
+    Own,
     Parallel,
     Release,
     check_adjacency,
     check_inner,
     common_adjacency,
     compose,
+    known,
     parallel,
     weaker,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "LocalShuffled",
     "NoisyMax",
     "ObjectivePerturbation",
+    "Own",
     "Parallel",
     "PoissonSubsampled",
     "PureDP",
@@ -72,6 +75,7 @@ __all__ = [
     "check_inner",
     "common_adjacency",
     "compose",
+    "known",
     "parallel",
     "weaker",
 ]
