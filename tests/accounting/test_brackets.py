@@ -299,8 +299,7 @@ def test_the_lower_value_of_a_noisy_max_is_of_two_scores(noise, order):
     from accounting.lower.witnesses import _two_scores
 
     eps = 1.5
-    coin = _two_scores(eps, noise, order).loss
-    low, high = coin.low, coin.high
+    low, high = _two_scores(eps, noise, order)
     # the laws of the coin, from its losses
     p = math.expm1(low) / (math.exp(low) - math.exp(-high))
     q = p * math.exp(-high)

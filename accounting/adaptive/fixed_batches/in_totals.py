@@ -61,14 +61,14 @@ def in_place(parts: Parts, delta: float) -> Parts | None:
         return None
     found: list[tuple[LossPair, int]] = []
     for pair, count in parts:
-        most, pair_of_game = _game(pair, _tail(delta, count)) if isinstance(pair, ReplacedPair) else _NONE
-        if most == 0:
+        game = _game(pair, _tail(delta, count)) if isinstance(pair, ReplacedPair) else None
+        if game is None or game[0] == 0:
             found.append((pair, count))
             continue
+        most, pair_of = game
         games, rest = divmod(count, min(most, count))
-        found.append((pair_of_game(min(most, count)), games))
-        if rest:
-            found.append((pair_of_game(rest), 1))
+        found.append((pair_of(min(most, count)), games))
+        found += [(pair_of(rest), 1)] if rest else []
     return tuple(found) if tuple(found) != parts else None
 
 
@@ -77,25 +77,18 @@ def _tail(delta: float, count: int) -> float:
     return 10.0 ** math.floor(math.log10(max(delta, 1e-280) / count) - 5)
 
 
-def _no_game(count: int) -> LossPair:
-    raise TypeError(f"there is no game of {count} steps")
-
-
-_NONE: Game = (0, _no_game)
-
-
-def _game(pair: ReplacedPair, tail: float) -> Game:
-    """The game of such steps; of none where there is none."""
+def _game(pair: ReplacedPair, tail: float) -> Game | None:
+    """The game of such steps; None, or one of no steps, where there is none."""
     rate, cut = pair.rate, gaussian_batches.cut(tail)
 
-    def pure(epsilon: float, response: Response = None) -> Game:
+    def pure(epsilon: float, response: Response = None) -> Game | None:
         if not pure_batches.is_playable(epsilon, rate):
-            return _NONE
+            return None
         return pure_batches.MOST_STEPS, lambda count: ReplacedCoins(epsilon, response, rate, count, tail)
 
     if (kind := kind_of(pair.inner)) is not None:
         if not maxima_batches.is_playable(kind, rate):
-            return _NONE
+            return None
         most = min(maxima_batches.MOST_STEPS, int(_LARGEST / kind.span))
         return most, lambda count: ReplacedMaxima(kind, rate, count, tail)
     match pair.inner:
@@ -111,7 +104,7 @@ def _game(pair: ReplacedPair, tail: float) -> Game:
         case IntegerPair(noise, z, shift) as inner:
             if known := integer_batches.most_steps(inner, rate, cut):
                 return known, lambda count: ReplacedIntegers(inner, rate, count, cut)
-            return _lattice_game(z, shift, rate, cut) if noise == "gaussian" else _NONE
+            return _lattice_game(z, shift, rate, cut) if noise == "gaussian" else None
         case Bits(epsilon=eps, optimized=optimized) if pair.own:
             return pure(eps, unary(optimized=optimized))
         case Coins(epsilon=eps, categories=k):
@@ -120,7 +113,7 @@ def _game(pair: ReplacedPair, tail: float) -> Game:
         case LaplacePair(theta=theta):
             # as what is θ-DP: in many steps that may be less than one by one, each with its own worst three laws
             return pure(theta)
-    return _NONE
+    return None
 
 
 def _lattice_game(z: float, shift: int | None, rate: float, cut: float) -> Game:
