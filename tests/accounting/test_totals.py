@@ -95,7 +95,7 @@ def test_the_default_is_exact_for_gaussians_without_asking_anyone_else():
     [
         (1000 * PoissonSubsampled(Gaussian(1.1), 0.01), 1e-6),
         (100 * Laplace(2.0) + PureDP(0.1), 1e-9),
-        # near the sum of all the largest losses, which is that of a unit that is present; and of an ε that is beyond use
+        # near the sum of all the largest losses, those of a unit that is present; and an ε that is beyond use
         (3 * PoissonSubsampled(PureDP(0.245376219210605), 0.041174763214761316), 5.456103078365707e-10),
         (8 * PoissonSubsampled(PureDP(0.01978519449051995), 0.009666946015686424), 2.4e-97),
         (10 * Laplace(213.1) + 58 * PoissonSubsampled(PureDP(0.012), 0.2235), 2.7e-125),
