@@ -15,7 +15,7 @@ __all__ = ["HELP", "reproduce"]
 HELP = "\n\n".join(
     [
         "Run a published figure or table again, with what was published beside it.",
-        *(f"**{name}**: {line}" for name, line in FIGURES.items()),
+        *(f"**{name}**: {line}" for name, (_, line) in FIGURES.items()),
         "Writes a table (.md and .csv) and a picture (.png). Every line of the table says its parameters, its trust "
         "model and the (ε, δ) it has spent. Every run is kept in a .jsonl file as it ends: after Ctrl-C the same "
         "command goes on where it stopped. Delete these files to start anew.",
