@@ -34,7 +34,7 @@ def serve(
         made = secrets.token_urlsafe(32)
         typer.echo(f"token (for whoever uses it):  {made}\ndigest (for the file):        {digest(made)}")
         return
-    for module in ("fastapi", "uvicorn"):
+    for module in ("pydantic", "uvicorn"):
         need(module, "dpbandits serve", "serve")
     if not 0 <= port <= 65535:
         raise ValueError(f"--port must lie in 0, …, 65535, got {port}")

@@ -20,9 +20,8 @@ import numpy as np
 
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
-from dpbandits.serve.apprentice import Event
 from dpbandits.serve.config import Config, Mismatch, named
-from dpbandits.serve.store import Choice, LeaseLost, Store
+from dpbandits.serve.store import Choice, Event, LeaseLost, Store
 
 __all__ = ["Learner", "learn"]
 

@@ -1,6 +1,9 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-The tables are in :mod:`dpbandits.serve.schema`.
+Tables: ``counts`` (one row: decisions and rewards so far, and the newest release), ``decisions`` (numbered 1, 2, …
+without gaps), ``rewards`` that the learner has not taken in, ``releases``, the learner's ``lease``, ``tickets`` that
+were activated, ``facts`` by their names, and ``curve`` and ``apprentice``, sums of raw rewards where the owner asked
+for them.
 
 Why a crash of anything at any time does no harm:
 
@@ -34,19 +37,44 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.serve.apprentice import SUMS, Event, sums
-from dpbandits.serve.schema import Tables
+from dpbandits.serve.apprentice import SUMS, report, sums
+from dpbandits.serve.database import Postgres, opened
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 
 Status = Literal["accepted", "duplicate", "closed", "late", "unknown"]
+
+_FORMAT = 2
+_TABLES = """
+CREATE TABLE IF NOT EXISTS counts (
+  one {whole} PRIMARY KEY, decisions {whole} NOT NULL, rewards {whole} NOT NULL, released {whole} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS decisions (
+  number {whole} PRIMARY KEY, token TEXT NOT NULL, at {real} NOT NULL, chosen {whole} NOT NULL, probability {real},
+  bandit {whole}, arm {bytes}, person TEXT, rewarded {whole} NOT NULL DEFAULT 0){end};
+CREATE INDEX IF NOT EXISTS served ON decisions (number) WHERE rewarded = 1;
+CREATE TABLE IF NOT EXISTS rewards (
+  number {whole} PRIMARY KEY, decision {whole} NOT NULL, after {whole} NOT NULL, reward {real} NOT NULL,
+  agreed {whole}, probability {real}){end};
+CREATE TABLE IF NOT EXISTS releases (
+  number {whole} PRIMARY KEY, at {real} NOT NULL, decisions {whole} NOT NULL, released TEXT NOT NULL,
+  shown TEXT NOT NULL){end};
+CREATE TABLE IF NOT EXISTS lease (one {whole} PRIMARY KEY, holder TEXT NOT NULL, until {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS curve (part {whole} PRIMARY KEY, rewards {real} NOT NULL, total {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS apprentice (
+  part {whole} PRIMARY KEY, rounds {real} NOT NULL, agreed {real} NOT NULL, reward {real} NOT NULL,
+  known {real} NOT NULL, w {real} NOT NULL, ww {real} NOT NULL, wr {real} NOT NULL, wwr {real} NOT NULL,
+  wwrr {real} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS tickets (token TEXT PRIMARY KEY, number {whole} NOT NULL){end};
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL){end}
+"""
 
 
 class LeaseLost(RuntimeError):
@@ -70,8 +98,94 @@ class Choice:
     maybe: int | None = None
 
 
-class Store(Tables):
-    """What is written, as one process does it: by a worker, or by the learner."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A reward that waits for the learner: of which decision, and after how many decisions it came.
+
+    Of an apprentice: whether the bandit would have chosen the same, and with which probability the old rule did.
+    """
+
+    number: int
+    decision: int
+    after: int
+    reward: float
+    agreed: int | None = None
+    probability: float | None = None
+
+
+class Store:
+    """The database, as one process sees it, a worker or the learner; used by one thread.
+
+    Parameters
+    ----------
+    where : Path or str
+        An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
+
+    Raises
+    ------
+    dpbandits.serve.database.Unavailable
+        From everything, where the database does not answer.
+    """
+
+    def __init__(self, where: Path | str) -> None:
+        self._db = opened(where)
+        # as they stand in the transaction of ``writing``
+        self._decisions = self._rewards = self._released = 0
+        try:
+            if self._missing():
+                first = {"format": _FORMAT, "key": json.dumps(secrets.token_hex(32))}
+                facts = ", ".join(f"('{name}', '{value}')" for name, value in first.items())
+                made = [one.format(**self._db.types) for one in _TABLES.split(";\n")]
+                made += [f"INSERT INTO facts VALUES {facts} ON CONFLICT (name) DO NOTHING"]
+                made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
+                self._db.make(made)
+            if (found := self.fact("format")) != _FORMAT:
+                raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _missing(self) -> bool:
+        """Whether tables have to be made: the last thing that is made is looked for."""
+        try:
+            return self._one("SELECT one FROM counts") is None
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._db.close()
+
+    @contextmanager
+    def writing(self, connection: Any = None) -> Iterator[None]:
+        """One write transaction: all of it is durable at its end, or nothing.
+
+        Or a part of the transaction of ``connection``, to the same PostgreSQL database.
+        """
+        if connection is None:
+            context = self._db.writing()
+        else:
+            context = self._db.joined(connection) if isinstance(self._db, Postgres) else nullcontext()
+        with context:
+            found = self._db.execute(f"SELECT decisions, rewards, released FROM counts{self._db.lock}").fetchone()
+            self._decisions, self._rewards, self._released = found
+            yield
+            now = self._decisions, self._rewards, self._released
+            if now != tuple(found):
+                self._db.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
+
+    def _one(self, query: str, *values: Any) -> Any:
+        found = self._db.execute(query, *values).fetchone()
+        return None if found is None else found[0]
+
+    @property
+    def last_release(self) -> int:
+        """The number of the newest release, as the last write transaction found it."""
+        return self._released
+
+    def clear(self) -> None:
+        """Remove what erased rows have left, as far as the database can."""
+        self._db.clear()
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
@@ -158,12 +272,8 @@ class Store(Tables):
             # a lease far in the future is of a clock that was wrong
             if row is not None and row[0] != holder and now < row[1] < now + 100 * seconds:
                 return False
-            self._db.execute(
-                "INSERT INTO lease VALUES (1, ?, ?) "
-                "ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until",
-                holder,
-                now + seconds,
-            )
+            later = " ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until"
+            self._db.insert("lease", [(1, holder, now + seconds)], later)
             return True
 
     def resign(self, holder: str) -> None:
@@ -224,7 +334,7 @@ class Store(Tables):
         for event in events:
             number = (event.decision - 1) // part
             means[number] = means.get(number, 0) + np.array([1.0, event.reward])
-            if (added := sums(event)) is not None:
+            if (added := sums(event.reward, event.agreed, event.probability)) is not None:
                 apprentice[number] = apprentice.get(number, 0) + np.array(added)
         self._add("curve", ("rewards", "total"), means)
         self._add("apprentice", SUMS, apprentice)
@@ -246,23 +356,13 @@ class Store(Tables):
         known = self._one("SELECT released FROM releases WHERE number = ?", number)
         if known is not None and _drawn(known) != _drawn(released):
             raise ValueError(f"release {number} must be made once, got a second one: is the checkpoint of this run?")
-        self._db.execute(
-            "INSERT INTO releases VALUES (?, ?, ?, ?, ?) ON CONFLICT (number) DO NOTHING",
-            number,
-            now,
-            decisions,
-            released,
-            shown,
-        )
+        self._db.insert("releases", [(number, now, decisions, released, shown)], " ON CONFLICT (number) DO NOTHING")
         self._released = max(self._released, number)
 
     def note(self, name: str, value: Any) -> None:
         """Write down a public fact."""
-        self._db.execute(
-            "INSERT INTO facts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            name,
-            json.dumps(value),
-        )
+        later = " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        self._db.insert("facts", [(name, json.dumps(value))], later)
 
     def forget(self, upto: int, expired: int, most: int) -> bool:
         """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired.
@@ -280,6 +380,51 @@ class Store(Tables):
             left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
         self.note("forgotten", last)
         return left
+
+    # ---------------------------------------------------------------------------------------------- what is read
+
+    def counts(self) -> dict[str, int]:
+        """For monitoring: decisions and releases so far."""
+        decisions, released = self._db.execute("SELECT decisions, released FROM counts").fetchone()
+        return {"decisions": decisions, "releases": max(released, 0)}
+
+    def waiting(self) -> int:
+        """How many rewards the learner has not taken in. Depends on rewards: for the owner alone."""
+        return int(self._one("SELECT count(*) FROM rewards") or 0)
+
+    def decided(self) -> int:
+        """How many decisions there have been."""
+        return int(self._one("SELECT decisions FROM counts"))
+
+    def newest(self) -> int:
+        """The number of the newest release, or −1."""
+        return int(self._one("SELECT released FROM counts"))
+
+    def released(self, number: int) -> str:
+        """A release as JSON."""
+        return str(self._one("SELECT released FROM releases WHERE number = ?", number))
+
+    def history(self) -> list[dict[str, Any]]:
+        """Of every release: its number, time, how many decisions went before it, and what the page shows of it."""
+        rows = self._db.execute("SELECT number, at, decisions, shown FROM releases ORDER BY number")
+        return [{"number": n, "at": at, "decisions": k, **json.loads(shown)} for n, at, k, shown in rows]
+
+    def fact(self, name: str) -> Any:
+        """What the learner has written down under a name."""
+        found = self._one("SELECT value FROM facts WHERE name = ?", name)
+        return None if found is None else json.loads(found)
+
+    def curve(self) -> list[dict[str, Any]]:
+        """Raw: means of rewards in parts of the run."""
+        rows = self._db.execute("SELECT part, rewards, total FROM curve ORDER BY part")
+        return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
+
+    def apprentice(self) -> list[dict[str, Any]]:
+        """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
+        query = f"SELECT part, {', '.join(SUMS)} FROM apprentice ORDER BY part"
+        rows = self._db.execute(query).fetchall()
+        whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
+        return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
 
 
 def _number(id: str, last: int) -> int | None:

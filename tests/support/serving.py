@@ -3,11 +3,11 @@
 import time
 from contextlib import contextmanager
 
-from dpbandits.serve import desk
+from dpbandits.serve import writer
 from dpbandits.serve.config import Config, digest
 
 # a machine that stands still for some seconds is no database that is away
-desk._PATIENCE = 60.0
+writer._PATIENCE = 60.0
 
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from serving import configured, refresh, there, worker
 from tabled import tabled
 
-from dpbandits.serve import desk, posts
-from dpbandits.serve.apprentice import Event, report, sums
+from dpbandits.serve import endpoints, writer
+from dpbandits.serve.apprentice import report, sums
 from dpbandits.serve.config import Mismatch
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.messages import Asked, Rewards, Tickets, bounded
@@ -25,7 +25,7 @@ ARMS = np.eye(3).tolist()
 @tabled("reward", [0.0, 1.0, -1e3])
 def test_no_probability_makes_a_sum_that_is_no_number(probability, reward):
     """They stopped the learner for good, or the worker that was asked for the report."""
-    added = sums(Event(1, 1, 1, reward, 1, probability))
+    added = sums(reward, 1, probability)
     assert np.isfinite(added).all()
     json.dumps(report(added), allow_nan=False)
     assert added[3] == (probability >= 1e-12)  # else it counts as unknown
@@ -43,7 +43,7 @@ def test_no_person_turns_others_away_and_an_error_inside_is_an_answer(tmp_path, 
         def broken(*_, **__):
             raise ZeroDivisionError("of a person")
 
-        monkeypatch.setattr(posts, "_chosen", broken)
+        monkeypatch.setattr(endpoints, "_chosen", broken)
         asked["decisions"][0]["person"] = "ab"
         answer = browser.send("POST", "/v1/decisions", "decider", json=asked)
         assert (answer.status_code, answer.json()["error"]) == (500, "an error inside the service")
@@ -81,7 +81,7 @@ def test_a_ticket_is_one_text(more):
 
 def test_a_decision_that_was_answered_with_a_ticket_is_not_written_as_well(tmp_path, monkeypatch):
     """Else one visit is two rounds, one of them with a default reward, and the budget holds for one."""
-    monkeypatch.setattr(desk, "_PATIENCE", 0.1)
+    monkeypatch.setattr(writer, "_PATIENCE", 0.1)
     config = configured(tmp_path)
     learner = Learner(config)
     with worker(config) as browser:

@@ -15,7 +15,7 @@ from serving import Clock, configured, refresh, there, worker
 from wire import wired
 
 from accounting import Ledger
-from dpbandits.serve import desk
+from dpbandits.serve import writer
 from dpbandits.serve.learner import Learner, learn
 from dpbandits.serve.store import Choice, LeaseLost, Store
 from dpkit.states import RunStopped
@@ -56,7 +56,7 @@ def test_a_ticket_of_a_decision_that_may_be_written_makes_one_round_of_it(
         held.wait()
         if not patient:
             with monkeypatch.context() as patch:
-                patch.setattr(desk, "_PATIENCE", 0.0)
+                patch.setattr(writer, "_PATIENCE", 0.0)
                 asking.join()  # with tickets, while the commit is on its way
         held.go(through=through, answered=answered)
         asking.join()
@@ -100,7 +100,7 @@ def test_whoever_is_turned_away_before_the_commit_is_not_in_it(tmp_path, monkeyp
         asking.start()
         assert begun.wait(60.0)
         with monkeypatch.context() as patch:
-            patch.setattr(desk, "_PATIENCE", 0.0)
+            patch.setattr(writer, "_PATIENCE", 0.0)
             asking.join()
         go.set()
         there(browser)

@@ -19,7 +19,7 @@ def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypat
     simulated = f"[simulation]\nseed = {seed}"
     config = configured(tmp_path, policy=policy, epsilon=EPSILON, storage=storage(), more=simulated)
     # what a worker draws choices with
-    monkeypatch.setattr("dpbandits.serve.posts.secure", lambda: np.random.default_rng(100 + seed))
+    monkeypatch.setattr("dpbandits.serve.endpoints.secure", lambda: np.random.default_rng(100 + seed))
     draws, alone = np.random.default_rng(100 + seed), config.probe()
     source = GLM(4, arms=8).episode(np.random.default_rng(seed))
     learner, lost = Learner(config), {"library": [], "service": []}

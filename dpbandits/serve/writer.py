@@ -23,16 +23,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from dpbandits.policy.released import Released
-from dpbandits.serve.store import Choice, Status, Store
+from dpbandits.serve.store import Store
 
-__all__ = ["Away", "Busy", "Desk"]
+__all__ = ["Away", "Busy", "Writer"]
 
 log = logging.getLogger("dpbandits.serve")
 
-T = TypeVar("T")
+Kind = Literal["decide", "activate", "reward", "read"]
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
@@ -53,11 +53,11 @@ class Away(Busy):
 
 @dataclass(slots=True)
 class _Job:
-    kind: Literal["decide", "activate", "reward", "read"]
+    kind: Kind
     load: Any
     done: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
-    # behind the desk's lock: whether it is in no later commit, and what a commit that has begun will answer
+    # behind the writer's lock: whether it is in no later commit, and what a commit that has begun will answer
     left: bool = False
     ids: Sequence[str] | None = None
 
@@ -66,7 +66,7 @@ class _Left(Exception):
     """Somebody was turned away before the commit began: it is made without."""
 
 
-class Desk:
+class Writer:
     """The database of one worker, and the newest release that it knows.
 
     Parameters
@@ -103,7 +103,7 @@ class Desk:
         self.away = False
         self.released: Released | None = None
         self.key = ""
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
         """Begin to write."""
@@ -115,53 +115,15 @@ class Desk:
         self._wake.set()
         self._thread.join(2 * _PATIENCE)
 
-    def decide(self, choices: Sequence[Choice]) -> asyncio.Future[list[str]]:
-        """Ids of decisions that are durable.
+    def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
+        """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
+
+        Or, to ``"read"``, the answer to a question, a function of the store.
 
         Raises
         ------
         Busy, Away
         """
-        return self._ask("decide", choices)
-
-    def activate(self, choices: Sequence[Choice]) -> asyncio.Future[list[tuple[str | None, bool]]]:
-        """Ids of decisions from tickets (None for what nobody can tell any more), and whether each is new; durable.
-
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("activate", choices)
-
-    def reward(self, rewards: Sequence[tuple[str, float]]) -> asyncio.Future[list[Status]]:
-        """What became of rewards; accepted ones are durable.
-
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("reward", rewards)
-
-    def read(self, work: Callable[[Store], T]) -> asyncio.Future[T]:
-        """The answer to a question, in a transaction.
-
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("read", work)
-
-    async def watch(self) -> None:
-        """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            begun = self._begun
-            if begun is not None and time.monotonic() > begun + _PATIENCE:
-                self.away = True
-                late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
-                _tell([(job.done, self._away(job, "the database does not answer")) for job in late])
-
-    def _ask(self, kind: Literal["decide", "activate", "reward", "read"], load: Any) -> asyncio.Future[Any]:
         if self.away:
             raise Away("the database does not answer")
         if len(self._jobs) >= _MOST_WAITING or not self._thread.is_alive():
@@ -172,6 +134,16 @@ class Desk:
         if not self._wake.is_set():  # else the thread has yet to look
             self._wake.set()
         return done
+
+    async def watch(self) -> None:
+        """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            begun = self._begun
+            if begun is not None and time.monotonic() > begun + _PATIENCE:
+                self.away = True
+                late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
+                _tell([(job.done, self._away(job, "the database does not answer")) for job in late])
 
     # --------------------------------------------------------------------------------------------- the thread
 
