@@ -153,13 +153,13 @@ def speed() -> None:
     for persons in (1000, 100_000, 300_000, n):
         budget = Budget(1.0, 1e-6, unit="person")
         policy = policies.PersonPrivateGLM(d, budget=budget, horizon=2 * n, rng=np.random.default_rng(1))
-        rounds = policy._sums.rounds
+        rounds = policy.sums.rounds
         owner = rng.permutation(n) % persons
         rounds._arm, rounds._reward, rounds._came = X, (rng.random(n) < 0.5).astype(float), np.ones(n, dtype=bool)
         rounds._person, rounds.count = owner.astype(np.int64), n
         policy.decisions = n
         start = time.process_time()
-        policy._release()
+        policy.close_batch()
         took = time.process_time() - start
         start = time.process_time()
         np.einsum("ij,ij->j", X, X), X.T @ X

@@ -128,8 +128,8 @@ def slope(chosen: list[str], seeds: int) -> None:
 class Plain(policies.OnePassPrivateGLM):
     """The same selection and the same record, added up without noise: the twin that gives no privacy."""
 
-    def _release(self) -> Any:
-        H, b = self._sums.batch[:-1] + self.ridge * np.eye(self.dim), self._sums.batch[-1]
+    def close_batch(self) -> Any:
+        H, b = self.sums.batch[:-1] + self.ridge * np.eye(self.dim), self.sums.batch[-1]
         return replace(self.public, theta=np.linalg.solve(H, b), inverse=np.linalg.inv(H))
 
 

@@ -1,9 +1,9 @@
 """Arms that stand, by name: they come and go at any round, and every decision says whose turn it is.
 
-A policy whose arms have a parameter each (:mod:`dpbandits.arms.per_arm`) keeps one *slot* for every arm that it has
-ever had, in the order in which they came; ``decision.index`` is a slot. ``add_arm`` opens a new slot, ``retire_arm``
-closes one for choices: rewards that are still on their way to it are taken in as for any other. Which arms stand is
-public, and must not depend on what the policy has not released; then coming and going cost nothing.
+A policy whose arms have a parameter each, and which takes contexts of length at most 1, keeps one *slot* for every arm
+that it has ever had, in the order in which they came; ``decision.index`` is a slot. ``add_arm`` opens a new slot,
+``retire_arm`` closes one for choices: rewards that are still on their way to it are taken in as for any other. Which
+arms stand is public, and must not depend on what the policy has not released; then coming and going cost nothing.
 
 >>> from dpbandits.policies import DisjointThompson
 >>> import numpy as np
@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.checks import integer
-from dpbandits.arms.per_arm import PerArm
+from dpbandits.durability.state import numbers
 from dpbandits.policy.choices import Shares
-from dpbandits.policy.protocol import Pending
+from dpbandits.policy.offers import BALL
+from dpbandits.policy.protocol import Pending, Policy
 from dpkit.states.entries import conform, short
 
 __all__ = ["Catalogue", "StandingArms"]
@@ -100,6 +101,15 @@ class Catalogue:
         del self._slots[self.names[slot]]
         self.died[slot] = round
 
+    def offered(self, scores: Array) -> Array:
+        """The scores, with those of closed slots out of reach."""
+        return np.where(self.died < 0, scores, -np.inf)
+
+    def alike(self) -> Shares:
+        """Each of the arms that stand, with the same probability."""
+        active = self.active
+        return Shares(active / active.sum())
+
     def kept(self) -> dict[str, Any]:
         """For a state file."""
         return {"names": list(self.names), "born": self.born.copy(), "died": self.died.copy()}
@@ -126,41 +136,42 @@ class Catalogue:
         self.names, self.born, self.died, self._slots = list(names), born, died, slots
 
 
-class StandingArms(PerArm):
+class StandingArms(Policy):
     """What a policy with named arms derives from, before its other base.
 
-    It calls ``_open_slots`` in its constructor, has ``_grow`` to make room for one more arm, and scores all slots;
-    those that are closed are left out here.
+    It calls ``open_slots`` in its constructor, has ``grow`` to make room for one more arm, and scores all slots; those
+    that are closed are left out by ``catalogue.offered`` and ``catalogue.alike``.
     """
 
+    offer = BALL
     arms: list[str]
-    _catalogue: Catalogue
+    catalogue: Catalogue
 
-    def _open_slots(self, arms: int | Sequence[str]) -> None:
+    def open_slots(self, arms: int | Sequence[str]) -> None:
         if isinstance(arms, str):
             raise ValueError(f"arms must be a number or a list of names, got arms={arms!r}")
         # a number of arms is that many names, which are numbers
         names = list(arms) if isinstance(arms, Sequence) else [str(k) for k in range(integer("arms", arms, at_least=1))]
-        self._catalogue = Catalogue(names)
+        self.catalogue = Catalogue(names)
         self.arms = names
 
     @property
     def standing(self) -> list[str]:
         """The names of the arms that may be chosen, in the order in which they came."""
-        with self._lock:
-            return [name for name, active in zip(self._catalogue.names, self._catalogue.active, strict=True) if active]
+        with self.lock:
+            return [name for name, active in zip(self.catalogue.names, self.catalogue.active, strict=True) if active]
 
-    def _name(self, index: int) -> str:
+    def name_of(self, index: int) -> str:
         # a slot never changes its name
-        return self._catalogue.names[index]
+        return self.catalogue.names[index]
 
-    def _count(self, arms: Array) -> int:
-        return len(self._catalogue)
+    def count(self, arms: Array) -> int:
+        return len(self.catalogue)
 
-    def _checked_pending(self, pending: Pending) -> Pending:
-        if pending.index >= len(self._catalogue):
+    def checked_pending(self, pending: Pending) -> Pending:
+        if pending.index >= len(self.catalogue):
             raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
-        return super()._checked_pending(pending)
+        return super().checked_pending(pending)
 
     def add_arm(self, name: str) -> None:
         """Let a new arm stand, from the next decision on, of which nothing is known.
@@ -172,16 +183,16 @@ class StandingArms(PerArm):
         ValueError
             If it is no name, or that of an arm that stands. The policy's state is as it was.
         """
-        self._check()
-        with self._lock:
-            self._check_open()
-            self._catalogue.check_new(name)
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            self.catalogue.check_new(name)
 
             def change() -> None:
-                self._catalogue.add(name, self.decisions)
-                self._grow()
+                self.catalogue.add(name, self.decisions)
+                self.grow()
 
-            self._publicly(change)
+            self.publicly(change)
 
     def retire_arm(self, name: str) -> None:
         """Never choose this arm again. Rewards on their way are taken in; its name becomes free.
@@ -191,52 +202,34 @@ class StandingArms(PerArm):
         ValueError
             If no arm of that name stands, or it is the last one. The policy's state is as it was.
         """
-        self._check()
-        with self._lock:
-            self._check_open()
-            slot = self._catalogue.slot(name)
-            if self._catalogue.active.sum() == 1:
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            slot = self.catalogue.slot(name)
+            if self.catalogue.active.sum() == 1:
                 raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
-            self._publicly(lambda: self._catalogue.retire(slot, self.decisions))
+            self.publicly(lambda: self.catalogue.retire(slot, self.decisions))
 
     @abstractmethod
-    def _grow(self) -> None:
+    def grow(self) -> None:
         """Make room, in what is learned, for the slot that was opened last."""
-
-    def _any_standing(self) -> Shares:
-        """Each of the arms that stand, with the same probability."""
-        active = self._catalogue.active
-        return Shares(active / active.sum())
-
-    def _of_standing(self, scores: Array) -> Array:
-        """The scores, with those of closed slots out of reach."""
-        return np.where(self._catalogue.died < 0, scores, -np.inf)
 
     # ---------------------------------------------------------------------------------------------- state
 
-    def _kept(self) -> dict[str, Any]:
-        return {"arms": self._catalogue.kept(), "learned": super()._kept()}
+    def kept(self) -> dict[str, Any]:
+        return {"arms": self.catalogue.kept(), "learned": super().kept()}
 
-    def _resume(self, saved: Any) -> None:
+    def resume(self, saved: Any) -> None:
         if not isinstance(saved, Mapping) or set(saved) != {"arms", "learned"}:
             raise ValueError(f"learned must hold the entries ['arms', 'learned'], got {short(saved)}")
-        before = len(self._catalogue)
-        self._catalogue.resume(saved["arms"])
-        if self.dim * len(self._catalogue) > 2 * _numbers(saved["learned"]) + 2**12:
-            raise ValueError(f"arms must be those of the arrays in the file, got {len(self._catalogue)} names")
-        for _ in range(before, len(self._catalogue)):
-            self._grow()
-        super()._resume(saved["learned"])
+        before = len(self.catalogue)
+        self.catalogue.resume(saved["arms"])
+        if self.dim * len(self.catalogue) > 2 * numbers(saved["learned"]) + 2**12:
+            raise ValueError(f"arms must be those of the arrays in the file, got {len(self.catalogue)} names")
+        for _ in range(before, len(self.catalogue)):
+            self.grow()
+        super().resume(saved["learned"])
 
     @classmethod
-    def _elements(cls, config: Mapping[str, Any]) -> int:
-        return super()._elements(config) * len(config["arms"])
-
-
-def _numbers(tree: Any) -> int:
-    """How many numbers the arrays of a tree hold."""
-    if isinstance(tree, Mapping):
-        return sum(map(_numbers, tree.values()))
-    if isinstance(tree, list):
-        return sum(map(_numbers, tree))
-    return tree.size if isinstance(tree, np.ndarray) else 0
+    def elements(cls, config: Mapping[str, Any]) -> int:
+        return super().elements(config) * len(config["arms"])

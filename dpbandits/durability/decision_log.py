@@ -72,7 +72,7 @@ class DecisionLog:
     Examples
     --------
     >>> import numpy as np, tempfile, pathlib
-    >>> from dpbandits.lab import evaluate
+    >>> from dpbandits import evaluate
     >>> from dpbandits.policies import EpsilonGreedy
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "decisions.csv"
     >>> policy = EpsilonGreedy(2, exploration=0.5, decision_log=path, rng=np.random.default_rng(0))

@@ -61,7 +61,7 @@ class Decision:
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A decision whose reward has not come: all that ``_learn`` is told of it.
+    """A decision whose reward has not come: all that ``learn`` is told of it.
 
     Attributes
     ----------

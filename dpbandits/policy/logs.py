@@ -23,7 +23,7 @@ _TICK = 256
 
 @dataclass(frozen=True, slots=True)
 class CheckedRow:
-    """What ``_admit_choice`` and ``_take_in`` are told of a row."""
+    """What ``admit_choice`` and ``take_in`` are told of a row."""
 
     arm: Array
     index: int
@@ -40,7 +40,7 @@ def checked_rows(policy: Policy, rows: Iterable[Any]) -> list[CheckedRow]:
     for number, row in enumerate(rows):
         try:
             checked.append(_checked(policy, row))
-            if getattr(policy, "_persons", None) is not None:
+            if getattr(policy, "persons", None) is not None:
                 kinds.add(_kind(checked[-1].person))
                 if len(kinds) > 1:
                     raise ValueError(f"person must be of one type in all rows, got {sorted(kinds)}")
@@ -61,9 +61,9 @@ def _checked(policy: Policy, row: Any) -> CheckedRow:
                 "that takes contexts"
             )
         arm, reward, person = (*row, None)[:3]
-        offered, index = policy._checked_arms([arm]), 0
+        offered, index = policy.checked_arms([arm]), 0
     elif all(hasattr(row, name) for name in ("arms", "index", "reward")):
-        offered, index, reward = policy._checked_arms(row.arms), integer("index", row.index, at_least=0), row.reward
+        offered, index, reward = policy.checked_arms(row.arms), integer("index", row.index, at_least=0), row.reward
         person = getattr(row, "person", None)
         count = len(offered) if policy.takes == "arms" else _slots(policy)
         if index >= count:
@@ -72,12 +72,12 @@ def _checked(policy: Policy, row: Any) -> CheckedRow:
         raise ValueError(f"a row must be (arm, reward), (arm, reward, person) or a LoggedRound, got {short(row)}")
     if reward is None:
         raise ValueError("reward must be a number in a log, got None: leave the row out")
-    return CheckedRow(policy._chosen(offered, index), index, policy._checked_reward(reward), person)
+    return CheckedRow(policy.chosen(offered, index), index, policy.checked_reward(reward), person)
 
 
 def _slots(policy: Any) -> int:
     """How many arms a policy with a parameter per arm knows, those that were retired included."""
-    return len(policy._catalogue) if hasattr(policy, "_catalogue") else int(policy.n_arms)
+    return len(policy.catalogue) if hasattr(policy, "catalogue") else int(policy.n_arms)
 
 
 def _kind(person: object) -> str:
@@ -98,12 +98,12 @@ def learn(policy: Policy, rows: list[CheckedRow], progress: bool) -> int:
             "make a policy with a longer horizon, or learn the newest rows only"
         )
     # also refuses, before anything is learned, ids of another type than this run's
-    who = [policy._who(row.person) for row in rows]
-    with policy._together(), progress_bar(len(rows), "learning the log", progress and len(rows) > _TICK) as tick:
+    who = [policy.who(row.person) for row in rows]
+    with policy.together(), progress_bar(len(rows), "learning the log", progress and len(rows) > _TICK) as tick:
         for done, (row, person) in enumerate(zip(rows, who, strict=True), start=1):
-            policy._settle(row.arm[None] if policy.takes == "arms" else row.arm)
-            key = policy._admit_choice(row.arm, row.index, person)
-            policy._take_in(key, policy._open[key], row.reward)
+            policy.prepare(row.arm[None] if policy.takes == "arms" else row.arm)
+            key = policy.admit_choice(row.arm, row.index, person)
+            policy.take_in(key, policy.waiting[key], row.reward)
             if done % _TICK == 0:
                 tick(_TICK)
     return len(rows)

@@ -1,16 +1,21 @@
-"""What every private policy has in common: one run of releases, whose state and rewards survive a crash.
+"""What every private policy has in common: one run of releases, made of parts, whose state survives a crash.
 
 A private policy has two halves. ``public`` is what it has released, and what follows from that: choices depend on
-nothing else, arms and draws aside. The attributes named in ``_secret`` are the open batch, the state of the noise and
-rows that will be used again. A subclass says
+nothing else, arms and draws aside. The attributes named in ``secret`` are the open batch, the state of the noise and
+rows that will be used again. A policy is record × sums × rule × trust, and a pure refit
+(:mod:`dpbandits.policy.parts` says what each is):
 
-* ``_score``: how arms are chosen from the public half;
-* ``_learn``: how a reward enters the secret half;
-* ``_release``: how, at the public times of ``schedule``, the secret half makes a new public one.
+* ``record(pending, reward, public)``: what one round tells, at the public half that is in force;
+* ``sums``: noisy running sums of records, from :mod:`dpkit.moments`, which know what they cost;
+* ``rule(public, arms, since)``: how arms are chosen from the public half;
+* ``refit(public, released, ends)``: the next public half, from what the sums have released;
+* ``trust``: whom persons trust, and with it which decisions count, in which batch (:mod:`dpbandits.policy.trust`).
+
+``score``, ``learn`` and ``close_batch`` are written here in terms of them. A policy that does not fit writes its own.
 
 Where the budget's unit is a person, ``select`` is told who comes, and a record is learned only if its person has taught
 fewer than m = ``rounds_per_person`` records before, and none in the open batch; all others are dropped. That is decided
-here, once for all policies (``_teach``): a policy only says what m records in m batches cost. Everyone is served every
+here, once for all policies (``teach``): a policy only says what m records in m batches cost. Everyone is served every
 time. What a person does not teach needs no budget: it is that person's own data that decide which records are dropped.
 
 ``select`` first makes the releases that are due. Each is one transaction (:class:`dpkit.states.Run`): a policy that was
@@ -25,26 +30,31 @@ checkpoint hold raw data, and are as confidential as it.
 from __future__ import annotations
 
 import secrets
-from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, Unpack
 
 import numpy as np
 
 from accounting import AdjacencyMismatch, Budget, Release
 from accounting.arrays import Array
 from accounting.checks import integer
-from dpbandits.durability.checkpoint import Checkpointed
-from dpbandits.durability.journal import Journal
+from dpbandits.durability import state
+from dpbandits.durability.checkpoint import Checkpoint, replay
 from dpbandits.durability.registry import Registry, kind_of
+from dpbandits.policy import released
 from dpbandits.policy.checks import checked_budget, finite_rewards
+from dpbandits.policy.choices import Law
+from dpbandits.policy.decision import Decision, Pending
+from dpbandits.policy.parts import Record, Refit, Rule
 from dpbandits.policy.protocol import CommonOptions, Policy
-from dpbandits.policy.publishing import Publishing
+from dpbandits.policy.released import Released
 from dpbandits.policy.schedule import Schedule
+from dpbandits.policy.trust import AsRewarded, counting_of
 from dpkit import randomness
-from dpkit.states import Run, Unrepeatable
-from dpkit.states.entries import short
+from dpkit.states import Run, Unrepeatable, files
+from dpkit.states.entries import conform, kept, plain, resume, short
 from dpkit.states.run import Here
 
 if TYPE_CHECKING:
@@ -70,11 +80,11 @@ class PrivateOptions(CommonOptions, total=False):
     rounds_per_person: int | None
 
 
-class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Public]):
-    """Base of the private policies; the algorithm is in ``_score``, ``_learn`` and ``_release``.
+class PrivatePolicy(Policy, Generic[Public]):
+    """Base of the private policies; the algorithm is in ``record``, ``sums``, ``rule`` and ``refit``.
 
-    A constructor sets ``schedule``, the first ``public`` half and the attributes of ``_secret``, and ends with
-    ``self._open_run(cost)``, which charges the ledger.
+    A constructor sets ``schedule``, the parts, the first ``public`` half and the attributes of ``secret`` (by default
+    the sums), and ends with ``self.open_run(cost)``, which charges the ledger.
 
     Parameters
     ----------
@@ -121,14 +131,28 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
     has outrun this one. ``copy``, ``deepcopy`` and ``pickle`` refuse.
     """
 
+    # the attributes of the secret half: parts that keep and resume themselves, arrays, and numbers
+    secret: ClassVar[tuple[str, ...]] = ("sums",)
+    # the fields of the public half that choices depend on; where none is named, all of them
+    choices_read: ClassVar[tuple[str, ...]] = ()
+    # attributes besides ``public`` that are public, are no parameters, and change
+    public_parts: ClassVar[tuple[str, ...]] = ()
     # whether the cost that a constructor states holds for m > 1 records of one person, too
-    _prices_persons: ClassVar[bool] = False
+    prices_persons: ClassVar[bool] = False
     # whether it prices all rounds of a person by a total of its own, with no cap on what it learns of each
-    _prices_totals: ClassVar[bool] = False
+    prices_totals: ClassVar[bool] = False
 
     schedule: Schedule
     public: Public
     ledger: Ledger
+    run: Run
+
+    record: Record[Public]
+    sums: Any  # a NoisySums; a policy whose own code asks more of them says which
+    rule: Rule[Public]
+    refit: Refit[Public]
+
+    __reduce_ex__ = Unrepeatable.__reduce_ex__
 
     def __init__(
         self,
@@ -146,9 +170,13 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
         super().__init__(dim, rewards, horizon=horizon, **options)
         self.budget = checked_budget(budget)
         self.rounds_per_person = self._checked_rounds(rounds_per_person)
-        self._persons = None if self.rounds_per_person is None else Registry(self.rounds_per_person)
-        if self._persons is not None:
-            self._protects = "person"
+        self.persons: Registry | None = None
+        if self.rounds_per_person is not None:
+            self.persons = Registry(self.rounds_per_person)
+        if self.prices_totals:
+            self.rounds_per_person = None  # there is no cap
+        if self.persons is not None:
+            self.protects = "person"
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"
         if not isinstance(self.label, str) or len(self.label) > _LONGEST_LABEL:
             raise ValueError(f"label must be a text of at most {_LONGEST_LABEL} characters, got {short(label)}")
@@ -165,10 +193,12 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
             )
         self.releases = 0
         simulation = randomness.is_simulation(self.rng)
-        self._run = Run(self.label, ledger=ledger, simulation=simulation)
-        self._lock = self._run.lock
-        self._journal: Journal | None = None
-        self._unseen: Public | None = None  # released, and not yet durable
+        self.run = Run(self.label, ledger=ledger, simulation=simulation)
+        self.lock = self.run.lock
+        self.durable = Checkpoint(self.run)
+        self.counting: AsRewarded = counting_of(self.trust, totals=self.prices_totals)
+        self.drops_arms = self.counting.as_decided
+        self.unseen: Public | None = None  # released, and not yet durable
         self._new_checkpoint = None if checkpoint is None else Path(checkpoint).absolute()
 
     def _checked_rounds(self, rounds: int | None) -> int | None:
@@ -180,13 +210,18 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
                     f"Budget(..., unit='person'), got rounds_per_person={rounds!r}"
                 )
             return None
+        if self.prices_totals and rounds is not None:
+            raise ValueError(
+                f"rounds_per_person must not be given to {type(self).__name__}, which learns from all rounds of a "
+                f"person for one price, got rounds_per_person={rounds!r}"
+            )
         m = 1 if rounds is None else integer("rounds_per_person", rounds, at_least=1)
-        if m > (_MOST_ROUNDS if self._prices_persons else 1):
-            most = f"at most {_MOST_ROUNDS}" if self._prices_persons else f"1 for {type(self).__name__}"
+        if m > (_MOST_ROUNDS if self.prices_persons else 1):
+            most = f"at most {_MOST_ROUNDS}" if self.prices_persons else f"1 for {type(self).__name__}"
             raise ValueError(f"rounds_per_person must be {most}, got rounds_per_person={rounds!r}")
         return m
 
-    def _open_run(self, cost: Release, scope: str | None = None) -> None:
+    def open_run(self, cost: Release, scope: str | None = None) -> None:
         """Charge the whole run, before any noise is drawn, and make the checkpoint."""
         checkpoint = self._new_checkpoint
         if checkpoint is not None:
@@ -194,101 +229,147 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
                 raise ValueError(
                     f"checkpoint must be a new file, got {checkpoint}, which exists: load it to go on with it"
                 )
-            self._run.keep_in(checkpoint)  # first: where there is no room for it, nothing is charged
+            self.run.keep_in(checkpoint)  # first: where there is no room for it, nothing is charged
         # of two runs that share a label, the second would find its later scopes charged already
-        self._charge(cost, scope, unique=scope is not None)
+        self.charge(cost, scope, unique=scope is not None)
         if checkpoint is not None:
-            self._first_checkpoint(checkpoint)
+            self.durable.open(checkpoint, lambda: state.tree_of(self), self.waiting)
 
-    def _promise(self) -> str:
+    def promise(self) -> str:
         budget, seeded = self.budget, ", SIMULATION" if randomness.is_simulation(self.rng) else ""
         return (
             f"{self.releases} releases, {self.trust} ({budget.epsilon:g}, "
-            f"{budget.delta:g})-DP of one {self._protects}{seeded}"
+            f"{budget.delta:g})-DP of one {self.protects}{seeded}"
         )
 
-    def _charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
+    def charge(self, cost: Release, scope: str | None, *, unique: bool = False) -> None:
         """Record a cost under the run's label, or the scope's."""
         simulation = randomness.is_simulation(self.rng)
-        unit = "person" if self._persons is not None else None
+        unit = "person" if self.persons is not None else None
         self.ledger.spend(cost, label=scope or self.label, scope=scope, unit=unit, simulation=simulation, unique=unique)
 
-    def _charge_once(self, cost: Release, scope: str) -> None:
+    def charge_once(self, cost: Release, scope: str) -> None:
         """Record the cost of a scope of this run, unless it was recorded before a crash."""
         if not any((row.label, row.scope, row.release) == (scope, scope, cost) for row in self.ledger.rows()):
-            self._charge(cost, scope)
+            self.charge(cost, scope)
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """Where the state is saved at every release."""
+        return self.run.checkpoint
+
+    # --------------------------------------------------------------------------------- the algorithm, by its parts
+
+    def score(self, arms: Array) -> Array | Law:
+        return self.rule(self.public, arms, self.schedule.start(self.releases))
+
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.add(*self.record(pending, reward, self.public))
+
+    def close_batch(self) -> Public:
+        """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
+        return self.refit(self.public, self.sums.release(), self.schedule.ends[: self.releases + 1])
 
     # ------------------------------------------------------------------------------------------- releases
 
-    @abstractmethod
-    def _release(self) -> Public:
-        """Close the open batch, draw noise, and return what is public from now on; ``releases`` counts it later."""
-
-    def _due(self) -> bool:
+    def due(self) -> bool:
         """Whether a release is to be made before the next decision."""
         return self.schedule.due(self.releases, self.decisions)
 
-    def _settle(self, arms: Array) -> None:
-        while self._due():
-            self._run.begin()
-            self._advance()
-            self._keep()
-            self._expose()
-            self._run.end()
+    def prepare(self, arms: Array) -> None:
+        """Make the releases that are due."""
+        before = self.releases
+        while self.due():
+            self.run.begin()
+            self.advance()
+            self.keep()
+            self.expose()
+            self.run.end()
+        if self.releases > before:
+            self.counting.tell(self)
 
-    def _publicly(self, change: Callable[[], None]) -> None:
+    def publicly(self, change: Callable[[], None]) -> None:
         # like a release: durable before a decision depends on it
-        self._run.begin()
+        self.run.begin()
         change()
-        self._keep()
-        self._run.end()
+        self.keep()
+        self.run.end()
 
     def settle(self) -> None:
         """Make the releases that are due. ``select`` and ``register`` do so first; whoever asks for ``released`` may.
 
         Rewards that come later enter the next batch; in the shuffle model they are dropped.
         """
-        self._check()
-        with self._lock:
-            self._check_open()
-            self._settle(np.empty((0, self.dim)))
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            self.prepare(np.empty((0, self.dim)))
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """Release; nobody sees it yet."""
-        self._unseen = self._release()
+        self.unseen = self.close_batch()
         self.releases += 1
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
         """Make durable what was released, before it is seen."""
-        journal = self._journal
-        # leave records behind that no state needs any more, as soon as they are the most
-        if journal is not None and self.checkpoint is not None and journal.records > 2 * len(self._open):
-            self._journal = Journal.fresh(self.checkpoint, self._run.id, self._open)
-        elif journal is not None:
-            journal.sync()
-        self._run.commit(self._tree)
-        if self._journal is not None:
-            self._journal.only_this_one()
+        self.durable.keep(lambda: state.tree_of(self), self.waiting)
 
-    def _expose(self) -> None:
+    def expose(self) -> None:
         """Choose by what was released from now on."""
-        if self._unseen is not None:
-            self.public, self._unseen = self._unseen, None
+        if self.unseen is not None:
+            self.public, self.unseen = self.unseen, None
+        self.counting.released(self)
 
-    def _check(self) -> None:
-        if self._run.process != Here.process:
-            self._run.check_process()
+    def check_process(self) -> None:
+        if self.run.process != Here.process:
+            self.run.check_process()
 
-    def _check_open(self) -> None:
-        if self._run.stopped is not None:
-            self._run.check()
+    def check_open(self) -> None:
+        if self.run.stopped is not None:
+            self.run.check()
+
+    # -------------------------------------------------------------------------------------------- what is public
+
+    def released(self) -> Released:
+        """What is public: a value that makes the same choices, anywhere."""
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            return released.value_of(self)
+
+    @contextmanager
+    def upcoming(self) -> Iterator[Released]:
+        """In the middle of a release, what :meth:`released` will be; for whoever makes it durable, and nobody else."""
+        changed = [(one, one.public) for one in {self, self.chooser()} if one.unseen is not None]
+        try:
+            for one, _ in changed:
+                one.public = one.unseen
+            yield released.value_of(self)
+        finally:
+            for one, public in changed:
+                one.public = public
+
+    def number(self) -> int:
+        return self.run.step
+
+    def chooser(self) -> PrivatePolicy[Any]:
+        """The policy by whose public half choices are made."""
+        return self
+
+    def score_elsewhere(self, arms: Array) -> Array | Law:
+        """The choice where only ``released`` is known: as by ``score``, if that does not ask whose turn it is."""
+        return self.score(arms)
+
+    def with_room(self, public: Public) -> Public:
+        """``public``, in the shape that other public parts ask for."""
+        return public
 
     # ---------------------------------------------------------------------------------- learning, durably
 
-    def _who(self, person: object) -> int:
-        persons = self._persons
+    def who(self, person: object) -> int:
+        persons = self.persons
         if persons is None:
-            return super()._who(person)
+            return super().who(person)
         if person is None:
             raise ValueError(
                 "person must be given where the budget protects persons: select(arms, person=id), or a budget with "
@@ -297,7 +378,97 @@ class PrivatePolicy(Unrepeatable, Publishing, Checkpointed, Policy, Generic[Publ
         key = persons.key(person)
         if not persons.kind:
             kind = kind_of(person)
-            if self._journal is not None:
-                self._journal.named(kind)
+            self.durable.named(kind)
             persons.kind = kind
         return key
+
+    def written(self, pending: Pending) -> Pending:
+        pending = self.counting.admitted(self, pending)
+        self.durable.decided(pending)
+        return pending
+
+    def counted(self, pending: Pending) -> None:
+        self.counting.counted(self, pending)
+        super().counted(pending)
+
+    def take_in(self, key: int, pending: Pending, reward: float) -> None:
+        self.durable.rewarded(key, reward)
+        # a record that was half learned must not be learned again
+        self.run.stop("was interrupted while it learned")
+        del self.waiting[key]
+        self.teach(pending, reward)
+        self.run.end()
+
+    def together(self) -> AbstractContextManager[None]:
+        return self.durable.together()
+
+    def teach(self, pending: Pending, reward: float) -> None:
+        """Learn, where the record is to enter a batch and its person may teach once more."""
+        if self.counting.teaches(self, pending):
+            self.learn(pending, reward)
+
+    def forget(self, decision: Decision | int) -> None:
+        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            if (key := self.waiting.key(decision)) in self.waiting:
+                self.durable.forgotten(key)
+            super().forget(decision)
+
+    # ---------------------------------------------------------------------------------------------- state
+
+    def kept(self) -> dict[str, Any]:
+        public = self.public if self.unseen is None else self.unseen
+        return {"public": plain(public), **kept(self, self.secret)}
+
+    def resume(self, saved: Any) -> None:
+        resume(self, ("public", *self.secret), state.renamed(saved, self.secret))
+
+    def books(self) -> dict[str, Any]:
+        persons = {} if self.persons is None else {"persons": self.persons.kept()}
+        return {"releases": self.releases, **persons, **self.durable.place()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state to a file that only its owner can read; not to the checkpoint, which keeps itself.
+
+        The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an older one
+        atomically. Of a secure generator nothing is written, so noise is never drawn twice.
+        """
+        if self.checkpoint is not None and Path(path).resolve() == self.checkpoint.resolve():
+            raise ValueError(f"path must not be the checkpoint, which is kept at every release, got path={str(path)!r}")
+        super().save(path)
+
+    def resume_books(self, tree: Mapping[str, Any], loader: state.Loader) -> None:
+        self.releases = conform("releases", tree["releases"], 0)
+        self.check_releases()
+        if self.persons is not None:
+            self.persons.resume(tree["persons"], batch=self.counting.batch(self))
+        if loader.ledger is not None:
+            self._attach(loader.ledger)
+        self.run.resume(tree["run"], ledger=loader.ledger, unattended=loader.unattended, digest=loader.digest)
+        if loader.hold is not None:
+            journal = self.durable.reopen(loader.path, loader.hold, tree["journal"])
+            replay(self, journal)
+            journal.only_this_one()
+            for draft in files.drafts(loader.path):  # never marked, so that nobody saw what is in them
+                draft.unlink()
+            return
+        self.resume_waiting(tree["open"])
+        if loader.checkpoint is not None:
+            self.run.keep_in(loader.checkpoint)
+            self.durable.open(loader.checkpoint, lambda: state.tree_of(self), self.waiting)
+
+    def check_releases(self) -> None:
+        """Refuse a state with more releases than are scheduled."""
+        most = len(self.schedule.ends)
+        if self.releases > most:
+            raise ValueError(f"releases must be at most {most}, got releases={self.releases}")
+
+    def _attach(self, ledger: Ledger) -> None:
+        """Use ``ledger`` from now on, after checking that it holds every cost of this policy."""
+        recorded = {(row.label, row.release) for row in ledger.rows()}
+        for row in self.ledger.rows():
+            if (row.label, row.release) not in recorded:
+                raise ValueError(f"ledger must hold the cost of {row.label!r}, got a ledger without it")
+        self.ledger = ledger

@@ -14,10 +14,10 @@ ValueError: decision must be one whose reward is still open, got decision id 0
 from __future__ import annotations
 
 import math
-import secrets
 import threading
-from abc import abstractmethod
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
 
@@ -27,14 +27,18 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer
 from accounting.printed import as_html, parameter_cells
+from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.registry import NOBODY, kind_of
-from dpbandits.durability.state import Loadable, kind_name
-from dpbandits.policy.checks import checked_base_rate, real_array, unit_row, unit_rows
+from dpbandits.policy.checks import checked_base_rate, real_array, real_number
 from dpbandits.policy.choices import Law, Told
 from dpbandits.policy.decision import Decision, Pending, PrivacyReport
+from dpbandits.policy.offers import ROWS, Offer
+from dpbandits.policy.open_decisions import OpenDecisions
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
+from dpkit.states import Run, entries
+from dpkit.states.entries import conform, short
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -46,7 +50,6 @@ __all__ = [
     "Pending",
     "Policy",
     "PrivacyReport",
-    "kind_name",
     "real_array",
 ]
 
@@ -73,11 +76,23 @@ class Options(CommonOptions, total=False):
     horizon: int | None
 
 
-class Policy(Loadable):
-    """Base of all policies: it checks and keeps the books; the algorithm is in ``_score`` and ``_learn``.
+class Policy(ABC):
+    """Base of all policies: it checks and keeps the books; the algorithm is in ``score`` and ``learn``.
 
-    A subclass keeps its constructor's arguments under their own names and lists what it learns in ``_learned``; then it
+    A subclass keeps its constructor's arguments under their own names and lists what it learns in ``learned``; then it
     saves and loads, also if it is defined outside this package. Methods may be called from several threads.
+
+    What a subclass has to say, and what it may:
+
+    * ``score(arms)``: what is maximised, or the law of the choice; it learns, releases and draws nothing.
+    * ``learn(pending, reward)``: take in the reward of a decision.
+    * ``learned``: the names of the attributes that a state keeps: arrays, numbers, and parts that keep and resume
+      themselves.
+    * ``offer``: what a round offers, rows of arms or one context (:mod:`dpbandits.policy.offers`); with a context,
+      ``n_arms`` or ``count`` says how many arms there are.
+    * ``prepare(arms)``, before one of them is chosen; ``checked_arms(arms)``, refusing them; ``chosen(arms, index)``,
+      what is kept of a choice; ``note(arm, index)``, whole numbers that are kept beside it, ``notes`` many;
+      ``decided(pending)``, after it was made; ``name_of(index)``, what an arm is called.
 
     Parameters
     ----------
@@ -105,23 +120,37 @@ class Policy(Loadable):
     """
 
     trust: ClassVar[Literal["none", "joint", "shuffle", "local"]] = "none"
-    # what ``select`` is given: the arms' vectors, or one context for all arms (see dpbandits.arms.per_arm)
+    # what a round offers; ``takes`` is the word for it
+    offer: ClassVar[Offer] = ROWS
     takes: ClassVar[Literal["arms", "context"]] = "arms"
+    # how many arms there are, where that is the same in all rounds
+    n_arms: int | None = None
+    # how many numbers ``note`` gives
+    notes: int = 0
+    # the attributes that hold what was learned: arrays, numbers, and parts that keep and resume themselves
+    learned: ClassVar[tuple[str, ...]] = ()
+    # arguments of the constructor that are kept as attributes of another name
+    kept_as: ClassVar[Mapping[str, str]] = {}
 
     ledger: Ledger | None = None
     # μ. A policy that is told another one sets it before it calls this class's constructor, which moves it to the base
     # rate. All others are linear, and subtract ``base_rate`` from rewards
     link: Link = get_link("linear")
+    # the releases of a private policy
+    run: Run | None = None
     # what a privacy report is about
-    _protects: str = "round"
+    protects: str = "round"
+    # whether the arms of decisions that count no more are dropped
+    drops_arms: bool = False
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        cls._kinds[kind_name(cls)] = cls
-        score = vars(cls).get("_score")
+        state.register(cls)
+        cls.takes = cls.offer.takes
+        score = vars(cls).get("score")
         if "rng" in getattr(getattr(score, "__code__", None), "co_names", ()):
             raise TypeError(
-                f"{cls.__name__}._score must draw nothing, as nobody would know how probable its choices are: return a "
+                f"{cls.__name__}.score must draw nothing, as nobody would know how probable its choices are: return a "
                 "law of dpbandits.policy.choices"
             )
 
@@ -153,21 +182,28 @@ class Policy(Loadable):
         self.decision_log = None if decision_log is None else log_of(decision_log).begin()
         self.rng = randomness.resolve(rng)
         self.decisions = 0
-        self._open: dict[int, Pending] = {}
-        self._id = secrets.token_hex(16)
-        self._lock = threading.RLock()
+        self.waiting = OpenDecisions()
+        self.lock = threading.RLock()
 
     def __repr__(self) -> str:
         rounds = "" if self.horizon is None else f" of {self.horizon:,}"
-        return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self._promise()}"
+        return f"{type(self).__name__}(dim={self.dim}): {self.decisions:,}{rounds} decisions, {self.promise()}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # a copy is used by other threads than the original, and leaves the log to it
+        return {name: value for name, value in vars(self).items() if name != "lock"} | {"decision_log": None}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        vars(self).update(saved)
+        self.lock = threading.RLock()
 
     def _repr_html_(self) -> str:
-        shown = self._config()
+        shown = state.config_of(self)
         if "budget" in shown:  # as it is written, not as the plain values of a state
             shown["budget"] = vars(self)["budget"]
         return as_html(repr(self), parameter_cells(shown))
 
-    def _promise(self) -> str:
+    def promise(self) -> str:
         """What ``repr`` says of privacy."""
         return "not private"
 
@@ -178,8 +214,9 @@ class Policy(Loadable):
 
         Parameters
         ----------
-        arms : array_like of shape (K, d)
-            Finite rows of Euclidean norm at most 1; K may change from round to round.
+        arms : array_like of shape (K, d), or a context of shape (d,)
+            Finite rows of Euclidean norm at most 1; K may change from round to round. Or, for policies whose arms have
+            parameters of their own, one context (see :mod:`dpbandits.policy.offers`).
         person : str, bytes or int, optional
             Whose round it is. Needed where the budget's unit is a person, and then of one type in the whole run;
             others do not look at it.
@@ -190,16 +227,16 @@ class Policy(Loadable):
             If the arms are not such an array, the horizon is used up, or the person is missing where one is needed, or
             is no such id. The policy's state is as it was.
         """
-        X = self._checked_arms(arms)
-        self._check()
-        with self._lock:
+        X = self.checked_arms(arms)
+        self.check_process()
+        with self.lock:
             who = self._admitted(person)
-            self._settle(X)
-            found = self._score(X)
+            self.prepare(X)
+            found = self.score(X)
             law, scores = (found, found.draw(self.rng)) if isinstance(found, Law) else (None, found)
             made = self._decided(X, int(scores.argmax()), scores, law, who)
             if self.decision_log is not None:
-                self.decision_log.decided(made, X, person, self._number())
+                self.decision_log.decided(made, X, person, self.number())
             return made
 
     def register(
@@ -218,8 +255,8 @@ class Policy(Loadable):
 
         Parameters
         ----------
-        arms : array_like of shape (K, d)
-            What was offered (or the context), as for ``select``.
+        arms : array_like of shape (K, d), or a context of shape (d,)
+            What was offered, as for ``select``.
         index : int
             Row of the arm that was chosen.
         person : str, bytes or int, optional
@@ -234,50 +271,83 @@ class Policy(Loadable):
         ValueError
             As by ``select``, or if there is no such arm or probability. The policy's state is as it was.
         """
-        X = self._checked_arms(arms)
-        chosen, count = integer("index", index, at_least=0), self._count(X)
-        if chosen >= count:
+        X = self.checked_arms(arms)
+        row, count = integer("index", index, at_least=0), self.count(X)
+        if row >= count:
             raise ValueError(f"index must be that of one of {count} arms, got index={index!r}")
         chance = math.nan if probability is None else fraction("probability", probability, include_one=True)
-        self._check()
-        with self._lock:
+        self.check_process()
+        with self.lock:
             who = self._admitted(person)
-            number = self._number()
+            number = self.number()
             if release is not None and integer("release", release, at_least=0) > number:
                 raise ValueError(f"release must be at most {number}, the newest there is, got release={release!r}")
-            self._settle(X)
-            made = self._decided(X, chosen, np.empty(0), Told(chance, count), who)
+            self.prepare(X)
+            made = self._decided(X, row, np.empty(0), Told(chance, count), who)
             if self.decision_log is not None:
-                self.decision_log.decided(made, X, person, self._number() if release is None else release)
+                self.decision_log.decided(made, X, person, self.number() if release is None else release)
             return made
-
-    def _check_log(self) -> None:
-        """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
-
-    def _number(self) -> int:
-        """Of the newest release, where there are any."""
-        return 0
 
     def _admitted(self, person: object) -> int:
         """Refuse a round that there must not be; else whose it is, as it is kept."""
-        self._check_open()
+        self.check_open()
         if self.horizon is not None and self.decisions >= self.horizon:
             raise ValueError(
                 f"horizon must be at least {self.decisions + 1} for one more round, got {self.horizon}, which are "
                 f"used up: start a policy with a longer one, or Doubling, which needs none"
             )
-        return self._who(person)
+        return self.who(person)
 
     def _decided(self, arms: Array, index: int, scores: Array, law: Law | None, who: int) -> Decision:
         """Wait for the reward of what was chosen."""
-        arm = self._chosen(arms, index)
-        return Decision(self._admit_choice(arm, index, who), index, arm, scores, self._id, law, self._name(index))
+        arm = self.chosen(arms, index)
+        return Decision(
+            self.admit_choice(arm, index, who), index, arm, scores, self.waiting.run, law, self.name_of(index)
+        )
 
-    def _admit_choice(self, arm: Array, index: int, who: int) -> int:
+    def admit_choice(self, arm: Array, index: int, who: int) -> int:
         """Wait for the reward of a choice, whoever made it; the id of the decision."""
         key = self.decisions
-        self._admit(Pending(arm, index, key, self._note(arm, index), who))
+        self.admit(self.written(Pending(arm, index, key, self.note(arm, index), who)))
         return key
+
+    def update(self, decision: Decision | int, reward: float | None) -> None:
+        """Learn the reward of a decision (given itself or by its id); None is a reward that will never come.
+
+        Raises
+        ------
+        ValueError
+            If the decision is unknown or already has its reward, or the reward is no number, NaN or outside
+            ``reward_range``. The policy's state is as it was.
+        """
+        key = self.waiting.key(decision)
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            pending = self.waiting.get(key)
+            if pending is None:
+                raise ValueError(f"decision must be one whose reward is still open, got decision id {key!r}")
+            if reward is None:
+                self.forget(key)
+            else:
+                value = self.checked_reward(reward)
+                self.take_in(key, pending, value)
+                if self.decision_log is not None:
+                    self.decision_log.closed(key, value)
+
+    def forget(self, decision: Decision | int) -> None:
+        """Give up waiting for a reward, so that its arm is no longer kept. Says nothing about the data."""
+        key = self.waiting.key(decision)
+        with self.lock:
+            self.waiting.pop(key, None)
+            if self.decision_log is not None:
+                self.decision_log.closed(key, None)
+
+    @property
+    def open_decisions(self) -> list[int]:
+        """The ids of the decisions whose reward has not come."""
+        with self.lock:
+            return list(self.waiting)
 
     def learn_log(self, rows: Iterable[Any], *, progress: bool = True) -> int:
         """Learn from choices that were made elsewhere, before the first round or between two.
@@ -315,52 +385,209 @@ class Policy(Loadable):
         """
         from dpbandits.policy.logs import checked_rows, learn
 
-        self._check_log()
-        self._check()
+        self.check_log()
+        self.check_process()
         checked = checked_rows(self, rows)
-        with self._lock:
-            self._check_open()
+        with self.lock:
+            self.check_open()
             return learn(self, checked, progress)
 
-    def _who(self, person: object) -> int:
-        """What is kept of a person's id, which is checked: by default nothing."""
-        if person is not None:
-            kind_of(person)
-        return NOBODY
-
-    def _settle(self, arms: Array) -> None:
-        """Do what is due before one of ``arms`` is chosen."""
-
-    def _publicly(self, change: Callable[[], None]) -> None:
-        """Make a change that everybody may know of; behind the lock."""
-        change()
+    # ------------------------------------------------------------------------------------------- the algorithm
 
     @abstractmethod
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         """The quantity to maximise, of shape (K,), for arms that have been checked; nothing is learned or released.
 
         Where the choice is random it draws nothing itself, but returns the law of the choice, of which ``select`` makes
         the draw: so the probability of every choice is known.
         """
 
-    def _count(self, arms: Array) -> int:
-        """Among how many arms there is a choice."""
-        return len(arms) if self.takes == "arms" else self.n_arms or _LONGEST
+    @abstractmethod
+    def learn(self, pending: Pending, reward: float) -> None:
+        """Take in one checked reward of one arm of norm at most 1."""
 
-    def _name(self, index: int) -> str:
-        """What an arm is called, where arms have names."""
-        return ""
+    def prepare(self, arms: Array) -> None:  # noqa: B027
+        """Do what is due before one of ``arms`` is chosen."""
 
-    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+    def checked_arms(self, arms: ArrayLike) -> Array:
+        """What a round offers, as an array; a ``ValueError`` for anything else."""
+        return self.offer.checked(arms, self.dim)
+
+    def chosen(self, arms: Array, index: int) -> Array:
+        """What is kept of a choice: a read-only copy of length at most 1, whatever happens to the caller's array."""
+        return self.offer.chosen(arms, index)
+
+    def note(self, arm: Array, index: int) -> tuple[int, ...]:
         """What is to be known of the choice besides the arm when its reward comes."""
         return ()
 
-    def _chosen(self, arms: Array, index: int) -> Array:
-        """The vector of the chosen arm: a read-only copy of norm at most 1, whatever happens to the caller's array."""
-        return unit_row(arms[index])
+    def decided(self, pending: Pending) -> None:  # noqa: B027
+        """A decision was made, also where it is made again from a journal: perhaps the last one once more."""
 
-    def _checked_arms(self, arms: ArrayLike) -> Array:
-        return unit_rows(arms, self.dim)
+    def count(self, arms: Array) -> int:
+        """Among how many arms there is a choice."""
+        return len(arms) if self.takes == "arms" else self.n_arms or _LONGEST
+
+    def name_of(self, index: int) -> str:
+        """What an arm is called, where arms have names."""
+        return ""
+
+    def check_log(self) -> None:  # noqa: B027
+        """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
+
+    # ------------------------------------------------------------------------- books, which a private policy extends
+
+    def check_process(self) -> None:  # noqa: B027
+        """Refuse to go on in the child of a fork, where a policy has a reason to; before the lock is taken."""
+
+    def check_open(self) -> None:  # noqa: B027
+        """Refuse to go on after an interrupt, where a policy has a reason to; behind the lock."""
+
+    def number(self) -> int:
+        """Of the newest release, where there are any."""
+        return 0
+
+    def who(self, person: object) -> int:
+        """What is kept of a person's id, which is checked: by default nothing."""
+        if person is not None:
+            kind_of(person)
+        return NOBODY
+
+    def written(self, pending: Pending) -> Pending:
+        """A decision that is about to be made, as it will wait for its reward: written down first, if it is at all."""
+        return pending
+
+    def admit(self, pending: Pending) -> None:
+        """Count a decision, and wait for its reward."""
+        self.counted(pending)
+        self.waiting[self.decisions] = pending
+        self.decisions += 1
+        if self.expire_after is not None:
+            self.expire(self.decisions - self.expire_after)
+
+    def counted(self, pending: Pending) -> None:
+        """Note a decision for good; perhaps the last one once more, which an interrupt left unmade."""
+        self.decided(pending)
+
+    def expire(self, first: int) -> None:
+        """Forget the decisions before ``first``."""
+        for key in self.waiting.expire(first):
+            if self.decision_log is not None:
+                self.decision_log.closed(key, None)
+
+    def take_in(self, key: int, pending: Pending, reward: float) -> None:
+        """Close the decision and learn; closed first, so that no reward counts twice."""
+        del self.waiting[key]
+        self.learn(pending, reward)
+
+    def together(self) -> AbstractContextManager[None]:
+        """Rewards that are taken in inside of it are acknowledged together, at its end."""
+        return nullcontext()
+
+    def publicly(self, change: Callable[[], None]) -> None:
+        """Make a change that everybody may know of; behind the lock."""
+        change()
+
+    def checked_reward(self, reward: float) -> float:
+        """A reward within its range, or moved there."""
+        value = reward if type(reward) is float else real_number("reward", reward)
+        low, high = self.reward_range
+        if low <= value <= high and math.isfinite(value):
+            return value
+        if self.on_violation == "clip" and not math.isnan(value) and math.isfinite(low) and math.isfinite(high):
+            return min(max(value, low), high)
+        raise ValueError(f"reward must be a finite number in [{low:g}, {high:g}], got reward={reward!r}")
+
+    # ---------------------------------------------------------------------------------------------- state
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole state to a file that only its owner can read.
+
+        The file holds unreleased sums and open decisions: it is as confidential as the data. It replaces an
+        older one atomically. Nothing of a secure generator is written, so noise is never drawn twice.
+        """
+        state.save(self, path)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        ledger: Ledger | None = None,
+        link: Link | None = None,
+        unattended: bool = False,
+        checkpoint: str | Path | None = None,
+        decision_log: str | Path | DecisionLog | None = None,
+    ) -> Policy:
+        """Continue a policy from a file that ``save`` wrote, or from the checkpoint of a private one.
+
+        Parameters
+        ----------
+        path : path
+            The file. A checkpoint goes on being the checkpoint.
+        ledger : Ledger, optional
+            The ledger in which a private policy recorded its cost, if it was not its own. The cost is looked up there,
+            not spent again, and older states are refused.
+        link : Link, optional
+            The caller's link, if the policy did not use a named one.
+        unattended : bool
+            Needed for a private policy without such a ledger: the caller's word that this is the newest state of its
+            run and that nobody else continues it.
+        checkpoint : path, optional
+            Where a private policy that was saved by hand keeps its state from now on.
+        decision_log : path or DecisionLog, optional
+            The log of decisions that goes on, or a new one. A state does not name it: no file says where to write.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, of another format, or of a policy that is not a ``cls``; if ``ledger`` does not
+            hold the policy's cost; or if the state must not be continued.
+        """
+        policy = state.load(cls, Path(path), ledger=ledger, link=link, unattended=unattended, checkpoint=checkpoint)
+        if decision_log is not None:
+            policy.decision_log = log_of(decision_log)
+        return policy
+
+    def kept(self) -> dict[str, Any]:
+        """What the algorithm has learned, as a tree of plain values and arrays."""
+        return entries.kept(self, self.learned)
+
+    def resume(self, saved: Any) -> None:
+        """The inverse of :meth:`kept`, checked; keys of older states may have an underscore before them."""
+        entries.resume(self, self.learned, state.renamed(saved, self.learned))
+
+    def books(self) -> dict[str, Any]:
+        """What else a state holds, but for the open decisions."""
+        return {}
+
+    def resume_books(self, tree: Mapping[str, Any], loader: state.Loader) -> None:
+        """Go on with the books of a file, after :meth:`resume`."""
+        self.resume_waiting(tree["open"])
+
+    def resume_waiting(self, saved: Any) -> None:
+        """Wait for the rewards that a file says."""
+        self.waiting.unpack(saved, self.dim, self.notes, decisions=self.decisions, checked=self.checked_pending)
+
+    @classmethod
+    def elements(cls, config: Mapping[str, Any]) -> int:
+        """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
+        return cls.offer.numbers(int(conform("dim", config["dim"], 0)))
+
+    def checked_pending(self, pending: Pending) -> Pending:
+        """An open decision that was read from a file, checked like what comes in; the arm of a closed one is empty."""
+        arm = pending.arm
+        # what came in was added up in another order, perhaps: two orders of d terms differ by less than d·2⁻⁵² of them
+        longest = 1.0 + self.dim * 2.0**-52
+        dropped = self.drops_arms and not len(arm)
+        if not dropped and not (len(arm) == self.dim and float(self.offer.length(arm)) <= longest):  # also for NaN
+            raise ValueError(f"an open arm must be finite, of {self.dim} entries and length at most 1, got others")
+        if not 0 <= pending.index < (self.n_arms or math.inf):
+            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
+        if len(pending.note) != self.notes:
+            raise ValueError(f"an open decision's note must have length {self.notes}, got {short(pending.note)}")
+        arm.setflags(write=False)
+        return pending
 
     # -------------------------------------------------------------------------------------------- privacy
 
@@ -383,6 +610,6 @@ class Policy(Loadable):
             left=left if budget is None or left > 1e-9 * budget.epsilon else 0.0,
             trust=self.trust,
             adjacency=budget.adjacency if budget else "replace",
-            unit=self._protects,
+            unit=self.protects,
             simulation=simulation,
         )

@@ -27,7 +27,9 @@ import json
 import math
 import threading
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -35,10 +37,11 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, BudgetExceeded
 from accounting.arrays import Array
-from dpbandits.durability.state import known_kind
+from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
 from dpbandits.policy.choices import Law
 from dpkit import randomness
-from dpkit.states.entries import conform, plain, short
+from dpkit.models.links import is_named
+from dpkit.states.entries import conform, freeze, plain, short, taken
 
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy
@@ -51,8 +54,8 @@ _TYPES = {"f8": np.dtype("<f8"), "i8": np.dtype("<i8"), "b1": np.dtype("|b1")}
 _LONGEST, _LONGEST_NAME, _DEEPEST = 2**28, 2000, 20
 _ENTRIES = {"policy": "", "config": None, "public": None, "releases": 0, "number": 0, "run": "", "price": ""}
 # what a policy has besides numbers that are public, and the attributes that it names as secret
-_BOOKS = {"rng", "ledger", "decisions", "label", "checkpoint", "_id", "_open", "_lock", "_new_checkpoint"}
-_BOOKS |= {"_run", "_journal", "_persons", "_unseen"}
+_BOOKS = {"rng", "ledger", "decisions", "label", "waiting", "lock", "_new_checkpoint", "run", "durable", "counting"}
+_BOOKS |= {"persons", "unseen"}
 
 
 class Released:
@@ -114,12 +117,12 @@ class Released:
     @property
     def public(self) -> dict[str, Any]:
         """What choices depend on: copies of the fields of ``policy.public`` that they are made of."""
-        return {name: plain(value) for name, value in self._shell._choosing().items()}
+        return {name: plain(value) for name, value in choosing(self._shell).items()}
 
     @property
     def names(self) -> tuple[str, ...]:
         """What arms are called, by their index, where they have names."""
-        found = getattr(self._shell, "_catalogue", None)
+        found = getattr(self._shell, "catalogue", None)
         return () if found is None else tuple(found.names)
 
     # -------------------------------------------------------------------------------------------- choosing
@@ -160,7 +163,7 @@ class Released:
         return found.chance(index)[0] if isinstance(found, Law) else float(found.argmax() == index)
 
     def _law(self, arms: ArrayLike) -> Array | Law:
-        return self._shell._score_elsewhere(self._shell._checked_arms(arms))
+        return self._shell.score_elsewhere(self._shell.checked_arms(arms))
 
     # ------------------------------------------------------------------------------------------------ JSON
 
@@ -212,11 +215,43 @@ class Released:
                 if tree["releases"] > most:
                     raise ValueError(f"releases must be at most {most}, got releases={tree['releases']}")
                 shell.releases = tree["releases"]
-                shell._take_choosing(tree["public"])
+                choose_by(shell, tree["public"])
         except (TypeError, KeyError, AttributeError, IndexError, ArithmeticError, MemoryError, BudgetExceeded) as error:
             raise ValueError(f"a release must fit together, got one that does not: {error!r}") from error
         texts = {name: tree[name] for name in ("policy", "number", "run", "price")}
         return cls(shell, tree["config"], link, **texts)
+
+
+def value_of(policy: PrivatePolicy[Any]) -> Released:
+    """What a policy has released."""
+    chooser = policy.chooser()
+    config, kind = config_of(chooser), kind_name(type(chooser))
+    link = None if is_named(config.get("link", "linear")) else chooser.link
+    shell = shell_of(kind, config, link)
+    shell.releases = chooser.releases
+    choose_by(shell, {name: plain(value) for name, value in choosing(chooser).items()})
+    price = str(policy.privacy(policy.budget.delta))
+    return Released(shell, config, link, policy=kind, number=policy.number(), run=policy.waiting.run, price=price)
+
+
+def choosing(policy: PrivatePolicy[Any]) -> dict[str, Any]:
+    """The part of the public half that choices depend on."""
+    found = vars(policy.public)
+    parts = {name: getattr(policy, name) for name in policy.public_parts}
+    return {name: found[name] for name in policy.choices_read or found} | parts
+
+
+def choose_by(shell: PrivatePolicy[Any], saved: Any) -> None:
+    """Let the shell choose by what :func:`choosing` said, checked, from now on; it cannot be changed."""
+    saved = renamed(saved, shell.public_parts)
+    for name in shell.public_parts:
+        part = deepcopy(getattr(shell, name))
+        part.resume(saved[name])
+        setattr(shell, name, part)
+    shell.public = shell.with_room(shell.public)
+    known = taken("public", saved, choosing(shell))
+    freeze(known)
+    shell.public = SimpleNamespace(**known)
 
 
 def shell_of(kind: str, config: Mapping[str, Any], link: Link | None) -> PrivatePolicy[Any]:
@@ -246,7 +281,7 @@ def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
         arguments["link"] = link
     policy = made(**arguments)
     template: PrivatePolicy[Any] = object.__new__(made)
-    kept = vars(policy).keys() - _BOOKS - set(policy._secret)
+    kept = vars(policy).keys() - _BOOKS - set(policy.secret)
     vars(template).update({name: vars(policy)[name] for name in kept})
     return template
 

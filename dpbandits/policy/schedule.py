@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from accounting.checks import choice, integer, positive
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "first_length"]
 
 # batches of one length, and growing ones, whose ends are listed: more take too much time and memory
 _MOST_BATCHES, _MOST_GROWING = 2**20, 2**17
@@ -74,3 +74,14 @@ class Schedule:
     def batch(self, round: int) -> int:
         """The number of the batch that a decision is in, from 0."""
         return bisect.bisect_right(self.ends, round)
+
+
+def first_length(first: int | None, typical: int, horizon: int) -> int:
+    """How many rounds the first batch has: those that were asked for, or ``typical`` ones, at most T/20.
+
+    Examples
+    --------
+    >>> first_length(None, 40, 1000), first_length(None, 40, 300), first_length(7, 40, 300)
+    (40, 15, 7)
+    """
+    return integer("first_batch", min(typical, -(-horizon // 20)) if first is None else first, at_least=1)

@@ -63,12 +63,13 @@ from typing import ClassVar, Literal, Unpack
 from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
+from dpbandits.arms.standing import StandingArms
 from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Exploration, batch_discount
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.disjoint import BallContexts, Estimate, PlayedBlocks, middle
+from dpbandits.private.parts.disjoint import Estimate, PlayedBlocks, middle
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import PriorLike, checked_prior
 from dpkit.moments.blocks import BlockSums, record_sensitivity
@@ -76,7 +77,7 @@ from dpkit.moments.blocks import BlockSums, record_sensitivity
 __all__ = ["DisjointPrivateGLM"]
 
 
-class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
+class DisjointPrivateGLM(StandingArms, PrivatePolicy[Estimate]):
     """Posterior draws from noisy sums, a block for every arm.
 
     Parameters
@@ -144,9 +145,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums",)
-    _choices_read = ("theta", "covariance")
-    _public_parts = ("_catalogue",)
+    choices_read = ("theta", "covariance")
+    public_parts = ("catalogue",)
 
     def __init__(
         self,
@@ -167,8 +167,8 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self._open_slots(arms)
-        K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
+        self.open_slots(arms)
+        K, T = len(self.catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self._centre, spread = middle(finite_rewards(self.reward_range))
         self.growth = growth
@@ -187,7 +187,7 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         model = self.link, (self._centre, spread), S
         self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, lasting, self.prior)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
-        self._sums = BlockSums(
+        self.sums = BlockSums(
             self.dim,
             K,
             0.5 / spread,
@@ -200,43 +200,43 @@ class DisjointPrivateGLM(BallContexts, PrivatePolicy[Estimate]):
         self.public = self._play.nothing(K)
         # each arm has a K-th of the rounds; H_k is known far better than b_k
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
-        steep, noise = S * self.link.lipschitz(S), self._sums.noise(max(1, len(self.schedule.ends)))
+        steep, noise = S * self.link.lipschitz(S), self.sums.noise(max(1, len(self.schedule.ends)))
         clear = clarity(self.dim + 1, remembered / K, 1.0, steep, noise)
         if self.prior is None:
             warn_of_cold_start(clear, self.dim + 1, T, budget)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
 
     @property
     def theta(self) -> Array:
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.theta
 
-    def _grow(self) -> None:
-        self._sums.grow()
-        self.public = self._with_room(self.public)
+    def grow(self) -> None:
+        self.sums.grow()
+        self.public = self.with_room(self.public)
 
-    def _with_room(self, public: Estimate) -> Estimate:
-        while len(public.theta) < len(self._catalogue):
+    def with_room(self, public: Estimate) -> Estimate:
+        while len(public.theta) < len(self.catalogue):
             public = self._play.grown(public)
         return public
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, context: Array) -> Law:
+    def score(self, context: Array) -> Law:
         if self.releases == 0 and self.prior is None:
-            return self._any_standing()
-        standing = self._catalogue.active
+            return self.catalogue.alike()
+        standing = self.catalogue.active
         return self._play.law(self.public, context, standing, self.schedule.start(self.releases))
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(pending.index, pending.arm, reward - self._centre)
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.add(pending.index, pending.arm, reward - self._centre)
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        sums = self._sums
-        return self._play.refit(self.public, sums.release(), self._catalogue, rounds, self.rng, sums.decay)
+        sums = self.sums
+        return self._play.refit(self.public, sums.release(), self.catalogue, rounds, self.rng, sums.decay)

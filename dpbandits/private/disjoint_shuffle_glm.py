@@ -37,19 +37,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
 from accounting import ApproxDP, Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
+from dpbandits.arms.standing import StandingArms
 from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Exploration
-from dpbandits.policy.private import PrivateOptions, Schedule, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.disjoint import BallContexts, Estimate, PlayedBlocks, middle
-from dpbandits.private.parts.shuffled import ShufflePolicy
+from dpbandits.private.parts.disjoint import Estimate, PlayedBlocks, middle
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import PriorLike, checked_prior
 from dpkit.moments.blocks import FOURTH, TOTAL, Released, block_record, record_sensitivity
@@ -96,7 +96,7 @@ class BlockBatches:
         self._ends, self._dim, self._c, self._budget, self._rng = ends, dim, c, budget, rng
         d = dim + 1
         self._own, self._shared = d * (d + 3) // 2, d * (d + 1) // 2 + 1
-        self._sums = self._batches(blocks)
+        self.sums = self._batches(blocks)
         self.blocks = self.arms = blocks
 
     def _batches(self, blocks: int) -> ShuffledBatches:
@@ -113,8 +113,8 @@ class BlockBatches:
 
     def _resize(self, blocks: int, done: int) -> None:
         """From the batch that is open now, after those that are ``done``."""
-        self._sums, self.blocks = self._batches(blocks), blocks
-        self._sums.released = done
+        self.sums, self.blocks = self._batches(blocks), blocks
+        self.sums.released = done
 
     def grow(self) -> None:
         """One more arm, whose block is there from the next batch on."""
@@ -123,7 +123,7 @@ class BlockBatches:
     def add(self, block: int, z: Array, g: float) -> None:
         """What one user tells: a record of an arm that has its block, or nothing."""
         if block < self.blocks:
-            self._sums.add(np.concatenate([z, [g, block]]), self._sums.released)
+            self.sums.add(np.concatenate([z, [g, block]]), self.sums.released)
 
     def _records(self, rows: Array) -> Array:
         """Records of rows (z, g, block)."""
@@ -136,8 +136,8 @@ class BlockBatches:
 
     def release(self) -> tuple[Array, Array, float, int]:
         """Close the batch: noisy blocks and total, the noise in each entry, and how many users it had."""
-        batch = self._sums.released
-        noisy, std, users = self._sums.release(), self._sums.noise_std(batch), self._sums.protocols[batch].users
+        batch = self.sums.released
+        noisy, std, users = self.sums.release(), self.sums.noise_std(batch), self.sums.protocols[batch].users
         split = self.blocks * self._own
         blocks = noisy[:split].reshape(self.blocks, self._own)
         if self.arms > self.blocks:
@@ -147,7 +147,7 @@ class BlockBatches:
     def kept(self) -> dict[str, Any]:
         """Randomized counts only."""
         units = np.array([self._c, _MATRIX, TOTAL, FOURTH])
-        return {"blocks": self.blocks, "sums": self._sums.kept(), "units": units}
+        return {"blocks": self.blocks, "sums": self.sums.kept(), "units": units}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; ``arms`` is that of the state already."""
@@ -159,10 +159,10 @@ class BlockBatches:
             raise ValueError(f"blocks must be at most the number of arms {self.arms}, got blocks={blocks}")
         if blocks != self.blocks:
             self._resize(blocks, 0)
-        self._sums.resume(saved["sums"])
+        self.sums.resume(saved["sums"])
 
 
-class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
+class DisjointShuffleGLM(StandingArms, PrivatePolicy[Weighted]):
     """Posterior draws from weighted shuffled sums, a block for every arm.
 
     Parameters
@@ -211,11 +211,11 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
     ('shuffle', True)
     """
 
-    _secret = ("_sums",)
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
     # the ledger holds what one batch costs, which says nothing of several together
-    _prices_persons = False
-    _choices_read = ("estimate",)
-    _public_parts = ("_catalogue",)
+    prices_persons = False
+    choices_read = ("estimate",)
+    public_parts = ("catalogue",)
 
     def __init__(
         self,
@@ -235,8 +235,8 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self._open_slots(arms)
-        K, T = len(self._catalogue), integer("horizon", horizon, at_least=1)
+        self.open_slots(arms)
+        K, T = len(self.catalogue), integer("horizon", horizon, at_least=1)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self._centre, self._spread = middle(finite_rewards(self.reward_range))
         self.growth = growth
@@ -247,42 +247,42 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         model = self.link, (self._centre, self._spread), S
         self._play = PlayedBlocks(self.dim + 1, *model, exploration, gamma_scale, T, self.prior)
         self.exploration, self.gamma_scale = self._play.exploration, self._play.gamma_scale
-        self._sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
+        self.sums = BlockBatches(self.schedule.ends, self.dim, K, 0.5 / self._spread, budget=budget, rng=self.rng)
         known = self._play.nothing(K)
-        zeros = np.zeros((K, self._sums._own))
-        self.public = Weighted(known, zeros, np.zeros(self._sums._shared), np.zeros(K))
-        self._open_run(ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency))
+        zeros = np.zeros((K, self.sums._own))
+        self.public = Weighted(known, zeros, np.zeros(self.sums._shared), np.zeros(K))
+        self.open_run(ApproxDP(budget.epsilon, budget.delta, adjacency=budget.adjacency))
 
     @property
     def theta(self) -> Array:
         """The released θ_k by slot, for the features (1, z)/√2: E[r | z, k] = μ(base + xᵀθ_k)."""
         return self.public.estimate.theta
 
-    def _grow(self) -> None:
-        self._sums.grow()
-        self.public = self._with_room(self.public)
+    def grow(self) -> None:
+        self.sums.grow()
+        self.public = self.with_room(self.public)
 
-    def _with_room(self, public: Weighted) -> Weighted:
-        while (arms := len(public.noise)) < len(self._catalogue):
+    def with_room(self, public: Weighted) -> Weighted:
+        while (arms := len(public.noise)) < len(self.catalogue):
             blocks, noise = np.zeros((arms + 1, public.blocks.shape[1])), np.zeros(arms + 1)
             blocks[:-1], noise[:-1] = public.blocks, public.noise
             public = replace(public, estimate=self._play.grown(public.estimate), blocks=blocks, noise=noise)
         return public
 
-    def _score(self, context: Array) -> Law:
+    def score(self, context: Array) -> Law:
         if self.releases == 0 and self.prior is None:
-            return self._any_standing()
-        standing = self._catalogue.active
+            return self.catalogue.alike()
+        standing = self.catalogue.active
         return self._play.law(self.public.estimate, context, standing, self.schedule.start(self.releases))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(pending.index, pending.arm, reward - self._centre)
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.add(pending.index, pending.arm, reward - self._centre)
 
-    def _release(self) -> Weighted:
+    def close_batch(self) -> Weighted:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
         rounds = self.schedule.start(self.releases), self.schedule.ends[self.releases]
-        (noisy, shared, std, users), last = self._sums.release(), self.public
-        d, K, had = self.dim + 1, len(self._catalogue), len(noisy)
+        (noisy, shared, std, users), last = self.sums.release(), self.public
+        d, K, had = self.dim + 1, len(self.catalogue), len(noisy)
         # noise against the chance in a coordinate of one arm's b: K·d of them share the rounds
         n_0 = (2.0 * self._spread * std) ** 2 * K * d / self._spread**2
         weight = 1.0 / (1.0 + n_0 / users)
@@ -292,5 +292,5 @@ class DisjointShuffleGLM(BallContexts, ShufflePolicy[Weighted]):
         total = last.total + weight * shared
         c = 0.5 / self._spread
         sums = Released.of(np.concatenate([blocks.ravel(), total]), K, d, c, np.sqrt(noise), _MATRIX)
-        estimate = self._play.refit(last.estimate, sums, self._catalogue, rounds, self.rng)
+        estimate = self._play.refit(last.estimate, sums, self.catalogue, rounds, self.rng)
         return Weighted(estimate, blocks, total, noise)

@@ -95,7 +95,7 @@ class Doubling(Epochs):
     (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
-    _MOST_EPOCHS: ClassVar[int] = 60
+    most_epochs: ClassVar[int] = 60
 
     def __init__(
         self,
@@ -112,41 +112,41 @@ class Doubling(Epochs):
         self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
         super().__init__(dim, algorithm, budget=budget, parameters=parameters, horizon=horizon, **options)
 
-    def _rounds(self, epoch: int) -> int:
+    def rounds_of(self, epoch: int) -> int:
         return self.first_epoch << epoch
 
-    def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
+    def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         last = self.policy
-        super()._start(epoch, fresh)
+        super().begin_epoch(epoch, fresh)
         self.previous = None
         if self.algorithm in _CONTINUED and last.releases:
             fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _settle(self, arms: Array) -> None:
-        super()._settle(arms)
+    def prepare(self, arms: Array) -> None:
+        super().prepare(arms)
         if self.previous is not None and self.policy.decisions == self.previous.horizon:
-            self._publicly(self._hand_over)
+            self.publicly(self._hand_over)
 
     def _hand_over(self) -> None:
         self.previous = None
 
-    def _chooser(self) -> PrivatePolicy[Any]:
+    def chooser(self) -> PrivatePolicy[Any]:
         return self.policy if self.previous is None else self.previous
 
     # ----------------------------------------------------------------------------------------------- state
 
-    def _check_releases(self) -> None:
-        super()._check_releases()
+    def check_releases(self) -> None:
+        super().check_releases()
         if self.previous is not None:
-            self.previous._check_releases()
+            self.previous.check_releases()
 
-    def _kept(self) -> dict[str, Any]:
-        return super()._kept() | {"previous": None if self.previous is None else half(self.previous)}
+    def kept(self) -> dict[str, Any]:
+        return super().kept() | {"previous": None if self.previous is None else half(self.previous)}
 
-    def _resume(self, saved: Any) -> None:
-        super()._resume(saved)
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
         if saved["previous"] is not None and self.epoch:
-            self.previous = self._fresh(self.epoch - 1, self.reward_range, self.base_rate)
+            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.base_rate)
             resume_half(self.previous, saved["previous"])

@@ -52,6 +52,7 @@ Cost per round: O(Kd²) to select, O(d²) to update, O(d³) at each release; mem
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
@@ -59,14 +60,14 @@ import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import choice, fraction, nonnegative, positive
+from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level
 from dpbandits.policy.priors import not_in_theory
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.estimating import EstimatingPolicy
 from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues
 from dpkit.models.ellipsoid import ball_constrained_minimizer, norms
 from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
@@ -86,7 +87,7 @@ class Estimate:
     root: Array
 
 
-class DPLinUCB(EstimatingPolicy[Estimate]):
+class DPLinUCB(PrivatePolicy[Estimate]):
     """Optimism over noisy linear statistics.
 
     Parameters
@@ -148,8 +149,8 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums",)
-    _prices_persons = True
+    prices_persons = True
+    kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism"}
 
     def __init__(
         self,
@@ -176,8 +177,11 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         self.theta_bound = positive("theta_bound", theta_bound)
         self.parameters = checked_parameters(parameters)
         theory = parameters == "theory"
-        self.sums = choice("sums", sums or ("tree" if theory else "buffered"), "buffered", "tree")
-        T = self._batches(first_batch, 4 * dim, growth, release or ("every_round" if theory else "scheduled"))
+        self.mechanism = choice("sums", sums or ("tree" if theory else "buffered"), "buffered", "tree")
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = first_length(first_batch, 4 * dim, T)
+        self.release, self.growth = release or ("every_round" if theory else "scheduled"), growth
+        self.schedule = Schedule.of(self.release, T, self.first_batch, growth)
         self.reward_share = fraction("reward_share", reward_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -189,7 +193,7 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         self._prior = Prior.of(self.prior, self.dim, 0.0, self.theta_bound)
 
         n = max(1, len(self.schedule.ends))
-        self._sums = PairSums(
+        self.sums = PairSums(
             self.dim,
             1.0,
             max(high - self.base_rate, self.base_rate - low),
@@ -199,12 +203,12 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
             horizon=T,
             rng=self.rng,
             records=self.rounds_per_person,
-            mechanism=self.sums,
+            mechanism=self.mechanism,
             least=1.0,
         )
         if theory:
             # the largest noise of any release: P(‖N‖ > σ(√(2d) + x)) ≤ 2e^(−x²/2), and with √d for a vector
-            noise_V, noise_u = np.max([self._sums.noise(k) for k in range(1, n + 1)], axis=0)
+            noise_V, noise_u = np.max([self.sums.noise(k) for k in range(1, n + 1)], axis=0)
             tail = math.sqrt(2 * math.log(4 * n / self.failure_probability))
             self._upsilon = float(noise_V) * (math.sqrt(2 * dim) + tail)
             self._gamma = float(noise_u) * (math.sqrt(dim) + tail) / math.sqrt(self._upsilon)
@@ -212,15 +216,20 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge, 0.0, zero, zero)
         if self.prior is not None:
             self.public = self._under_prior(np.zeros(dim), np.eye(dim), np.zeros(dim))
-        noise_V, noise_u = self._sums.noise(n)
+        noise_V, noise_u = self.sums.noise(n)
         clear = clarity(self.dim, T, 1.0, self.theta_bound, noise_u, noise_V)
         if self.prior is None:
             warn_of_cold_start(clear, self.dim, T, budget)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         known = self.public
         if self.releases > 0 and self.parameters == "theory":
             return arms @ known.theta + known.beta * norms(arms, known.inverse)
@@ -231,17 +240,16 @@ class DPLinUCB(EstimatingPolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
-        self._sums.add(pending.arm, 1.0, reward - self.base_rate)
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.sums.add(pending.arm, 1.0, reward - self.base_rate)
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch: release the running sums and solve for θ. All that follows is post-processing."""
-        V, u = self._sums.release()
-        d = self.dim
-        eigenvalues, U = np.linalg.eigh(V)
-        noise_V, noise_u = self._sums.noise(self.releases + 1)
+        released = self.sums.release()
+        d, u, (noise_V, noise_u) = self.dim, released.b, released.noise
+        eigenvalues, U = np.linalg.eigh(released.H)
         if self.prior is not None:
             eigenvalues = shrunken_eigenvalues(eigenvalues, noise_V)
             length = min(float(self.public.theta @ self.public.theta), self.theta_bound**2)

@@ -61,11 +61,11 @@ import numpy as np
 from accounting import ZCDP, Budget, calibrate
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.arms.per_arm import PerArm
 from dpbandits.policy.choices import Law, Shares
-from dpbandits.policy.private import PrivateOptions
+from dpbandits.policy.offers import CUBE
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.estimating import EstimatingPolicy
+from dpbandits.policy.schedule import Schedule
 from dpkit.geometry import LpBall
 from dpkit.mechanisms import report_noisy_max
 from dpkit.models.likelihood import Rows
@@ -89,7 +89,7 @@ class Estimates:
     steps: int
 
 
-class DPHDB(PerArm, EstimatingPolicy[Estimates]):
+class DPHDB(PrivatePolicy[Estimates]):
     """Forced rounds, then the arm of the best sparse private estimate.
 
     Parameters
@@ -156,10 +156,11 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
+    offer = CUBE
     n_arms: int
-    _secret = ("sums", "rows")
-    _prices_persons = True
-    _choices_read = ("theta", "forced_theta")
+    secret = ("sums", "rows")
+    prices_persons = True
+    choices_read = ("theta", "forced_theta")
 
     def __init__(
         self,
@@ -195,7 +196,9 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         few = max(1, round(10.0 * rho ** (1 / 3)))
         self.steps = few if steps is None else integer("steps", steps, at_least=1)
 
-        self._batches(K * self.forced, 1, growth, release)
+        self.first_batch = K * self.forced
+        self.release, self.growth = release, growth
+        self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self._per_release = 1 if release == "every_round" else self.steps
         # ε_i = first_epsilon·i^−power with Σε_i²/8 = ρ, rounded down
         self._power = 0.5 if release == "every_round" else 0.0
@@ -218,7 +221,12 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         self.rows = [Rows(d + 1, bound=1.0, order=math.inf) for _ in range(K)]  # (x, r), scheduled
         zero = np.zeros((K, d))
         self.public = Estimates(zero, zero, zero, 0)
-        self._open_run(ZCDP(rho, adjacency=budget.adjacency))
+        self.open_run(ZCDP(rho, adjacency=budget.adjacency))
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     @property
     def forced_theta(self) -> Array:
@@ -241,14 +249,14 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, context: Array) -> Array:
+    def score(self, context: Array) -> Array:
         if self.decisions < self.n_arms * self.forced:
             turn = np.zeros(self.n_arms)
             turn[self.decisions % self.n_arms] = 1.0
             return turn
         return self._pre_selected(context)
 
-    def _score_elsewhere(self, context: Array) -> Array | Law:
+    def score_elsewhere(self, context: Array) -> Array | Law:
         if self.releases == 0:  # whoever does not know whose turn it is forces an arm at random
             return Shares(np.full(self.n_arms, 1.0 / self.n_arms))
         return self._pre_selected(context)
@@ -262,7 +270,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         k, context = pending.index, pending.arm
         if self.release == "scheduled":
             self.rows[k].append(np.append(context, reward))
@@ -277,7 +285,7 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimates:
+    def close_batch(self) -> Estimates:
         """Step with every arm, whether or not it was played: the times of the steps are public."""
         known = self.public
         for _ in range(self._per_release):
@@ -306,8 +314,8 @@ class DPHDB(PerArm, EstimatingPolicy[Estimates]):
         return np.asarray(sum((slopes[i : i + _BLOCK] @ X[i : i + _BLOCK] for i in starts), np.zeros(self.dim)))
 
     @classmethod
-    def _elements(cls, config: Mapping[str, Any]) -> int:
-        return super()._elements(config) * int(conform("n_arms", config["n_arms"], 0))
+    def elements(cls, config: Mapping[str, Any]) -> int:
+        return super().elements(config) * int(conform("n_arms", config["n_arms"], 0))
 
 
 def _harmonic(n: int) -> float:

@@ -57,6 +57,7 @@ Memory: O(d²) and all rounds' (x, r), which the optimizers read.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Unpack
 
@@ -69,10 +70,10 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.priors import no_prior
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.estimating import EstimatingPolicy
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
 from dpkit.models.ellipsoid import norms
@@ -104,7 +105,7 @@ class Estimates:
     calls: int
 
 
-class JointDPGLM(EstimatingPolicy[Estimates]):
+class JointDPGLM(PrivatePolicy[Estimates]):
     """Private optimism with an exploration set, elimination, and estimates at capped numbers of switches.
 
     Parameters
@@ -169,10 +170,11 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums", "batch_V", "batch_H", "explored", "others")
-    _notes = 1
-    _prices_persons = True
-    _choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
+    secret = ("sums", "batch_V", "batch_H", "explored", "others")
+    notes = 1
+    kept_as: ClassVar[Mapping[str, str]] = {"sums": "mechanism"}
+    prices_persons = True
+    choices_read = ("theta_o", "V_inverse", "theta", "H_inverse")
 
     def __init__(
         self,
@@ -201,8 +203,11 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        self.sums = choice("sums", sums, "buffered", "tree")
-        T = self._batches(first_batch, 4 * dim, growth, release)
+        self.mechanism = choice("sums", sums, "buffered", "tree")
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = first_length(first_batch, 4 * dim, T)
+        self.release, self.growth = release, growth
+        self.schedule = Schedule.of(release, T, self.first_batch, growth)
         self.stream_share = fraction("stream_share", stream_share)
         centre = float(self.link.mean(0.0))
         default = 1.2 * max(abs(low - centre), abs(high - centre))
@@ -222,7 +227,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         digits, slack = whole_digits(T, dim * (dim + 1))
         self._unit = 2.0**digits
         kind = BufferedToeplitz if sums == "buffered" else BinaryTree
-        self._sums = kind(
+        self.sums = kind(
             horizon=steps,
             shape=dim * (dim + 1),
             sensitivity=outer_product_sensitivity(1.0, budget.adjacency) + slack,
@@ -239,7 +244,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
             default_calls = 2 * (math.ceil(dim * math.log1p(T / (dim * self._shift)) / math.log(11 / 8)),)
         else:
             # E‖N‖ ≤ σ√(2d) for the noise N of V
-            self._shift = self.ridge + max(map(self._sums.noise_std, range(1, steps + 1))) * math.sqrt(2 * dim)
+            self._shift = self.ridge + max(map(self.sums.noise_std, range(1, steps + 1))) * math.sqrt(2 * dim)
             self._shift_H = self._W * self._shift
             self._threshold = 0.5 / self._shift
             self.gamma, self.beta = 2.0 / math.sqrt(self._threshold), self.exploration
@@ -263,7 +268,12 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         largest = (1.0 - _DECAY) / (1.0 - _DECAY ** min(self.policy_calls, self.exploration_calls))
         noise = self._z / math.sqrt(largest) * self.clip * (2.0 if budget.adjacency == "replace" else 1.0)
         warn_of_cold_start(clarity(dim, T, self.link.lipschitz(S), S, noise), dim, T, budget)
-        self._open_run(self._cost(z, steps))
+        self.open_run(self._cost(z, steps))
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     def _cost(self, z: float, steps: int) -> Release:
         """Of V and H together, and of all calls of the optimizer that costs most."""
@@ -271,7 +281,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         adjacency = self.budget.adjacency
         m = self.rounds_per_person or 1
         optimizers = group(Gaussian(calls, adjacency=adjacency), m)
-        if self.sums == "tree":
+        if self.mechanism == "tree":
             tree = TreeAggregation(streams, steps, adjacency=adjacency)
             return (tree if m == 1 else group(tree, m)) + optimizers
         return Gaussian(streams, adjacency=adjacency) + optimizers
@@ -292,7 +302,7 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         known = self.public
         unknown = norms(arms, known.V_inverse)
         if self._explores(float(unknown.max())):
@@ -306,13 +316,13 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
         """Criterion I, for the largest ‖x‖_{V⁻¹}."""
         return self.releases == 0 or unknown**2 >= self._threshold
 
-    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+    def note(self, arm: Array, index: int) -> tuple[int, ...]:
         # an arm that was chosen by criterion I is the one of largest norm
         return (int(self._explores(float(norms(arm[None], self.public.V_inverse)[0]))),)
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm, (explores,) = pending.arm, pending.note
         if explores:
             self.explored.append([*arm, reward])
@@ -325,12 +335,12 @@ class JointDPGLM(EstimatingPolicy[Estimates]):
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimates:
+    def close_batch(self) -> Estimates:
         """Close the batch: release V and H, and estimate anew where one of them has outgrown its last estimate."""
         half = self.dim * (self.dim + 1) // 2
         batch = np.concatenate([svec(self.batch_V), svec(self.batch_H)]) / self._unit
         self.batch_V, self.batch_H = np.zeros_like(self.batch_V), np.zeros_like(self.batch_H)
-        noisy = self._sums.add(batch)
+        noisy = self.sums.add(batch)
         v, U = self._repaired(noisy[:half], self._shift, self.ridge)
         known = replace(self.public, V=(U * v) @ U.T, V_inverse=(U / v) @ U.T)
         if known.calls_o < self.exploration_calls and _outgrown(known.V, known.V_root):

@@ -61,9 +61,9 @@ from accounting import Budget, Gaussian, PureDP, Release, calibrate
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.estimating import EstimatingPolicy
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.records import GLMRecord
 from dpkit.geometry import pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
@@ -82,7 +82,7 @@ class Estimate:
     uncertainty: Array
 
 
-class LDPGLM(EstimatingPolicy[Estimate]):
+class LDPGLM(PrivatePolicy[Estimate]):
     """Optimism over sums of locally randomized records.
 
     Parameters
@@ -134,8 +134,8 @@ class LDPGLM(EstimatingPolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["local"]] = "local"
-    _secret = ("sums", "messages")
-    _prices_persons = True
+    secret = ("sums", "messages")
+    prices_persons = True
 
     def __init__(
         self,
@@ -161,7 +161,9 @@ class LDPGLM(EstimatingPolicy[Estimate]):
         if randomizer not in (None, "sphere", "gaussian"):
             raise ValueError(f"randomizer must be 'sphere' or 'gaussian', got randomizer={randomizer!r}")
         T = integer("horizon", horizon, at_least=1)
-        self._batches(first_batch, max(4 * dim, T // 100), growth)
+        self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         centre = float(self.link.mean(0.0))
         default = max(abs(low - centre), abs(high - centre))
@@ -201,11 +203,16 @@ class LDPGLM(EstimatingPolicy[Estimate]):
         self.sums = np.zeros(size)  # of messages
         self.messages = 0
         self.public = Estimate(np.zeros(dim), np.eye(dim) / self.ridge)
-        self._open_run(cost)
+        self.open_run(cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
@@ -213,7 +220,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         # on the device
         arm = pending.arm
         w, g = self._record.weigh(float(arm @ self.public.theta), reward)
@@ -239,7 +246,7 @@ class LDPGLM(EstimatingPolicy[Estimate]):
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Fit θ to the messages so far: post-processing of what the server has anyway."""
         d, D = self.dim, self.dim * (self.dim + 1) // 2
         H, b = smat(self.sums[:D] / self._a), self.sums[D:] / self._c

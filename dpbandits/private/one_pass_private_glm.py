@@ -55,24 +55,24 @@ for shrinking eigenvalues.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, positive
-from dpbandits.policy.choices import Law, Perturbed, inverse_gap
 from dpbandits.policy.parameters import Exploration, batch_discount, checked_exploration
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.change import surprise_bound
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.estimating import EstimatingPolicy
+from dpbandits.private.parts.groups import FeatureGroups
 from dpbandits.private.parts.one_pass import Estimate, Refit
+from dpbandits.private.parts.posterior_rule import PosteriorRule
 from dpbandits.private.parts.progress import warn_of_misfit
 from dpbandits.private.parts.records import SecantRecord, balanced_share
 from dpbandits.private.parts.release_weights import release_weights
@@ -83,32 +83,18 @@ from dpkit.moments.pairs import PairSums
 __all__ = ["OnePassPrivateGLM"]
 
 
-def _listed(groups: Sequence[Sequence[int]] | None) -> list[list[int]] | None:
-    """Sets of features as lists of whole numbers."""
-    if groups is None:
-        return None
-    try:
-        sets = [list(one) for one in groups]
-    except TypeError:
-        raise TypeError(f"groups must be a list of lists of features, [[0, 1], [2]] say, got {groups!r}") from None
-    return [[integer("groups", i, at_least=0) for i in one] for one in sets]
+@dataclass(frozen=True)
+class Record:
+    """(v, ψs, ψg) with v = A x, at the θ and A that are in force."""
+
+    secant: SecantRecord
+
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array, float, float]:
+        v = public.metric @ pending.arm
+        return v, *self.secant.weigh(v, float(pending.arm @ public.theta), reward)
 
 
-def _structure(groups: list[list[int]] | None, dim: int) -> tuple[Array, Array]:
-    """Which features are outside of which set, (d, G), and which are in a set together, (d, d), as 0 and 1."""
-    if groups is None:
-        return np.zeros((dim, 1)), np.ones((dim, dim))
-    if not groups or not all(groups) or max(map(max, groups)) >= dim:
-        raise ValueError(f"groups must be sets of features from 0 to {dim - 1}, none of them empty, got {groups!r}")
-    members = np.zeros((dim, len(groups)))
-    for n, group in enumerate(groups):
-        members[group, n] = 1.0
-    if not members.any(axis=1).all():
-        raise ValueError(f"groups must have every feature in one of them, got none with {members.any(axis=1).argmin()}")
-    return 1.0 - members, np.asarray((members @ members.T > 0.0).astype(np.float64))
-
-
-class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
+class OnePassPrivateGLM(PrivatePolicy[Estimate]):
     """A posterior under noisy one-pass statistics, released on a public schedule.
 
     Parameters
@@ -185,9 +171,8 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums",)
-    _choices_read = ("theta", "root")
-    _prices_persons = True
+    choices_read = ("theta", "root")
+    prices_persons = True
 
     def __init__(
         self,
@@ -214,66 +199,63 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
     ) -> None:
         self.link = get_link(link)
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        S = self.theta_bound = positive("theta_bound", theta_bound)
+        S, T = positive("theta_bound", theta_bound), integer("horizon", horizon, at_least=1)
+        self.theta_bound = S
         self.discount = None if discount is None else fraction("discount", discount)
         self.longest_batch = None if longest_batch is None else integer("longest_batch", longest_batch, at_least=1)
         typical = 4 * dim if self.discount is None else max(1, round(0.05 / (1 - self.discount)))
+        self.release, self.growth, self.first_batch = release, growth, first_length(first_batch, typical, T)
         # sums that lose the same factor at every release need batches of one length
         pace = growth if self.discount is None else 1.0
-        T = self._batches(first_batch, typical, pace, release, longest=self.longest_batch)
-        self.growth = growth
-        batch = 1 if release == "every_round" else self.first_batch
-        self.exploration, self._width = checked_exploration(exploration)
+        self.schedule = Schedule.of(release, T, self.first_batch, pace, self.longest_batch)
+        ends = self.schedule.ends
+        self.exploration, width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
         self.prior = checked_prior(prior, self.dim, S)
-        self._record = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
-        self.clip = self._record.B
-        share = balanced_share(self._record.W, self.clip, S, self.dim) if gradient_share is None else gradient_share
+        secant = SecantRecord.of(self.link, S, finite_rewards(self.reward_range), clip)
+        self.clip, W = secant.B, secant.W
+        share = balanced_share(W, self.clip, S, self.dim) if gradient_share is None else gradient_share
         self.gradient_share = fraction("gradient_share", share)
         self._warned = False
         self.metric = choice("metric", metric, "learned", "plain")
-        self.groups = _listed(groups)
-        self._outside, grouped = _structure(self.groups, self.dim)
+        self._features = FeatureGroups.of(groups, self.dim)
+        self.groups = self._features.sets
 
-        self._sums = PairSums(
+        def weigh(noise_b: float, noise_H: float) -> Array:
+            """How much the noise of each release matters, where that of a single one is this."""
+            return release_weights(ends, clarity(self.dim, 1.0, W, S, noise_b, noise_H))
+
+        self.record = Record(secant)
+        self.sums = PairSums(
             self.dim,
-            self._record.W,
+            W,
             self.clip,
             self.gradient_share,
             budget=budget,
-            releases=len(self.schedule.ends),
+            releases=len(ends),
             horizon=T,
             rng=self.rng,
             records=self.rounds_per_person,
-            discount=batch_discount(self.discount, batch),
-            least=self._record.least,
-            weigh=self._weigh if release == "scheduled" else None,
+            discount=batch_discount(self.discount, 1 if release == "every_round" else self.first_batch),
+            least=secant.least,
+            weigh=weigh if release == "scheduled" else None,
         )
+        known = Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S), self.prior is not None
+        self.rule = PosteriorRule(self.link, self.exploration, self.gamma_scale, self.prior is not None)
         levels = metric == "learned" and groups is None and discount is None
-        self._refit = Refit(
-            self._record,
-            S,
-            Prior.of(self.prior, self.dim, self.ridge * self.dim / S**2, S),
-            self.prior is not None,
-            self._width,
-            grouped,
-            T,
-            self.discount,
-            levels,
-        )
-        self.public = self._refit.nothing()
-        noise_H, noise_b = self._sums.noise(max(1, len(self.schedule.ends)))
+        self.refit = Refit(secant, S, *known, width, self._features.together, T, self.discount, levels)
+        self.public = self.refit.nothing()
+        noise_H, noise_b = self.sums.noise(max(1, len(ends)))
         remembered = T if self.discount is None else min(T, 1 / (1 - self.discount))
-        clear = clarity(self.dim, remembered, self._record.W, S, noise_b, noise_H)
         if self.prior is None:
-            warn_of_cold_start(clear, self.dim, T, budget)
-        self._open_run(self._sums.cost)
+            warn_of_cold_start(clarity(self.dim, remembered, W, S, noise_b, noise_H), self.dim, T, budget)
+        self.open_run(self.sums.cost)
 
-    def _weigh(self, noise_b: float, noise_H: float) -> Array:
-        """How much the noise of each release matters, where that of a single one is this."""
-        signal = clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise_b, noise_H)
-        return release_weights(self.schedule.ends, signal)
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     @property
     def changed(self) -> bool:
@@ -283,50 +265,11 @@ class OnePassPrivateGLM(EstimatingPolicy[Estimate]):
         """
         return self.public.surprise > surprise_bound(self.dim, 1e-5)
 
-    # ---------------------------------------------------------------------------------------------- choose
+    def checked_arms(self, arms: ArrayLike) -> Array:
+        return self._features.checked(super().checked_arms(arms))
 
-    def _checked_arms(self, arms: ArrayLike) -> Array:
-        X = super()._checked_arms(arms)
-        if self.groups is not None:
-            outside = ((X != 0.0) @ self._outside).min(axis=1) > 0.0
-            if outside.any():
-                raise ValueError(
-                    f"arms must have the features of one of groups each, and zeros else, got row {outside.argmax()}"
-                )
-        return X
-
-    def _settle(self, arms: Array) -> None:
-        super()._settle(arms)
+    def prepare(self, arms: Array) -> None:
+        super().prepare(arms)
         if self.public.misfit and not self._warned:
             self._warned = True
             warn_of_misfit(self.public.misfit, self.base_rate)
-
-    def _score(self, arms: Array) -> Law:
-        if self.exploration == "inverse_gap":
-            rounds = self.schedule.start(self.releases)
-            return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
-        if self.releases == 0 and self.prior is None:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return Perturbed(arms, self.public.theta, self.public.root)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def _learn(self, pending: Pending, reward: float) -> None:
-        arm = pending.arm
-        v = self.public.metric @ arm
-        self._sums.add(v, *self._record.weigh(v, float(arm @ self.public.theta), reward))
-
-    # --------------------------------------------------------------------------------------------- release
-
-    def _release(self) -> Estimate:
-        """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        sums, k = self._sums, self.releases + 1
-        return self._refit.after(
-            self.public,
-            sums.release(),
-            self.schedule.ends[:k],
-            noise=sums.noise(k),
-            batch_noise=sums.batch_noise(k),
-            decay=sums.decay,
-        )

@@ -48,12 +48,12 @@ import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import fraction, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.parameters import Parameters, checked_parameters
-from dpbandits.policy.private import PrivateOptions
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.estimating import EstimatingPolicy
+from dpbandits.policy.schedule import Schedule, first_length
 from dpkit.models.ellipsoid import ball_constrained_minimizer
 from dpkit.moments.pairs import PairSums
 
@@ -70,7 +70,7 @@ class Estimate:
     anchor: Array
 
 
-class PrivateHvtUCB(EstimatingPolicy[Estimate]):
+class PrivateHvtUCB(PrivatePolicy[Estimate]):
     """Randomised optimism around a private one-pass Huber regression, E[r | x] = base_rate + xᵀθ.
 
     Parameters
@@ -126,9 +126,8 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums",)
-    _prices_persons = True
-    _choices_read = ("theta", "root")
+    prices_persons = True
+    choices_read = ("theta", "root")
 
     def __init__(
         self,
@@ -153,7 +152,10 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         self.tail = fraction("tail", tail, include_one=True)
         self.noise_scale = positive("noise_scale", noise_scale)
         self.parameters = checked_parameters(parameters)
-        T = self._batches(first_batch, 16 * dim, growth)
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = first_length(first_batch, 16 * dim, T)
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.gradient_share = fraction("gradient_share", gradient_share)
         self.exploration = nonnegative("exploration", exploration)
         self.ridge = positive("ridge", ridge)
@@ -163,7 +165,7 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         # of (w·x xᵀ, (g/τ)·x): τ may depend on the noise
         releases = len(self.schedule.ends)
         share = self.gradient_share
-        self._sums = PairSums(
+        self.sums = PairSums(
             self.dim,
             1.0,
             1.0,
@@ -179,15 +181,20 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
         elif parameters == "practical":
             self.clip = 1.5 * self.noise_scale
         else:
-            s = self._sums.noise(max(1, releases))[1]
+            s = self.sums.noise(max(1, releases))[1]
             self.clip = self.noise_scale * (self.tail * T / (s * math.sqrt(self.dim))) ** (1.0 / (1.0 + self.tail))
         square = np.zeros((self.dim, self.dim))
         self.public = Estimate(np.zeros(self.dim), square, square, np.zeros(self.dim))
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
@@ -195,18 +202,17 @@ class PrivateHvtUCB(EstimatingPolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         z = (reward - self.base_rate - float(pending.arm @ self.public.theta)) / self.clip
-        self._sums.add(pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0))
+        self.sums.add(pending.arm, float(abs(z) <= 1.0), min(max(z, -1.0), 1.0))
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        H, scaled = self._sums.release()
-        last, G = self.public, self.clip * scaled
+        released, last = self.sums.release(), self.public
+        H, G, (noise_H, noise_g) = released.H, self.clip * released.b, released.noise
         anchor = last.anchor + (H - last.H) @ last.theta
-        noise_H, noise_g = self._sums.noise(self.releases + 1)
         # E‖N‖ ≤ σ√(2d) for the noise N of H: with that much ridge, H̃ is seldom indefinite
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = np.maximum(eigenvalues + self.ridge + noise_H * math.sqrt(2 * self.dim), self.ridge)

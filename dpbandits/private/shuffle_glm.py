@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +54,9 @@ from accounting.checks import choice, fraction, integer, positive
 from accounting.notions.conversions import gdp_epsilon
 from dpbandits.policy.choices import Law, Shares
 from dpbandits.policy.parameters import Parameters, checked_parameters
-from dpbandits.policy.private import PrivateOptions, Schedule, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.private.parts.design import g_optimal_design
-from dpbandits.private.parts.shuffled import ShufflePolicy
 from dpkit.geometry import LpBall, outer_product_sensitivity, smat, svec
 from dpkit.models.ellipsoid import norms
 from dpkit.models.likelihood import Rows
@@ -85,7 +84,7 @@ class Estimates:
     shapes: Array
 
 
-class ShuffleGLM(ShufflePolicy[Estimates]):
+class ShuffleGLM(PrivatePolicy[Estimates]):
     """Batched elimination with shuffled design matrices and shuffled gradient descent.
 
     Parameters
@@ -135,7 +134,9 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
     True
     """
 
-    _secret = ("rows",)
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    prices_persons = True
+    secret = ("rows",)
 
     def __init__(
         self,
@@ -184,7 +185,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
         self._objective = matching_loss(self.link, S, clip=self._L)
         self.rows = Rows(dim + 1, bound=1.0)  # x and r of the open batch, which users hold until it ends
         self.public = Estimates(np.zeros((len(ends), dim)), np.zeros((len(ends), dim, dim)))
-        self._open_run((self.rounds_per_person or 1) * max_cost(total for _, _, total in plans))
+        self.open_run((self.rounds_per_person or 1) * max_cost(total for _, _, total in plans))
 
     @property
     def thetas(self) -> Array:
@@ -228,7 +229,7 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         alive = self._alive(arms)
         shares = np.zeros(len(arms))
         if len(alive) == 1:
@@ -264,12 +265,12 @@ class ShuffleGLM(ShufflePolicy[Estimates]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self.rows.append([*pending.arm, reward])
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimates:
+    def close_batch(self) -> Estimates:
         """Sum the matrix and fit θ_k; what is computed from both is post-processing."""
         k, d = self.releases, self.dim
         protocol = self._matrices[k]

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -44,10 +44,9 @@ from accounting.arrays import Array
 from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.parameters import Parameters, checked_parameters
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.estimating import EstimatingPolicy
-from dpbandits.private.parts.shuffled import ShufflePolicy
+from dpbandits.policy.schedule import Schedule, first_length
 from dpkit.models.ellipsoid import norms
 from dpkit.moments.shuffled import PairBatches
 
@@ -65,7 +64,7 @@ class Estimate:
     noise: float
 
 
-class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
+class ShuffleLinUCB(PrivatePolicy[Estimate]):
     """LinUCB on shuffled sums over batches.
 
     Parameters
@@ -118,8 +117,9 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     True
     """
 
-    _secret = ("_sums",)
-    _choices_read = ("theta", "shape")
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    prices_persons = True
+    choices_read = ("theta", "shape")
 
     def __init__(
         self,
@@ -141,7 +141,10 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         low, high = finite_rewards(self.reward_range)
         self.theta_bound = positive("theta_bound", theta_bound)
         self.delay = integer("delay", delay, at_least=0)
-        self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = first_length(first_batch, max(8 * dim, self.delay // 2), T)
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth, lag=self.delay)
         self.reward_share = fraction("reward_share", reward_share)
         self.parameters = checked_parameters(parameters)
         self.exploration = nonnegative("exploration", exploration)
@@ -150,14 +153,19 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         bound, ends = max(high - self.base_rate, self.base_rate - low), self.schedule.ends
         records = self.rounds_per_person
         more: dict[str, Any] = {"records": records, "least": 1.0}
-        self._sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, **more)
+        self.sums = PairBatches(ends, dim, 1.0, bound, self.reward_share, budget=budget, rng=self.rng, **more)
         zero = np.zeros((dim, dim))
         self.public = Estimate(np.zeros(dim), zero, zero, np.zeros(dim), 0.0)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         if self.releases == 0:
             # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
             return Perturbed(arms)
@@ -165,19 +173,19 @@ class ShuffleLinUCB(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         row = np.concatenate([pending.arm, (1.0, reward - self.base_rate)])
-        self._sums.add(row, self.schedule.batch(pending.round))
+        self.sums.add(row, self.schedule.batch(pending.round))
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        (H, b), last = self._sums.release_pair(), self.public
-        noise = last.noise + self._sums.noise_std(self.releases) ** 2
+        (H, b), last = self.sums.release_pair(), self.public
+        noise = last.noise + self.sums.noise_std(self.releases) ** 2
         H, b = last.H + H, last.b + b
         d, m, spread = self.dim, self.releases + 1, 0.5 * (self.reward_range[1] - self.reward_range[0])
-        sigma, sigma_b = math.sqrt(noise) / self._sums.a, math.sqrt(noise) / self._sums.c
+        sigma, sigma_b = math.sqrt(noise) / self.sums.a, math.sqrt(noise) / self.sums.c
         eigenvalues, U = np.linalg.eigh(H)
         if self.parameters == "practical":
             eigenvalues = np.maximum(eigenvalues + 1.0 + sigma * math.sqrt(2 * d), 1.0)

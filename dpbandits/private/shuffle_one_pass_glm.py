@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -55,14 +55,13 @@ from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.choices import Law, Perturbed, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.estimating import EstimatingPolicy
 from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_eigenvalues, stalled
 from dpbandits.private.parts.progress import Past, misfit, warn_of_misfit
 from dpbandits.private.parts.records import SecantRecord, balanced_share
-from dpbandits.private.parts.shuffled import ShufflePolicy
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
 from dpkit.moments.shuffled import PairBatches
@@ -91,7 +90,7 @@ class Estimate:
     misfit: float
 
 
-class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
+class ShuffleOnePassGLM(PrivatePolicy[Estimate]):
     """A posterior under noise-weighted sums of one-pass statistics, each shuffled batch summed once.
 
     Parameters
@@ -151,8 +150,9 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
     ('shuffle', True)
     """
 
-    _secret = ("_sums",)
-    _choices_read = ("theta", "root")
+    trust: ClassVar[Literal["shuffle"]] = "shuffle"
+    prices_persons = True
+    choices_read = ("theta", "root")
 
     def __init__(
         self,
@@ -177,7 +177,10 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         S = self.theta_bound = positive("theta_bound", theta_bound)
         self.delay = integer("delay", delay, at_least=0)
-        self._batches(first_batch, max(8 * dim, self.delay // 2), growth, lag=self.delay)
+        T = integer("horizon", horizon, at_least=1)
+        self.first_batch = first_length(first_batch, max(8 * dim, self.delay // 2), T)
+        self.growth = growth
+        self.schedule = Schedule.batches(T, self.first_batch, growth, lag=self.delay)
         self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
@@ -190,28 +193,33 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
         ends, W = self.schedule.ends, self._record.W
         more: dict[str, Any] = {"records": self.rounds_per_person, "least": self._record.least}
-        self._sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, **more)
+        self.sums = PairBatches(ends, dim, W, self.clip, self.gradient_share, budget=budget, rng=self.rng, **more)
         self._warned = False
         zero, square = np.zeros(dim), np.zeros((dim, dim))
         root = square if self.prior is None else self._width * self._prior.root
         self.public = Estimate(self._prior.mean, root, square, zero, (0.0, 0.0, 0.0), 0.0, Past.empty(dim), 0.0)
         # of all batches, each with noise of its own
-        noise = math.sqrt(sum(self._sums.noise_std(batch) ** 2 for batch in range(len(ends))))
+        noise = math.sqrt(sum(self.sums.noise_std(batch) ** 2 for batch in range(len(ends))))
         T = integer("horizon", horizon, at_least=1)
-        clear = clarity(self.dim, T, W, S, noise / self._sums.c, noise / self._sums.a)
+        clear = clarity(self.dim, T, W, S, noise / self.sums.c, noise / self.sums.a)
         if self.prior is None:
             warn_of_cold_start(clear, self.dim, T, budget)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _settle(self, arms: Array) -> None:
-        super()._settle(arms)
+    def prepare(self, arms: Array) -> None:
+        super().prepare(arms)
         if self.public.misfit and not self._warned:
             self._warned = True
             warn_of_misfit(self.public.misfit, self.base_rate)
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         if self.exploration == "inverse_gap":
             rounds = self.schedule.start(self.releases)
             return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
@@ -222,22 +230,22 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         record = self._record.weigh(arm, float(arm @ self.public.theta), reward)
-        self._sums.add(np.concatenate([arm, record]), self.schedule.batch(pending.round))
+        self.sums.add(np.concatenate([arm, record]), self.schedule.batch(pending.round))
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch and refit. All but the shuffled sum itself is public, or post-processing."""
-        (M, m), last = self._sums.release_pair(), self.public
+        (M, m), last = self.sums.release_pair(), self.public
         d, S, k, rounds = self.dim, self.theta_bound, self.releases + 1, self.schedule.ends[self.releases]
         theta = last.theta
-        std, users = self._sums.noise_std(self.releases), self._sums.protocols[self.releases].users
+        std, users = self.sums.noise_std(self.releases), self.sums.protocols[self.releases].users
         # noise against the chance in a coordinate of b, for x of which the mean square of a coordinate is 1/d, and
         # rewards of half the largest variance
-        n_0 = (std / self._sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
+        n_0 = (std / self.sums.c) ** 2 * 8.0 * d / (self.reward_range[1] - self.reward_range[0]) ** 2
         weight = 1.0 / (1.0 + n_0 / users)
 
         # γ_k and ρ_k, from the mean of w·e² over the newer rounds; in the first batch e is 0, unless there is a prior
@@ -252,8 +260,8 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         of_H, of_secants, of_b = (
             before + (weight * times * std) ** 2 for before, times in zip(last.noise, (slope, secant, 1.0), strict=True)
         )
-        noise_H, noise_secants = math.sqrt(of_H) / self._sums.a, math.sqrt(of_secants) / self._sums.a
-        noise_b = math.sqrt(of_b) / self._sums.c
+        noise_H, noise_secants = math.sqrt(of_H) / self.sums.a, math.sqrt(of_secants) / self.sums.a
+        noise_b = math.sqrt(of_b) / self.sums.c
 
         eigenvalues, U = np.linalg.eigh(H)
         eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
@@ -269,6 +277,6 @@ class ShuffleOnePassGLM(EstimatingPolicy[Estimate], ShufflePolicy[Estimate]):
         f = stalled(eigenvalues, growth, 1.0 - since / rounds, noise_H) if since else np.ones(d)
         root = known.root @ (U * (self._width * np.sqrt(np.maximum(f, _LEAST))))
         past = last.past.followed_by(rounds, H, squares)
-        variance = (std / self._sums.c) ** 2 + (secant * std / self._sums.a) ** 2 * float(theta @ theta)
+        variance = (std / self.sums.c) ** 2 + (secant * std / self.sums.a) ** 2 * float(theta @ theta)
         found = misfit(m - secant * M @ theta, theta, variance, users, self.clip)
         return Estimate(known.mean, root, H, b, (of_H, of_secants, of_b), squares, past, found)

@@ -66,11 +66,11 @@ from dpbandits.arms.public_arms import PublicArms
 from dpbandits.policy.checks import unit_rows
 from dpbandits.policy.choices import Law, Perturbed, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.private import PrivateOptions, finite_rewards
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Decision, Pending
+from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.arm_fits import Precision, arrivals, fitted, weighed, weighed_together
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.estimating import EstimatingPolicy
 from dpbandits.private.parts.records import SecantRecord
 from dpbandits.private.parts.release_weights import release_weights
 from dpkit.models.links import Link, get_link
@@ -103,7 +103,7 @@ class Estimate:
     together: int
 
 
-class StandingPrivateGLM(EstimatingPolicy[Estimate]):
+class StandingPrivateGLM(PrivatePolicy[Estimate]):
     """Thompson's draws from the posterior under noisy sums of rewards, for arms that are public and stand.
 
     Parameters
@@ -161,10 +161,9 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
     """
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    _secret = ("_sums",)
     # which arm it was
-    _notes = 1
-    _choices_read = ("theta", "root")
+    notes = 1
+    choices_read = ("theta", "root")
     # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play.made``)
     public_arms: ClassVar[bool] = True
 
@@ -192,7 +191,9 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         self.arms.setflags(write=False)
         self._public_arms = PublicArms(self.arms)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        T = self._rounds = self._batches(first_batch, 4 * self.dim, growth)
+        T = self._rounds = integer("horizon", horizon, at_least=1)
+        self.growth, self.first_batch = growth, first_length(first_batch, 4 * self.dim, T)
+        self.schedule = Schedule.batches(T, self.first_batch, growth)
         m = len(self.schedule.ends)
         if m > _MOST_RELEASES:
             raise ValueError(
@@ -211,27 +212,30 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         if self.delay >= T:
             raise ValueError(f"delay must be below the horizon of {T} rounds, got delay={delay!r}")
         known: dict[str, Any] = {"budget": budget, "releases": m, "horizon": T, "rng": self.rng}
-        self._sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
+        self.sums = ArmSums(self.arms, *g, **known, weigh=self._weigh, delay=self.delay)
         root = self._width * self._prior.root
         start = self._prior.mean, root, self._prior.covariance
         # where there are no more arms than dimensions, their own sums are never worse
         together = int(max(_SPREAD, self.dim) < K)
         self.public = Estimate(*start, np.zeros((m, K)), np.zeros((m, self.dim + K + 1)), 1.0, together)
         if self.prior is None:
-            clear = clarity(self.dim, T, self._record.W, S, self._sums.noise_of_sums(max(1, m)))
+            clear = clarity(self.dim, T, self._record.W, S, self.sums.noise_of_sums(max(1, m)))
             warn_of_cold_start(clear, self.dim, T, budget)
-        self._open_run(self._sums.cost)
+        self.open_run(self.sums.cost)
+
+    @property
+    def theta(self) -> Array:
+        """θ as released."""
+        return self.public.theta
 
     def _weigh(self, noise: float) -> Array:
-        """How much the noise of each release matters, where that of a single one is this."""
+        # how much the noise of each release matters, where that of a single one is this
         return release_weights(self.schedule.ends, clarity(self.dim, 1.0, self._record.W, self.theta_bound, noise))
 
     @property
     def arrived(self) -> float:
         """The share of rewards that has come, as last released; 1 where that cannot be told from all."""
         return self.public.arrived
-
-    # ---------------------------------------------------------------------------------------------- choose
 
     def select(self, arms: ArrayLike | None = None, person: str | bytes | int | None = None) -> Decision:
         """Choose one of all arms, or of those that are offered in this round, in any order.
@@ -261,56 +265,52 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         offered = self.arms if arms is None else arms
         return super().register(offered, index, person, probability=probability, release=release)
 
-    def _check_log(self) -> None:
+    def check_log(self) -> None:
         """Refuse logs: arms that others chose may tell of the persons who came, and plays are counted without noise."""
         raise ValueError(
             "rows must be learned by a policy that protects which arm was chosen, as OnePassPrivateGLM does: "
             "StandingPrivateGLM counts plays without noise, and takes only choices of its own"
         )
 
-    def _checked_arms(self, arms: ArrayLike) -> Array:
+    def checked_arms(self, arms: ArrayLike) -> Array:
         if arms is self.arms:
             return self.arms
-        return self.arms[self._public_arms.which(super()._checked_arms(arms))]
+        return self.arms[self._public_arms.which(super().checked_arms(arms))]
 
-    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+    def note(self, arm: Array, index: int) -> tuple[int, ...]:
         return tuple(self._public_arms.which(arm[None]))
 
-    def _checked_pending(self, pending: Pending) -> Pending:
-        found = super()._checked_pending(pending)
+    def checked_pending(self, pending: Pending) -> Pending:
+        found = super().checked_pending(pending)
         if not 0 <= found.note[0] < len(self.arms):
             raise ValueError(f"an open decision's note must be the number of an arm, got {found.note[0]}")
         return found
 
-    def _resume(self, saved: Any) -> None:
-        super()._resume(saved)
+    def resume(self, saved: Any) -> None:
+        super().resume(saved)
         known = self.public
         if (known.plays < 0.0).any() or not 0.0 < known.arrived <= 1.0 or known.together > len(known.plays) + 1:
             raise ValueError(
                 "public must have plays of at least 0, arrived in (0, 1], and together of as many batches, got others"
             )
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         if self.exploration == "inverse_gap":
             rounds = self.schedule.start(self.releases)
             return inverse_gap(self.link.mean(arms @ self.public.theta), self.gamma_scale * math.sqrt(rounds))
         return Perturbed(arms, self.public.theta, self.public.root)
 
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def _count_play(self, pending: Pending) -> None:
+    def decided(self, pending: Pending) -> None:
         # as it is decided, live or from the journal: whether its reward comes is a secret
-        self._sums.decided(pending.round, pending.note[0])
+        self.sums.decided(pending.round, pending.note[0])
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         g = min(max(-self.clip, reward - self._record.centre), self.clip)
-        self._sums.add(pending.note[0], g, together=self.public.together > self.releases)
+        self.sums.add(pending.note[0], g, together=self.public.together > self.releases)
 
-    # --------------------------------------------------------------------------------------------- release
-
-    def _release(self) -> Estimate:
+    def close_batch(self) -> Estimate:
         """Close the batch: release the running sums and refit on them. All that follows is post-processing."""
-        sums, last, j = self._sums, self.public, self.releases
+        sums, last, j = self.sums, self.public, self.releases
         totals, came, played = sums.release()
         totals = np.append(totals, came)
         plays, growth = last.plays.copy(), last.growth.copy()
@@ -324,7 +324,7 @@ class StandingPrivateGLM(EstimatingPolicy[Estimate]):
         if missing:
             arrived = min(max(came, unsure) / due, 1.0)
             share = np.full(k, arrived)
-            if self._persons is not None:
+            if self.persons is not None:
                 # of those who come back nothing is learned, so that the share falls. What is late is another matter:
                 # as many rewards as are missing in a batch come in later ones, and plays and rewards agree in total
                 per_count = (sums.noise_of_count(1) / sums.noise_of_sums(1)) ** 2

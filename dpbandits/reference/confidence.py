@@ -89,17 +89,21 @@ class EllipsoidSet(Policy):
         """Whether the confidence set holds ``theta``."""
         return within(theta, self.theta, self.V.matrix, self.width())
 
-    def _score(self, arms: Array) -> Array | Law:
+    def score(self, arms: Array) -> Array | Law:
         if self._gamma_scale is not None:
             return inverse_gap(self.link.mean(arms @ self.theta), self._gamma_scale * math.sqrt(self.decisions))
         # x_t = argmax xᵀθ_t + width·‖x‖_{V_t⁻¹}
         return arms @ self.theta + self.width() * norms(arms, self.V.inverse)
 
 
-class LevelSet(ReferencePolicy):
-    """Optimism over {‖θ‖ ≤ S : the loss of θ is at most width() above that of θ_t, the least}."""
+class LevelSet(Policy):
+    """Optimism over {‖θ‖ ≤ S : the loss of θ is at most width() above that of θ_t, the least}.
+
+    A policy derives from this and from its other base.
+    """
 
     theta: Array
+    theta_bound: float
     rows: Rows
     dispersion = 1.0
 
@@ -117,7 +121,7 @@ class LevelSet(ReferencePolicy):
         inside = float(point @ point) <= self.theta_bound**2 * (1 + 1e-12)
         return inside and loss(point)[0] - loss(self.theta)[0] <= self.width()
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         # x_t = argmax over x of the largest xᵀθ in the set
         return level_set_maxima(
             self.link,

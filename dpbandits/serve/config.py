@@ -46,6 +46,7 @@ import numpy as np
 from accounting import Budget, Ledger
 from accounting.postgres import is_url, place
 from accounting.releases import Adjacency
+from dpbandits.durability.state import config_of, constructor_arguments
 from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpbandits.serve.toml import MISSING, Reader, number, of, one_of, only, read, table, whole
@@ -148,13 +149,13 @@ class Config:
             return False
         return place(self.database, schema="service").address == place(self.ledger, schema="ledger").address
 
-    def probe(self) -> PrivatePolicy[Any]:
-        """A policy of this kind with books of its own, which serves to check what comes in and is never released."""
-        return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator())
-
     def generator(self) -> np.random.Generator | None:
         """None, the secure source, unless the service is a simulation."""
         return None if self.seed is None else np.random.default_rng(self.seed)
+
+    def probe(self, **kept: Any) -> PrivatePolicy[Any]:
+        """A policy of this kind, by default with books of its own: it serves to check what comes in, unreleased."""
+        return self.kind(**self.arguments, budget=self.budget, label=self.label, rng=self.generator(), **kept)
 
     def open_policy(self) -> PrivatePolicy[Any]:
         """The run's policy: its newest checkpoint, or a new one if there was none yet.
@@ -177,14 +178,7 @@ class Config:
                     f"{named(self.ledger)} has charged, got {self.checkpoint}, which is missing: put it back, or start "
                     f"a new run with another service.label, a new database, and budget that is left"
                 )
-            return self.kind(
-                **self.arguments,
-                budget=self.budget,
-                ledger=ledger,
-                label=self.label,
-                checkpoint=self.checkpoint,
-                rng=self.generator(),
-            )
+            return self.probe(ledger=ledger, checkpoint=self.checkpoint)
         policy = PrivatePolicy.load(self.checkpoint, ledger=ledger)
         assert_same(policy, self.probe())
         return policy  # type: ignore[return-value]
@@ -196,7 +190,7 @@ def assert_same(policy: Policy, probe: Policy) -> None:
         raise Mismatch(
             f"policy.class must be that of the checkpoint, {type(policy).__name__}, got {type(probe).__name__}"
         )
-    saved, wanted = policy._config(), probe._config()
+    saved, wanted = config_of(policy), config_of(probe)
     for name in wanted:
         if repr(saved[name]) != repr(wanted[name]):
             raise Mismatch(
@@ -250,34 +244,35 @@ def _built(tree: Mapping[str, Any], folder: Path) -> Config:
     kind, arguments = _policy(table(tree, "policy"))
     told = read(tree, _FILE)
     service, rewards = told["service"], told["rewards"]
+    wait, default = rewards["wait"], rewards["default"]
+    if (wait is None) != (default is None):
+        given = [name for name, value in rewards.items() if value is not None]
+        raise ValueError(f"rewards must have both wait and default or neither, got {given}")
+    if wait is not None and not wait > 0:
+        raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={wait!r}")
     config = Config(
         kind,
         arguments,
         Budget(**told["budget"]),
         **_places(told["storage"], folder),
         tokens=_different(told["tokens"]),
+        wait=wait,
+        default=default or 0.0,
         apprentice=service.pop("mode") == "apprentice",
         limits=Limits(**told["limits"]),
+        **service,
         **told["page"],
         **told["simulation"],
-        **service,
-        wait=rewards["wait"],
-        default=rewards["default"] or 0.0,
     )
     # the constructor's own errors name the parameter, its value and its bound
     probe = config.probe()
-    if (rewards["wait"] is None) != (rewards["default"] is None):
-        given = sorted(name for name, value in rewards.items() if value is not None)
-        raise ValueError(f"rewards must have both wait and default or neither, got {given}")
-    if config.wait is not None:
-        if not config.wait > 0:
-            raise ValueError(f"rewards.wait must be a positive number of seconds, got wait={config.wait!r}")
+    if wait is not None:
         try:
-            probe._checked_reward(config.default)
+            probe.checked_reward(default)
         except ValueError as error:
             raise ValueError(f"rewards.default must be a reward: {error}") from error
     for one in config.reference:
-        probe._checked_arms(one)
+        probe.checked_arms(one)
     return config
 
 
@@ -309,8 +304,7 @@ def _policy(table: Mapping[str, Any]) -> tuple[type[PrivatePolicy[Any]], dict[st
     """The class, and its arguments."""
     name = of(str)("policy.class", table.get("class", MISSING))
     kind = _class(name)
-    allowed = _parameters(kind)
-    only("policy", table, allowed | {"class"})
+    only("policy", table, {"class", *constructor_arguments(kind)} - _OURS)
     for one in signature(kind).parameters.values():
         named = one.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         if named and one.default is Parameter.empty and one.name not in _OURS | table.keys():
@@ -335,16 +329,3 @@ def _class(name: str) -> type[PrivatePolicy[Any]]:
             f"policy.class must be a private policy, 'module:Class' or one of {', '.join(private)}, got class={name!r}"
         )
     return found
-
-
-def _parameters(kind: type) -> set[str]:
-    """What a policy's constructor takes, and those to which it passes further keywords."""
-    names: set[str] = set()
-    for one in kind.__mro__:
-        if "__init__" not in vars(one) or one is object:
-            continue
-        found = signature(vars(one)["__init__"]).parameters.values()
-        names |= {p.name for p in found if p.kind is not Parameter.VAR_KEYWORD}
-        if all(p.kind is not Parameter.VAR_KEYWORD for p in found):
-            break
-    return names - _OURS

@@ -75,7 +75,7 @@ class Endpoints:
         # what computes probabilities (of rare choices all of it) is loaded now, and not while a request waits
         basis = np.eye(min(max(4, probe.dim), 20))
         Perturbed(basis, -9.0 * basis[0]).chances()
-        self._by_person = probe._persons is not None or config.budget.unit == "person"
+        self._by_person = probe.persons is not None or config.budget.unit == "person"
         asked, tickets, rewards = (
             bounded(model, name, config.limits.batch)
             for model, name in ((Asked, "decisions"), (Tickets, "tickets"), (Rewards, "rewards"))
@@ -171,7 +171,7 @@ class Endpoints:
         checked = []
         for i, one in enumerate(body.rewards):
             try:
-                checked.append((one.id, self._probe._checked_reward(one.reward)))
+                checked.append((one.id, self._probe.checked_reward(one.reward)))
             except ValueError:
                 raise Refusal(422, "reward must lie in the policy's reward_range", [f"rewards.{i}"]) from None
         statuses = await self._writer.ask("reward", checked)
@@ -251,7 +251,7 @@ class Endpoints:
             needed = "needed, and probability may be given," if self._config.apprentice else "(or probability) taken"
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         try:
-            X = self._probe._checked_arms(np.array(ask.arms, dtype=np.float64) if ask.arms is not None else given)
+            X = self._probe.checked_arms(np.array(ask.arms, dtype=np.float64) if ask.arms is not None else given)
             bandit, chance = _chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
         except (ValueError, OverflowError):
             what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
@@ -259,7 +259,7 @@ class Endpoints:
         index = bandit
         if ask.chosen is not None:
             index, chance = ask.chosen, ask.probability
-            if index >= released._shell._count(X):
+            if index >= released._shell.count(X):
                 raise Refusal(422, "chosen must be the index of an arm", [at])
         arm = X if self._probe.takes == "context" else X[index]
         who = self._person(ask.person, at) if self._by_person else None
@@ -279,7 +279,7 @@ class Endpoints:
 
 def _chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
     """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
-    found = released._shell._score_elsewhere(arms)  # they are checked
+    found = released._shell.score_elsewhere(arms)  # they are checked
     if not isinstance(found, Law):
         return int(found.argmax()), 1.0 if tell else None
     index = int(found.draw(rng).argmax())

@@ -74,7 +74,7 @@ class Learner:
             if config.wait is not None:
                 self._store.order_by_time()
             if config.together:
-                self.policy._run.also = self._released_together
+                self.policy.run.also = self._released_together
             # a release that a crash kept from being published; the decision after it may be registered already
             schedule = getattr(self.policy, "schedule", None)
             made = self.policy.decisions if schedule is None else schedule.start(self.policy.releases)
@@ -94,7 +94,7 @@ class Learner:
         finally:
             self._store.close()
             if "policy" in vars(self):
-                self.policy._run.release_hold()
+                self.policy.run.release_hold()
 
     def _leading(self, connection: Any = None) -> AbstractContextManager[None]:
         self._renewed = self._clock()
@@ -130,7 +130,7 @@ class Learner:
                 taken.append(event)
                 event = next(waiting, None)
 
-        with self.policy._together():  # in the journal, and on disk at the end; until then in the database
+        with self.policy.together():  # in the journal, and on disk at the end; until then in the database
             for number, choice in decisions:
                 learn_before()
                 self._register(number, choice)
@@ -146,12 +146,12 @@ class Learner:
         before = policy.decisions
         if number != before + 1:
             raise ValueError(f"the next decision must have number {before + 1}, got {number}: is this its database?")
-        step = policy._run.step
+        step = policy.run.step
         if policy.takes == "context":
             policy.register(choice.arm, choice.chosen, choice.person, probability=choice.probability)
         else:  # only the chosen arm is kept, as the only one
             policy.register(choice.arm[None], 0, choice.person, probability=choice.probability)
-        if policy._run.step != step:
+        if policy.run.step != step:
             if not self._config.together:
                 publish = self._publication(policy.released(), before)
                 with self._leading():
@@ -166,7 +166,7 @@ class Learner:
 
     def _released_together(self, number: int) -> Callable[[Any], None]:
         """What is written in the transaction of the ledger's mark: the release."""
-        with self.policy._upcoming() as released:
+        with self.policy.upcoming() as released:
             publish = self._publication(released, self.policy.decisions)
 
         def write(connection: Any) -> None:

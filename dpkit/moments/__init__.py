@@ -9,6 +9,7 @@ sums                    of records                                    who is pro
 ``PairSums``            (w·x xᵀ, g·x): linear models                  a record; a person with n    a trusted server
 ``BlockSums``           the same in blocks, a model for each          a record                     a trusted server
 ``ArmSums``             g of one of K public vectors                  a record; a person with one  a trusted server
+``RecordSums``          vectors of any kind, of a known sensitivity   a record; a person with one  a trusted server
 ``PersonSums``          means over everything a person has told       a person with any number     a trusted server
 ``PairBatches``         (w·x xᵀ, g·x), sums of each batch             a user of one batch          users, and a shuffler
 ``ShuffledBatches``     vectors, sums of each batch                   a user; a person with n      users, and a shuffler
@@ -24,8 +25,8 @@ are fitted to such sums are in :mod:`dpkit.models`; ``docs/private-sums.md`` say
 >>> from dpkit.moments import PairSums
 >>> sums = PairSums(3, 1.0, 1.0, 0.5, budget=Budget(1.0, 1e-6), releases=8, horizon=1000)
 >>> sums.add(np.array([1.0, 0.0, 0.0]), w=1.0, g=0.5)
->>> H, b = sums.release()
->>> H.shape, b.shape, sums.cost
+>>> found = sums.release()
+>>> found.H.shape, found.b.shape, sums.cost
 ((3, 3), (3,), Gaussian(noise_multiplier=4.2246788...))
 """
 
@@ -38,19 +39,23 @@ from dpkit.lazy import attributes_of
 if TYPE_CHECKING:
     from dpkit.moments.arms import ArmSums, reward_scales, reward_sensitivity
     from dpkit.moments.blocks import BlockSums, Released, block_record, features, record_sensitivity
-    from dpkit.moments.pairs import PairSums, pair_scales, whole_digits
+    from dpkit.moments.pairs import NoisyPair, PairSums, pair_scales, whole_digits
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
+    from dpkit.moments.records import NoisyRecords, RecordSums
     from dpkit.moments.shuffled import PairBatches, ShuffledBatches, batch_protocol, max_cost
     from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = [
     "ArmSums",
     "BlockSums",
+    "NoisyPair",
+    "NoisyRecords",
     "PairBatches",
     "PairSums",
     "People",
     "PersonSums",
     "PersonTotals",
+    "RecordSums",
     "Released",
     "Rounds",
     "ShuffledBatches",
@@ -71,8 +76,9 @@ __all__ = [
 _HOMES = {
     "dpkit.moments.arms": "ArmSums reward_scales reward_sensitivity",
     "dpkit.moments.blocks": "BlockSums Released block_record features record_sensitivity",
-    "dpkit.moments.pairs": "PairSums pair_scales whole_digits",
+    "dpkit.moments.pairs": "NoisyPair PairSums pair_scales whole_digits",
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
+    "dpkit.moments.records": "NoisyRecords RecordSums",
     "dpkit.moments.shuffled": "PairBatches ShuffledBatches batch_protocol max_cost",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
 }

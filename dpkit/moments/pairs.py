@@ -11,7 +11,8 @@ Cost per record: O(d²), and no random numbers; per release one step of a contin
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from dpkit.states import entries
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
 
-__all__ = ["MOST_WEIGHTED", "PairBounds", "PairSums", "pair_scales", "whole_digits"]
+__all__ = ["MOST_WEIGHTED", "NoisyPair", "PairBounds", "PairSums", "pair_scales", "whole_digits"]
 
 # of more releases, the best factor takes longer to find than a stream should take to open
 MOST_WEIGHTED = 64
@@ -97,6 +98,31 @@ class PairBounds(NamedTuple):
                 f"w·‖x‖² must be from 0 to {W:g}, |g|·‖x‖ at most {B:g} and w at least {slope:g}·g², "
                 f"got w={w!r}, g={g!r} and ‖x‖={math.sqrt(square):g}"
             )
+
+
+@dataclass(frozen=True)
+class NoisyPair:
+    """Running sums as they were released, and the noise in them, which is public.
+
+    Attributes
+    ----------
+    H : (d, d) ndarray
+    b : (d,) ndarray
+    noise, batch_noise : (float, float)
+        σ_H and σ_b of this release, and of its difference to the one before; see :class:`PairSums`.
+    decay : float
+        What is left in the running sums of those before.
+    """
+
+    H: Array
+    b: Array
+    noise: tuple[float, float]
+    batch_noise: tuple[float, float]
+    decay: float
+
+    def __iter__(self) -> Iterator[Array]:
+        """H and b."""
+        return iter((self.H, self.b))
 
 
 class PairSums:
@@ -173,8 +199,8 @@ class PairSums:
     >>> sums = PairSums(2, 1.0, 1.0, 0.5, budget=Budget(1.0, 1e-6), releases=10, horizon=1000)
     >>> for x in np.tile([[0.6, 0.8], [1.0, 0.0]], (50, 1)):
     ...     sums.add(x, 1.0, 0.5)
-    >>> H, b = sums.release()
-    >>> H.shape, b.shape, [round(float(std), 1) for std in sums.noise(1)]
+    >>> found = sums.release()
+    >>> found.H.shape, found.b.shape, [round(float(std), 1) for std in found.noise]
     ((2, 2), (2,), [10.0, 14.1])
     """
 
@@ -265,8 +291,8 @@ class PairSums:
         np.rint(record, record)
         self.batch += record
 
-    def release(self) -> tuple[Array, Array]:
-        """Close the batch: noisy H (d, d), symmetric, and b (d,) of all batches so far.
+    def release(self) -> NoisyPair:
+        """Close the batch: noisy H, symmetric, and b of all batches so far.
 
         Raises
         ------
@@ -277,9 +303,11 @@ class PairSums:
         """
         batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
         self._empty()
+        k = self.sums.steps + 1
         noisy = self.sums.add(batch)
         D = len(noisy) - self.dim
-        return smat(noisy[:D] / self._a), noisy[D:] / self._c
+        H, b = smat(noisy[:D] / self._a), noisy[D:] / self._c
+        return NoisyPair(H, b, self.noise(k), self.batch_noise(k), self.decay)
 
     def noise(self, k: int) -> tuple[float, float]:
         """σ_H and σ_b of the k-th release: of each off-diagonal pair of H over √2, and of each entry of b."""

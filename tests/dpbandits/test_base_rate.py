@@ -168,7 +168,7 @@ def test_centred_rewards_have_half_the_sensitivity():
     noise = {}
     for rate in (0.5, 1e-9):
         policy = DPLinUCB(3, budget=BUDGET, horizon=500, reward_range=(0.0, 1.0), base_rate=rate)
-        noise[rate] = policy._sums.noise(1)
+        noise[rate] = policy.sums.noise(1)
     assert noise[0.5][1] == pytest.approx(0.5 * noise[1e-9][1], rel=1e-6)
     assert noise[0.5][0] == pytest.approx(noise[1e-9][0], rel=1e-6)
     halves = [

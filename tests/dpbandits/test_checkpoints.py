@@ -38,7 +38,7 @@ def test_arms_of_length_one_come_back(tmp_path):
     policy = OnePassPrivateGLM(20, budget=BUDGET, horizon=10_000, first_batch=5000, checkpoint=tmp_path / "c")
     for arm in arms:
         policy.register(arm[None], 0)
-    lengths = np.array([float(policy._length(pending.arm)) for pending in policy._open.values()])
+    lengths = np.array([float(policy.offer.length(pending.arm)) for pending in policy.waiting.values()])
     if not (lengths > 1.0).any():
         pytest.skip("this numpy adds up in one order")
     del policy
@@ -285,18 +285,18 @@ def test_a_forgotten_decision_takes_no_reward(tmp_path):
 @pytest.mark.parametrize("name", ["OnePassPrivateGLM", "DPHDB"])
 def test_arms_that_another_thread_spoils_enter_finite(name, broken, monkeypatch):
     policy, arms = small(name), offered(small(name))
-    checked = policy._checked_arms
+    checked = policy.checked_arms
 
     def and_then_spoiled(given):
         X = checked(given)
         arms[...] = float(broken)
         return X
 
-    monkeypatch.setattr(policy, "_checked_arms", and_then_spoiled)
+    monkeypatch.setattr(policy, "checked_arms", and_then_spoiled)
     with np.errstate(all="ignore"):
         arm = policy.select(arms).arm
     assert np.isfinite(arm).all()
-    assert policy._length(arm) <= 1.0
+    assert policy.offer.length(arm) <= 1.0
 
 
 @pytest.mark.parametrize("name", ["DPHDB", "JointDPGLM", "LDPGLM", "ShuffleGLM"])
@@ -326,7 +326,7 @@ def test_a_link_that_gives_nan_for_some_arms(name, release, parts):
             return all(map(finite, node.values()))
         return all(map(finite, node)) if isinstance(node, list) else bool(np.isfinite(node).all())
 
-    assert finite(policy._kept())
+    assert finite(policy.kept())
 
 
 @tabled("name", sorted(SMALL))
@@ -360,8 +360,8 @@ def test_an_interrupted_start_of_an_epoch_loses_and_repeats_nothing(tmp_path, st
         del policy
         policy = loaded(folder / "c", ledger=ledger)
         assert policy.decisions - len(policy.open_decisions) == told
-        mark = ledger.newest_mark(policy._run.id)
-        assert (0 if mark is None else mark.step) == policy._run.step
+        mark = ledger.newest_mark(policy.run.id)
+        assert (0 if mark is None else mark.step) == policy.run.step
         play(policy, 2)
         assert policy.epoch == 1
         assert [row.scope for row in ledger.rows()] == ["run: epoch 0", "run: epoch 1"]

@@ -244,17 +244,17 @@ def test_deterministic_policies_say_one():
 
 
 def test_a_policy_of_ones_own_must_not_draw_where_nobody_sees_it():
-    with pytest.raises(TypeError, match=r"Mine\._score must draw nothing"):
+    with pytest.raises(TypeError, match=r"Mine\.score must draw nothing"):
 
         class Mine(Policy):
-            def _score(self, arms):
+            def score(self, arms):
                 return self.rng.random(len(arms))
 
     class Yours(Policy):
-        def _score(self, arms):
+        def score(self, arms):
             return Shares(np.array([0.2, 0.8]))
 
-        def _learn(self, pending, reward):
+        def learn(self, pending, reward):
             pass
 
     decision = Yours(2).select(np.eye(2))

@@ -83,7 +83,7 @@ def test_a_record_enters_the_batch_of_its_decision_whenever_it_comes(kind, monke
         policy.update(t, 1.0)
     assert entered == [policy.schedule.batch(t) for t in (49, 3, 12, 30, 9)]
     assert policy.releases == 0
-    assert policy._sums.kept()["users"].sum() == 5
+    assert policy.sums.kept()["users"].sum() == 5
 
 
 @each_kind
@@ -91,11 +91,11 @@ def test_a_state_with_several_open_batches_continues_bit_for_bit(kind, tmp_path)
     policy = made(kind, delay=40)
     play(policy, 5, 48, np.random.default_rng(1))
     policy.save(tmp_path / "p")
-    assert len(policy._sums.kept()["users"]) == 3
+    assert len(policy.sums.kept()["users"]) == 3
     twin = Policy.load(tmp_path / "p")
     for one in (policy, twin):
         play(one, 5, 60, np.random.default_rng(2))
-    assert repr(policy._kept()) == repr(twin._kept())
+    assert repr(policy.kept()) == repr(twin.kept())
     assert policy.releases > 0
 
 
@@ -125,7 +125,7 @@ def test_none_is_a_reward_that_never_comes():
         give_up(decision)
         assert policy.open_decisions == []
         play(policy, 0, 5, np.random.default_rng(1))
-    assert repr(told._kept()) == repr(other._kept())
+    assert repr(told.kept()) == repr(other.kept())
     with pytest.raises(ValueError, match="decision must be one whose reward is still open, got decision id 0"):
         told.update(0, None)
 

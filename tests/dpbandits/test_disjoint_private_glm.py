@@ -73,7 +73,7 @@ def test_what_is_summed_is_the_records_of_the_batch_in_the_block_of_the_arm(monk
 def test_the_whole_run_costs_one_gaussian_that_meets_the_budget():
     policy = policy_with(arms=30)
     (row,) = policy.ledger.rows()
-    assert row.release == Gaussian(policy._sums.noise_multiplier, adjacency="replace")
+    assert row.release == Gaussian(policy.sums.noise_multiplier, adjacency="replace")
     assert policy.privacy().epsilon == pytest.approx(1.0, rel=1e-9)
     policy.add_arm("new")
     assert len(policy.ledger.rows()) == 1
@@ -373,9 +373,9 @@ def test_rewards_of_retired_arms_are_taken_in_and_missing_ones_are_not_waited_fo
     policy = policy_with(arms=["a", "b"], horizon=100)
     late = policy.select(np.zeros(3))
     policy.retire_arm(late.name)
-    before = policy._sums.open.copy()
+    before = policy.sums.open.copy()
     policy.update(late, 1.0)
-    assert (policy._sums.open[late.index] != before[late.index]).any()
+    assert (policy.sums.open[late.index] != before[late.index]).any()
     for _ in range(98):
         policy.select(np.zeros(3))
     assert policy.releases == sum(end < 99 for end in policy.schedule.ends)
@@ -396,10 +396,10 @@ def test_rewards_of_retired_arms_are_taken_in_and_missing_ones_are_not_waited_fo
 def test_bad_names_are_refused_and_change_nothing(kind, event, name, message):
     policy = policy_with(kind, arms=["a", "gone", "b"])
     policy.retire_arm("gone")
-    before = repr((policy._kept(), policy.rng.bit_generator.state))
+    before = repr((policy.kept(), policy.rng.bit_generator.state))
     with pytest.raises(ValueError, match=message):
         getattr(policy, event)(name)
-    assert repr((policy._kept(), policy.rng.bit_generator.state)) == before
+    assert repr((policy.kept(), policy.rng.bit_generator.state)) == before
     policy.retire_arm("a")
     with pytest.raises(ValueError, match="must not be that of the last arm that stands, got name='b'"):
         policy.retire_arm("b")
@@ -425,10 +425,10 @@ def test_bad_sets_of_arms_are_refused_before_anything_is_spent(kind, arms):
 )
 def test_bad_contexts_are_refused_and_change_nothing(kind, context, message):
     policy = policy_with(kind)
-    before = repr((policy._kept(), policy.rng.bit_generator.state))
+    before = repr((policy.kept(), policy.rng.bit_generator.state))
     with pytest.raises(ValueError, match=message):
         policy.select(context)
-    assert (policy.decisions, repr((policy._kept(), policy.rng.bit_generator.state))) == (0, before)
+    assert (policy.decisions, repr((policy.kept(), policy.rng.bit_generator.state))) == (0, before)
 
 
 def test_a_guess_of_the_mean_reward_must_be_a_reward():
@@ -457,7 +457,7 @@ def test_a_state_with_arms_that_came_and_went_goes_on_as_it_was(kind, tmp_path):
         one.update(opened.id, 1.0)
         play(one, 60)
     if kind is not DisjointShuffleGLM:  # which randomizes when it saves
-        assert repr(again._kept()) == repr(policy._kept())
+        assert repr(again.kept()) == repr(policy.kept())
 
 
 @pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)
@@ -471,15 +471,15 @@ def test_after_a_crash_the_arms_are_those_that_stood(kind, tmp_path):
             late = policy.select(np.zeros(3))
             getattr(policy, event)(name)
             play(policy, 5)
-            known = policy.standing, policy.decisions, policy.releases, policy.open_decisions, policy._catalogue.names
-            learned = repr(policy._kept())
+            known = policy.standing, policy.decisions, policy.releases, policy.open_decisions, policy.catalogue.names
+            learned = repr(policy.kept())
             del policy
             gc.collect()
             policy = Policy.load(tmp_path / "c", ledger=ledger)
-            found = policy.standing, policy.decisions, policy.releases, policy.open_decisions, policy._catalogue.names
+            found = policy.standing, policy.decisions, policy.releases, policy.open_decisions, policy.catalogue.names
             assert found == known, round_
             if kind is DisjointPrivateGLM:
-                assert repr(policy._kept()) == learned
+                assert repr(policy.kept()) == learned
             policy.update(late.id, 1.0)
         assert policy.standing == ["b", "a"]
         play(policy, 60)
@@ -516,21 +516,21 @@ def test_every_batch_of_the_shuffled_twin_meets_the_budget_also_when_arms_come()
     policy = policy_with(DisjointShuffleGLM, horizon=400)
     play(policy, 15)
     policy.add_arm("new")
-    before = policy._sums.blocks
+    before = policy.sums.blocks
     newcomer = next(d for d in (policy.select(np.zeros(3)) for _ in range(200)) if d.name == "new")
     policy.update(newcomer, 1.0)  # null, if the batch is the one in which it came
     play(policy, 100)
-    assert (before, policy._sums.blocks) == (2, 3)
+    assert (before, policy.sums.blocks) == (2, 3)
     assert [row.release for row in policy.ledger.rows()] == [ApproxDP(1.0, 1e-5, adjacency="replace")]
-    for protocol in policy._sums._sums.protocols:
+    for protocol in policy.sums.sums.protocols:
         assert epsilon(protocol.cost, 1e-5) <= 1.0 * (1 + 1e-9)
-    assert policy._sums._sums.protocols[0].dimension == 3 * 14 + 11
+    assert policy.sums.sums.protocols[0].dimension == 3 * 14 + 11
 
 
 def test_records_of_shuffled_users_have_the_form_of_the_trusted_servers():
     policy = policy_with(DisjointShuffleGLM)
     z = np.array([0.3, -0.2, 0.5])
-    (row,) = policy._sums._records(np.array([[*z, 0.4, 1.0]]))
+    (row,) = policy.sums._records(np.array([[*z, 0.4, 1.0]]))
     expected = block_record(z[None], np.array([0.4]), 1.0, 0.25)[0]
     np.testing.assert_array_equal(row, np.concatenate([np.zeros(14), expected]))
 
@@ -541,7 +541,7 @@ def test_late_rewards_count_for_nothing_under_shuffling():
     for _ in range(12):
         policy.select(np.zeros(3))
     policy.update(late, 1.0)
-    assert policy._sums._sums._waiting == {}
+    assert policy.sums.sums._waiting == {}
 
 
 # ------------------------------------------------------------------------------------------------ references
@@ -568,7 +568,7 @@ def test_disjoint_thompson_draws_from_its_posteriors():
     play(policy, 40, liked=("0",))
     z = np.array([0.3, -0.5, 0.2])
     x = blocks.features(z)
-    scores = np.array([policy._score(z).draw(policy.rng) for _ in range(8000)])
+    scores = np.array([policy.score(z).draw(policy.rng) for _ in range(8000)])
     std = 0.3 * np.sqrt(np.einsum("i,kij,j->k", x, policy.model.inverse, x))
     assert (abs(scores.mean(axis=0) - policy.model.theta @ x) < 7 * std / math.sqrt(8000)).all()
     assert (abs(scores.var(axis=0) / std**2 - 1) < 7 * math.sqrt(2 / 8000)).all()
@@ -613,7 +613,7 @@ def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatc
         policy.update(decision, 1.0)
         if policy.releases > releases:
             public = getattr(policy.public, "estimate", policy.public)
-            law = policy._play.law(public, z, policy._catalogue.active, policy.schedule.start(policy.releases))
+            law = policy._play.law(public, z, policy.catalogue.active, policy.schedule.start(policy.releases))
             x = blocks.features(z)
             told.append(float(law.scale[0] / math.sqrt(public.covariance[0] @ svec(np.outer(x, x)))))
             started.append(policy.schedule.start(policy.releases))
@@ -647,7 +647,7 @@ def test_three_thousand_arms_fit_into_memory_and_time():
     policy = DisjointPrivateGLM(10, 3000, budget=BUDGET, horizon=10**6, first_batch=500)
     for z in ball(np.random.default_rng(0), 700, 10):
         policy.update(policy.select(z), 1.0)
-    size = sum(array.nbytes for array in _arrays(policy._kept()))
+    size = sum(array.nbytes for array in _arrays(policy.kept()))
     assert policy.releases == 1
     assert size < 100e6
 
@@ -700,7 +700,7 @@ def test_a_discounted_policy_with_a_new_arm_continues_bit_for_bit(tmp_path):
     tastes(policy, 51, 1.0, 0)
     policy.add_arm("new")
     tastes(policy, 50, 1.0, 1)
-    assert len(policy._sums.streams) == 2
+    assert len(policy.sums.streams) == 2
     policy.save(tmp_path / "p")
     twin = Policy.load(tmp_path / "p")
     assert tastes(policy, 100, 1.0, 2) == tastes(twin, 100, 1.0, 2)

@@ -73,7 +73,7 @@ def test_one_round_shows_no_more_than_the_budget(monkeypatch, noise, sound, late
 
     streams, m = 2 if late else 1, ROUNDS - 1
     first = block_record(Z[None], np.array([0.5]), 1.0)[0] - block_record(Z[None], np.array([-0.5]), 1.0)[0]
-    C = toeplitz_factor(policy._sums.streams[0].coefficients)
+    C = toeplitz_factor(policy.sums.streams[0].coefficients)
     decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
     direction = C[:, 0][:, None] * first
 
@@ -104,7 +104,7 @@ def test_the_pair_is_nearly_the_worst_one():
     policy = DisjointPrivateGLM(2, ["a"], budget=BUDGET, horizon=ROUNDS)
     distance = np.linalg.norm(np.subtract(*(block_record(Z[None], np.array([g]), 1.0)[0] for g in (0.5, -0.5))))
     # contexts at an angle, whose matrices differ as well, are up to 1.028 apart
-    assert 0.96 * policy._sums.sensitivity <= distance <= policy._sums.sensitivity
+    assert 0.96 * policy.sums.sensitivity <= distance <= policy.sums.sensitivity
 
 
 def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
@@ -118,7 +118,7 @@ def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
     original = BufferedToeplitz.add
     monkeypatch.setattr(BufferedToeplitz, "add", lambda self, x: (y := original(self, x), collected.append(y))[0])
     # what the context leads to
-    monkeypatch.setattr(DisjointPrivateGLM, "_score", lambda self, z: np.array([z[0], -z[0]]))
+    monkeypatch.setattr(DisjointPrivateGLM, "score", lambda self, z: np.array([z[0], -z[0]]))
 
     def runs(context: tuple[float, float], trials: int) -> np.ndarray:
         collected.clear()
@@ -131,7 +131,7 @@ def test_another_arm_shows_no_more_than_the_budget(monkeypatch):
 
     m = ROUNDS - 1
     one, two = (block_record(np.array([[s, 0.0]]), np.array([0.5]), 1.0)[0] for s in (1.0, -1.0))
-    C = toeplitz_factor(policy._sums.streams[0].coefficients)
+    C = toeplitz_factor(policy.sums.streams[0].coefficients)
     decode = C @ np.linalg.inv(np.tril(np.ones((m, m))))
     direction = C[:, 0][:, None, None] * np.stack([one, -two])
 

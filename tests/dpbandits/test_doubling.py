@@ -35,7 +35,7 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
 
 
 def fingerprint(policy: Doubling) -> object:
-    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ---------------------------------------------------------------------------------------------- epochs and cost
@@ -107,7 +107,7 @@ def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(tmp_path,
         play(policy, np.random.default_rng(1), 10)
         scope = f"{policy.label}: epoch 1"
         with monkeypatch.context() as crash:
-            crash.setattr(Doubling, "_start", lambda self, epoch, fresh: 1 / 0)
+            crash.setattr(Doubling, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.select(np.eye(3))
     assert [row.label for row in policy.ledger.rows()].count(scope) == 1
@@ -164,7 +164,7 @@ def test_no_arm_is_kept_whose_reward_would_count_for_nothing():
         policy = doubling(algorithm, first_epoch=epoch, parameters={"first_batch": 10, "growth": 2.0})
         for _ in range(25):
             policy.select(np.eye(3))
-        assert [key for key, pending in policy._open.items() if len(pending.arm)] == list(range(first, 25))
+        assert [key for key, pending in policy.waiting.items() if len(pending.arm)] == list(range(first, 25))
 
 
 def test_a_bad_reward_of_an_earlier_epoch_is_refused():
@@ -214,7 +214,7 @@ def test_what_is_carried_over_is_a_function_of_releases():
     for policy, reward in zip(policies, (0.0, 1.0), strict=True):
         play(policy, np.random.default_rng(1), 19)
         policy.update(policy.select(np.eye(3)), reward)  # the last round of the epoch: no release follows it
-    assert not np.array_equal(*(policy.policy._sums.batch[-1] for policy in policies))
+    assert not np.array_equal(*(policy.policy.sums.batch[-1] for policy in policies))
     a, b = (play(policy, np.random.default_rng(2), 300) for policy in policies)
     assert a == b
     assert np.array_equal(policies[0].policy.theta, policies[1].policy.theta)

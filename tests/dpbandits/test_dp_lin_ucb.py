@@ -36,7 +36,7 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
     def add(self, x):
         nonlocal total
         inputs.append(np.array(x))
-        total = total + inputs[-1]
+        total, self.steps = total + inputs[-1], self.steps + 1
         return total
 
     monkeypatch.setattr(kind, "add", add)
@@ -48,11 +48,11 @@ def test_what_is_summed_is_the_records_of_the_batch(monkeypatch, sums):
         if len(inputs) > before:  # this decision closed a batch
             np.testing.assert_allclose(
                 inputs[-1],
-                np.concatenate([policy._sums._a * svec(batch_V), policy._sums._c * batch_u]),
+                np.concatenate([policy.sums._a * svec(batch_V), policy.sums._c * batch_u]),
                 atol=400 * 2.0**-31,  # every record is rounded by half a unit
             )
             V, u, batch_V, batch_u = V + batch_V, u + batch_u, np.zeros((3, 3)), np.zeros(3)
-            level = policy._sums.sums.noise_std(policy.releases) / policy._sums._a * math.sqrt(6)
+            level = policy.sums.sums.noise_std(policy.releases) / policy.sums._a * math.sqrt(6)
             np.testing.assert_allclose(policy.public.inverse, np.linalg.inv(V + (1 + level) * np.eye(3)), rtol=1e-6)
             np.testing.assert_allclose(policy.theta, policy.public.inverse @ u, rtol=1e-6, atol=1e-7)
         r = float(rng.uniform(-0.5, 1.0))
@@ -68,11 +68,11 @@ def test_a_round_plays_the_largest_upper_bound():
     for _ in range(100):
         policy.update(policy.select(ball(rng, 4, 3)), float(rng.uniform(-0.5, 1.0)))
     arms = ball(rng, 50, 3)
-    s = policy._sums.sums.noise_std(policy.releases) / policy._sums._c
+    s = policy.sums.sums.noise_std(policy.releases) / policy.sums._c
     covariance = policy.public.inverse + 0.25 * s**2 * policy.public.inverse @ policy.public.inverse
     widths = np.sqrt(np.einsum("ij,jk,ik->i", arms, covariance, arms))
     # the part of the scores that changes from round to round, as a parameter
-    shifts = np.array([policy._score(arms).draw(rng) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
+    shifts = np.array([policy.score(arms).draw(rng) - arms @ policy.theta - 2.0 * widths for _ in range(4000)])
     moved = np.linalg.lstsq(arms, shifts.T, rcond=None)[0].T
     np.testing.assert_allclose(moved @ arms.T, shifts, atol=1e-12)
     root = np.linalg.inv(np.linalg.cholesky(covariance))
@@ -94,7 +94,7 @@ def test_the_theorys_rounds_play_its_upper_bound():
 def test_the_theorys_shift_and_width_hold_for_the_noise_that_is_there():
     """‖noise of V‖ ≤ Υ in every release, and |xᵀ(θ − θ*)| ≤ β‖x‖_{V⁻¹} for every x, but for a chance of α = 10⁻⁹."""
     policy = policy_with(parameters="theory", failure_probability=1e-9, theta_bound=0.6, horizon=300)
-    assert isinstance(policy._sums.sums, BinaryTree)
+    assert isinstance(policy.sums.sums, BinaryTree)
     assert len(policy.schedule.ends) == 299
     truth, rng = np.array([0.3, -0.4, 0.2]), np.random.default_rng(1)
     V = np.zeros((3, 3))
@@ -161,8 +161,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
                 for each in waiting.pop(t, []):
                     policy.update(each, r[each])
             streams.append(np.array(inputs))
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy.sums.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy.sums.sums.sensitivity * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("parameters", [{}, {"parameters": "theory"}, {"sums": "tree"}, {"release": "every_round"}])
@@ -170,8 +170,8 @@ def test_the_whole_cost_is_recorded_at_once_and_is_the_budget(parameters):
     ledger = Ledger(BUDGET)
     policy = policy_with(ledger=ledger, **parameters)
     (row,) = ledger.rows()
-    assert row.release == policy._sums.cost
-    assert isinstance(row.release, TreeAggregation) == (policy.sums == "tree")
+    assert row.release == policy.sums.cost
+    assert isinstance(row.release, TreeAggregation) == (policy.mechanism == "tree")
     assert epsilon(row.release, 1e-5) == pytest.approx(1.0, rel=1e-9)
 
 

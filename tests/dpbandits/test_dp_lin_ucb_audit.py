@@ -46,14 +46,14 @@ def played(monkeypatch, trials: int) -> tuple[DPLinUCB, Tossed]:
         policy.select([[0.0, 1.0]])  # which releases the last of them
         return np.array(collected)
 
-    factor = toeplitz_factor(policy._sums.sums.coefficients[: len(ROUNDS)])
-    return policy, Tossed(play, policy._sums.sums, factor, len(ROUNDS), trials)
+    factor = toeplitz_factor(policy.sums.sums.coefficients[: len(ROUNDS)])
+    return policy, Tossed(play, policy.sums.sums, factor, len(ROUNDS), trials)
 
 
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
     policy, runs = played(monkeypatch, TRIALS)
     for changed in range(len(ROUNDS)):
-        assert runs.distance(changed) <= 1.0 / policy._sums.cost.noise_multiplier
+        assert runs.distance(changed) <= 1.0 / policy.sums.cost.noise_multiplier
         bound = runs.lower_bound(changed, BUDGET)
         bound.check(BUDGET.epsilon)
         assert bound.epsilon >= 0.15 * BUDGET.epsilon  # and the audit is not blind

@@ -226,7 +226,7 @@ def test_a_simulation_continues_bit_for_bit(mode, tmp_path):
     for each in (policy, twin):
         each.update(late.id, 1.0)
     assert play(policy, np.random.default_rng(2), 130) == play(twin, np.random.default_rng(2), 130)
-    assert repr(policy._kept()) == repr(twin._kept())
+    assert repr(policy.kept()) == repr(twin.kept())
 
 
 def test_smallest_problem():

@@ -167,7 +167,7 @@ def stream(policy: JointDPGLM, inputs: list[np.ndarray], arms, inverses, arrival
         policy.select([arms[t]])
         policy.public = replace(policy.public, theta_o=theta)
         explores = arms[t] @ inverses[t] @ arms[t] >= policy._threshold
-        policy._open[t] = replace(policy._open[t], note=(int(explores),))
+        policy.waiting[t] = replace(policy.waiting[t], note=(int(explores),))
         if arrival[t] is not None:
             waiting.setdefault(t + arrival[t], []).append(t)
         for each in waiting.pop(t, []):
@@ -204,8 +204,8 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             inverses = [np.eye(d) * 10.0 ** (9 if t % 3 else -9) for t in range(T)]
             inverses[changed] = np.eye(d) * (1e9 if explores else 1e-9)
             streams.append(stream(policy, inputs, mine, inverses, arrival, theta))
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy.sums.sensitivity * (1 + 1e-9)
 
 
 @settings(max_examples=50)
@@ -240,8 +240,8 @@ def test_the_streams_and_every_call_spend_what_was_recorded(spied, adjacency):
     assert policy.public.calls == 4  # all of them
     assert by_call["both"] == pytest.approx(policy._z**-2, rel=1e-6)
     assert max(by_call.values()) <= policy._z**-2
-    assert gdp(policy._sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3)
-    assert row.release == policy._sums.cost + Gaussian(policy._z, adjacency=adjacency)
+    assert gdp(policy.sums.cost) ** 2 / gdp(row.release) ** 2 == pytest.approx(0.3)
+    assert row.release == policy.sums.cost + Gaussian(policy._z, adjacency=adjacency)
     assert ledger.epsilon() == pytest.approx(4.0, rel=1e-9)
 
 
@@ -271,7 +271,7 @@ def test_past_its_cap_an_estimate_stays():
 
 def test_the_tree_costs_the_same_and_every_round_is_released():
     policy = policy_with(horizon=64, sums="tree", release="every_round")
-    assert isinstance(policy._sums, BinaryTree)
+    assert isinstance(policy.sums, BinaryTree)
     (row,) = policy.ledger.rows()
     assert any(isinstance(part, TreeAggregation) for part, _ in row.release.parts)
     assert epsilon(row.release, 1e-3) == pytest.approx(4.0, rel=1e-9)
@@ -356,5 +356,5 @@ def test_a_custom_links_negative_slope_does_not_enter():
     link = replace(base, name="mine", derivative=lambda z: np.where(np.asarray(z) < 0.0, -42.0, 0.25)[()])
     policy = JointDPGLM(2, link, budget=Budget(1.0, 1e-6), horizon=100, first_batch=4, rng=np.random.default_rng(0))
     policy.public = replace(policy.public, theta_o=np.array([-1.0, 0.0]))
-    policy._learn(Pending(np.array([1.0, 0.0]), 0, 0, (0,)), 1.0)
+    policy.learn(Pending(np.array([1.0, 0.0]), 0, 0, (0,)), 1.0)
     assert 0.0 <= policy.batch_H[0, 0] <= policy._W

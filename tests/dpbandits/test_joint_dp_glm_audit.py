@@ -97,7 +97,7 @@ class Observed:
             policy_calls=1,
             rng=np.random.default_rng(20),
         )
-        scale_noise(policy._sums, stream_noise)
+        scale_noise(policy.sums, stream_noise)
         after_a_batch(policy, decisions=1)
         if not self.estimates:
             policy.public = replace(policy.public, calls_o=1, calls=1)
@@ -127,12 +127,12 @@ def log_ratio(seen: Observed, arm, other) -> float:
     """ln p(everything released | arm) − ln p(… | other)."""
     policy = seen.policy
     (x, mine), (y, its) = record(policy, arm), record(policy, other)
-    C = toeplitz_factor(policy._sums.coefficients)
+    C = toeplitz_factor(policy.sums.coefficients)
     m = len(seen.sums)
     C, A = C[:m, :m], np.tril(np.ones((m, m)))
     decoded = C @ np.linalg.solve(A, np.array(seen.sums))
     means = [np.outer(C[:, 0], each) for each in (x, y)]
-    sigma = policy._sums._law.std
+    sigma = policy.sums._law.std
     ratio = (np.sum((decoded - means[1]) ** 2) - np.sum((decoded - means[0]) ** 2)) / (2 * sigma**2)
     for noisy, theta, std, which in seen.gradients:
         expected = [
@@ -230,8 +230,8 @@ def test_a_private_size_as_divisor_is_caught(monkeypatch):
 class EstimatesWhenItExplores(JointDPGLM):
     """Algorithm 2 as printed: θ_o is estimated anew in the very rounds of criterion I."""
 
-    def _note(self, arm, index):
-        note = super()._note(arm, index)
+    def note(self, arm, index):
+        note = super().note(arm, index)
         if note == (1,):
             # whatever comes out, it is another one
             self.public = replace(self.public, theta_o=self.rng.standard_normal(self.dim))

@@ -11,6 +11,7 @@ from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Policy, policies
+from dpbandits.durability.state import tree_of
 from dpbandits.lab.evaluate import LoggedRound
 
 
@@ -42,12 +43,12 @@ def test_rows_count_as_rounds(name, tmp_path):
     twin = seeded(name)
     for row in rows:
         key = twin.decisions
-        twin._settle(row.arms)
-        arm = twin._chosen(row.arms, row.index)
-        assert twin._admit_choice(arm, row.index, twin._who(row.person)) == key
+        twin.prepare(row.arms)
+        arm = twin.chosen(row.arms, row.index)
+        assert twin.admit_choice(arm, row.index, twin.who(row.person)) == key
         twin.update(key, row.reward)
     assert policy.releases == twin.releases > 0
-    assert repr(policy._kept()) == repr(twin._kept())
+    assert repr(policy.kept()) == repr(twin.kept())
 
 
 @pytest.mark.parametrize("name", ["GLBOMD", "OFUL", "LinearThompson", "EpsilonGreedy", "DisjointThompson"])
@@ -77,7 +78,7 @@ def test_a_crash_in_the_middle_loses_nothing_that_was_counted(name, tmp_path, mo
     path = tmp_path / "c"
     policy = seeded(name, checkpoint=path)
     taught = []
-    learn = type(policy)._learn
+    learn = type(policy).learn
 
     def crash(self, pending, reward):
         if len(taught) == 17:
@@ -85,7 +86,7 @@ def test_a_crash_in_the_middle_loses_nothing_that_was_counted(name, tmp_path, mo
         taught.append(reward)
         learn(self, pending, reward)
 
-    monkeypatch.setattr(type(policy), "_learn", crash)
+    monkeypatch.setattr(type(policy), "learn", crash)
     with pytest.raises(KeyboardInterrupt):
         policy.learn_log(rows)
     monkeypatch.undo()
@@ -101,12 +102,12 @@ def test_a_crash_in_the_middle_loses_nothing_that_was_counted(name, tmp_path, mo
 def test_rows_are_durable_when_it_returns(tmp_path):
     policy = seeded("OnePassPrivateGLM", checkpoint=tmp_path / "c")
     policy.learn_log([(arm, 1.0) for arm in np.eye(2)])
-    kept = repr(policy._kept())
+    kept = repr(policy.kept())
     del policy
     gc.collect()
     again = Policy.load(tmp_path / "c", unattended=True)
     assert again.decisions == 2
-    assert repr(again._kept()) == kept
+    assert repr(again.kept()) == kept
 
 
 GOOD = ([1.0, 0.0], 1.0)
@@ -134,10 +135,10 @@ BAD = {
 def test_bad_rows_are_refused_before_anything_is_learned(case):
     rows, message = BAD[case]
     policy = seeded("OnePassPrivateGLM")
-    before = repr(policy._tree())
+    before = repr(tree_of(policy))
     with pytest.raises(ValueError, match=message):
         policy.learn_log(rows)
-    assert repr(policy._tree()) == before
+    assert repr(tree_of(policy)) == before
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_what_is_summed_is_the_records_of_the_batch(spied, link):
         before = len(spied)
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
-            expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * b])
+            expected = np.concatenate([policy.sums._a * svec(H), policy.sums._c * b])
             np.testing.assert_allclose(spied[-1], expected, atol=200 * 2.0**-31 + 1e-7)
             H, b = np.zeros((3, 3)), np.zeros(3)
         r, x, e = float(rng.random()), policy.public.metric @ decision.arm, float(decision.arm @ policy.theta)
@@ -90,8 +90,8 @@ def test_a_released_parameter_is_the_fit_of_the_noisy_sums(monkeypatch):
         H += psi * 0.25 * np.outer(decision.arm, decision.arm)  # w = W and γ = ρ = ¼/W
         b += psi * (r - 0.5) * decision.arm
     policy.select(ball(rng, 4, 3))
-    noise_H, noise_b = (policy._sums.sums.noise_std(1) / scale for scale in (policy._sums._a, policy._sums._c))
-    noise_H *= 0.25 / policy._record.W
+    noise_H, noise_b = (policy.sums.sums.noise_std(1) / scale for scale in (policy.sums._a, policy.sums._c))
+    noise_H *= 0.25 / policy.record.secant.W
     eigenvalues, U = np.linalg.eigh(H)
     eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
     # the noise of b, that of H for ‖θ‖² = S²/4, and chance, which is 1·λ for a Bernoulli reward and its link
@@ -283,14 +283,14 @@ def test_records_that_a_journal_has_are_formed_again_in_the_metric_of_their_batc
         late.append(policy.select(arms))
         if t > 40:  # more than a batch later
             policy.update(late.pop(0), 1.0)
-    batch, metric = policy._sums.batch.copy(), policy.public.metric.copy()
+    batch, metric = policy.sums.batch.copy(), policy.public.metric.copy()
     assert batch.any()
     assert np.abs(metric - np.eye(5)).max() > 0.05
     del policy
     gc.collect()
     again = OnePassPrivateGLM.load(tmp_path / "c", unattended=True)
     np.testing.assert_array_equal(again.public.metric, metric)
-    np.testing.assert_array_equal(again._sums.batch, batch)
+    np.testing.assert_array_equal(again.sums.batch, batch)
 
 
 @pytest.mark.parametrize("parameters", [{"metric": "plain"}, {"groups": [[0, 1, 2], [2, 3, 4]]}, {"discount": 0.99}])
@@ -332,17 +332,18 @@ def test_a_record_is_finite_and_within_its_sensitivity_whatever_the_metric_is(en
     decisions = [policy.select([arm]) for arm in ([0.6, 0.8], [1.0, 0.0], [-0.6, 0.8])]
     metric = np.array([[entry, entry], [entry, 1.0]])
     policy.public = replace(policy.public, metric=metric)
-    a, c = policy._sums._a, policy._sums._c
+    a, c = policy.sums._a, policy.sums._c
     with np.errstate(all="ignore"):
         for decision in decisions:
-            before = policy._sums.batch.copy()
+            before = policy.sums.batch.copy()
             policy.update(decision, 1.0)
-            H, b = np.split((policy._sums.batch - before) / policy._sums._unit, [2])
+            H, b = np.split((policy.sums.batch - before) / policy.sums._unit, [2])
             assert np.isfinite(H).all()
-            assert np.linalg.norm(H) <= a * policy._record.W + 1e-8
+            assert np.linalg.norm(H) <= a * policy.record.secant.W + 1e-8
             assert np.linalg.norm(b) <= c * policy.clip + 1e-8
             # the two parts go together: ω ≥ mq² where |γ| = qB
-            assert np.linalg.norm(H) / a >= policy._record.least * (np.linalg.norm(b) / (c * policy.clip)) ** 2 - 1e-8
+            q = np.linalg.norm(b) / (c * policy.clip)
+            assert np.linalg.norm(H) / a >= policy.record.secant.least * q**2 - 1e-8
 
 
 # --------------------------------------------------------------------------------------------------- groups
@@ -369,7 +370,7 @@ def test_noise_is_dropped_where_no_arm_of_a_group_has_anything(tmp_path):
     assert (policy.public.H[np.ix_([0, 1, 4], [0, 1, 4])] != 0.0).all()
     # what is released, and so its cost, is the same
     assert policy.public.totals[0].shape == plain.public.totals[0].shape
-    assert policy._sums.cost == plain._sums.cost
+    assert policy.sums.cost == plain.sums.cost
     policy.save(tmp_path / "p")
     twin = OnePassPrivateGLM.load(tmp_path / "p")
     assert twin.groups == GROUPS
@@ -464,15 +465,15 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(link, seed,
             arrival = [0] * T
             arrival[changed] = delay
             streams.append(stream(policy, inputs, A, r, arrival, theta, metrics))
-    distance = np.linalg.norm(policy._sums.sums.factor @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(policy.sums.sums.factor @ (streams[0] - streams[1]))
+    assert distance <= policy.sums.sums.sensitivity * (1 + 1e-9)
 
 
 def test_zeroed_out_rounds_cost_half_the_noise():
     budget = Budget(1.0, 1e-5, adjacency="zero_out")
     replaced, zeroed = policy_with(), policy_with(budget=budget)
-    assert zeroed._sums.sums.sensitivity < replaced._sums.sums.sensitivity
-    assert zeroed._sums.cost == Gaussian(replaced._sums.sums.noise_multiplier, adjacency="zero_out")
+    assert zeroed.sums.sums.sensitivity < replaced.sums.sums.sensitivity
+    assert zeroed.sums.cost == Gaussian(replaced.sums.sums.noise_multiplier, adjacency="zero_out")
 
 
 # ----------------------------------------------------------------------------------------------- base rates
@@ -521,7 +522,7 @@ def test_fresh_arms_are_not_taken_for_standing_ones():
 @pytest.mark.parametrize("stands", [False, True])
 def test_how_wide_to_look_around(stands):
     """σ_H = 1, directions unseen, seen a little, known and growing (two), known and stalled; half of them is new."""
-    refit = policy_with(dim=5, horizon=1000)._refit
+    refit = policy_with(dim=5, horizon=1000).refit
     last = refit.nothing()
     earlier = np.diag([0.0, 2.0, 50.0, 50.0, 100.0])
     last = replace(last, standing=stands, past=last.past.followed_by(50, earlier, 0.0))

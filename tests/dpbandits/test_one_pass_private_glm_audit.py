@@ -48,7 +48,7 @@ def played(monkeypatch) -> tuple[OnePassPrivateGLM, Tossed]:
         policy.select([[0.0, 1.0]])  # which releases the last of them
         return np.array(collected)
 
-    return policy, Tossed(play, policy._sums.sums, policy._sums.sums.factor, ROUNDS - 1, TRIALS)
+    return policy, Tossed(play, policy.sums.sums, policy.sums.sums.factor, ROUNDS - 1, TRIALS)
 
 
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
@@ -59,7 +59,7 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
     policy, runs = played(monkeypatch)
     claim = float(policy.privacy().epsilon)
     for changed in range(ROUNDS - 1):
-        assert runs.distance(changed) <= 1.0 / policy._sums.cost.noise_multiplier
+        assert runs.distance(changed) <= 1.0 / policy.sums.cost.noise_multiplier
         bound = runs.lower_bound(changed, BUDGET)
         bound.check(claim)
         assert bound.epsilon >= 0.15 * claim  # and the audit is not blind
@@ -69,5 +69,5 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 
 def test_the_pair_is_nearly_the_worst_one():
     policy = OnePassPrivateGLM(2, budget=BUDGET, horizon=ROUNDS, clip=0.5, gradient_share=0.75)
-    distance, sensitivity = 2 * policy._sums._c * 0.5, policy._sums.sums.sensitivity
+    distance, sensitivity = 2 * policy.sums._c * 0.5, policy.sums.sums.sensitivity
     assert 0.9 * sensitivity <= distance <= sensitivity

@@ -5,19 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from dpbandits.arms import per_arm
 from dpbandits.lab.environments import GLM, Delayed, PerArm
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import GLBOMD, Uniform
 from dpbandits.policy.choices import Shares
+from dpbandits.policy.offers import CUBE
 from dpbandits.policy.protocol import Policy
 from dpkit.models.likelihood import Rows
 
 
-class Ridge(per_arm.PerArm):
+class Ridge(Policy):
     """Least squares for every arm; a tenth of the choices are at random."""
 
-    _learned = ("V", "b", "log")
+    offer = CUBE
+
+    learned = ("V", "b", "log")
 
     def __init__(
         self, dim, n_arms, *, reward_range=(-math.inf, math.inf), on_violation="raise", horizon=None, rng=None
@@ -28,12 +30,12 @@ class Ridge(per_arm.PerArm):
         self.b = np.zeros((n_arms, dim))
         self.log = Rows(2)
 
-    def _score(self, context):
+    def score(self, context):
         shares = np.full(self.n_arms, 0.1 / self.n_arms)
         shares[(np.linalg.solve(self.V, self.b[..., None])[..., 0] @ context).argmax()] += 0.9
         return Shares(shares)
 
-    def _learn(self, pending, reward):
+    def learn(self, pending, reward):
         self.V[pending.index] += np.outer(pending.arm, pending.arm)
         self.b[pending.index] += reward * pending.arm
         self.log.append([pending.index, reward])

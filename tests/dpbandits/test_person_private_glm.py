@@ -118,7 +118,7 @@ def test_a_release_sums_what_the_formulas_say_of_everybody(told, link):
                 paid = share * left.get(p, 1.0)
                 left[p] = left.get(p, 1.0) - paid
                 expected += math.sqrt(paid) * contribution(L, 1.0, theta, those, once)
-            total = told[-1][0] / policy._sums._unit
+            total = told[-1][0] / policy.sums._unit
             found = np.concatenate([svec(smat(total[[0, 3, 5, 1, 2, 4]])), total[6:]])
             np.testing.assert_allclose(found, expected, atol=1e-7 * len(rounds))
             centres[once] += 1
@@ -190,7 +190,7 @@ def test_no_two_histories_of_a_person_are_farther_apart_than_was_paid(seed, n, l
     d = int(rng.integers(2, 5))
     budget = Budget(1.0, 1e-5, adjacency=adjacency, unit="person")
     policy = policy_with(link, dim=d, budget=budget, theta_bound=2.0)
-    sums = policy._sums
+    sums = policy.sums
     theta = rng.standard_normal(d)
     theta *= 2.0 * rng.random() / np.linalg.norm(theta)
 
@@ -207,14 +207,14 @@ def test_no_two_histories_of_a_person_are_farther_apart_than_was_paid(seed, n, l
         sums.rounds.decided(t, 5)
     people = sums.rounds.people(n)
     η = float(once)
-    a, F, B = policy._bounds(people, η)
+    a, F, B = policy.contribution.bounds(people, η)
     α = rng.random()
-    ω = α / policy._sums.shifts(people, a, F, B)
+    ω = α / policy.sums.shifts(people, a, F, B)
     absent = [(np.zeros(d), None)] * n
     pairs = [(history(), absent if adjacency == "zero_out" else history()) for _ in range(2)]
     for one, other in pairs:
         with np.errstate(invalid="ignore"):  # of links that are wrong
-            P, Q = (sums_of([those], policy._weigh(theta, η), ω, a, F, B) for those in (one, other))
+            P, Q = (sums_of([those], policy.contribution.weigh(theta, η), ω, a, F, B) for those in (one, other))
         slack = 4 * math.sqrt(len(P))
         assert np.linalg.norm(P - Q) <= α * 2.0**30 + slack
 
@@ -224,11 +224,11 @@ def test_the_bound_is_nearly_attained():
     for n, once in ((1, True), (4, False)):
         policy = policy_with("logistic", dim=2, theta_bound=3.0)
         for t in range(n):
-            policy._sums.rounds.decided(t, 5)
-        people = policy._sums.rounds.people(n)
-        a, F, B = policy._bounds(people, float(once))
-        ω = 1.0 / policy._sums.shifts(people, a, F, B)
-        weigh = policy._weigh(np.zeros(2), float(once))
+            policy.sums.rounds.decided(t, 5)
+        people = policy.sums.rounds.people(n)
+        a, F, B = policy.contribution.bounds(people, float(once))
+        ω = 1.0 / policy.sums.shifts(people, a, F, B)
+        weigh = policy.contribution.weigh(np.zeros(2), float(once))
         P, Q = (sums_of([[(np.array([x, 0.0]), 1.0)] * n], weigh, ω, a, F, B) for x in (1.0, -1.0))
         assert np.linalg.norm(P - Q) / 2.0**30 > 0.85
 
@@ -246,7 +246,7 @@ def test_a_person_moves_nothing_but_its_own_contribution(seed):
     nobody = [[(x, None) for x, _ in those] for those in everybody]
     p = int(rng.integers(60))
     other = [(ball(rng, 1, 3)[0], float(rng.random()) if rng.random() < 0.5 else None) for _ in range(visits[p])]
-    weigh = policy_with("probit")._weigh(np.array([0.3, -0.4, 0.5]), 0.0)
+    weigh = policy_with("probit").contribution.weigh(np.array([0.3, -0.4, 0.5]), 0.0)
     weights, B = rng.random(60) / 60, rng.random(60)
 
     def change(rest):
@@ -301,8 +301,8 @@ def test_the_run_costs_one_gaussian_and_its_noise_has_the_stated_scale():
     (row,) = policy.ledger.rows()
     z = calibrate(Gaussian, BUDGET)
     assert row.release == Gaussian(z, adjacency="replace")
-    assert z <= policy._sums.noise <= z * (1 + 1e-5)
-    noise = np.concatenate([policy._sums._noised(np.zeros(9)) for _ in range(2000)]) / policy._sums._unit
+    assert z <= policy.sums.noise <= z * (1 + 1e-5)
+    noise = np.concatenate([policy.sums._noised(np.zeros(9)) for _ in range(2000)]) / policy.sums._unit
     # 18,000 values: a standard deviation is off by 6.5 of its standard errors with a probability of 1e-10
     assert abs(noise.std() / z - 1) < 6.5 / math.sqrt(2 * 18_000)
 
@@ -315,7 +315,7 @@ def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
     policy = policy_with(link, theta_bound=2.0, horizon=50)
     mean, u = policy.link.mean, np.array([0.6, 0.0, 0.8])
     w = (float(mean(np.array(e))) - float(mean(0.0))) / e
-    found = policy._slope(w * np.outer(u, u), e * u)
+    found = policy.contribution.slope(w * np.outer(u, u), e * u)
     here, there = (
         float(policy.link.derivative(np.array(z))) * z / (float(mean(np.array(z))) - float(mean(0.0)))
         for z in (e, e + 1 / 30)
@@ -427,17 +427,17 @@ def test_a_loaded_policy_goes_on_as_if_nothing_had_happened(tmp_path):
 def test_a_state_that_does_not_fit_together_is_refused(damage):
     policy = policy_with(horizon=400)
     played(policy, 100, np.random.default_rng(5))
-    saved = policy._sums.kept()
-    policy._sums.resume(policy._sums.kept())  # the whole one is not
+    saved = policy.sums.kept()
+    policy.sums.resume(policy.sums.kept())  # the whole one is not
     damage(saved)
     with pytest.raises(ValueError, match="must"):
-        policy._sums.resume(saved)
+        policy.sums.resume(saved)
 
 
 def test_a_state_in_which_somebody_has_not_paid_is_refused(tmp_path):
     policy = policy_with(horizon=400)
     played(policy, 100, np.random.default_rng(5))
-    policy._sums._left = policy._sums._left[:-1]  # who would then pay once more from the start
+    policy.sums._left = policy.sums._left[:-1]  # who would then pay once more from the start
     policy.save(tmp_path / "state")
     with pytest.raises(ValueError, match=r"left must be of the \d+ persons who have paid"):
         Policy.load(tmp_path / "state", unattended=True)

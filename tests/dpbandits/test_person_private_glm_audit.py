@@ -42,8 +42,8 @@ class World:
         )
         assert list(self.policy.schedule.ends) == [2, 4]
         self.rewind = rewinder(self.policy)
-        self.summed = self.policy._sums._summed
-        self.policy._sums._summed = self._summed
+        self.summed = self.policy.sums._summed
+        self.policy.sums._summed = self._summed
 
     def _summed(self, contributions, persons, longest):
         columns = list(contributions)
@@ -86,7 +86,7 @@ def runs_of(kind: Kind, one: Deeds, other: Deeds):
             found.append((totals, others, outputs) if deeds is one else (others, totals, outputs))
         return np.array(found)
 
-    return runs, played.policy._sums.noise
+    return runs, played.policy.sums.noise
 
 
 def shifts(kind: Kind, one: Deeds, other: Deeds, transcripts: int = 20) -> np.ndarray:

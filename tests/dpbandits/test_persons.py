@@ -12,6 +12,7 @@ from tabled import tabled
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
 from dpbandits.durability.registry import NOBODY
+from dpbandits.durability.state import tree_of
 from dpbandits.policy.protocol import PrivacyReport
 
 PERSON = Budget(4.0, 1e-5, unit="person")
@@ -20,13 +21,13 @@ names = pytest.mark.parametrize("name", CAPPED)
 
 def watched(policy):
     """The persons whose records are learned, as pairs of their ids and the open batch."""
-    learned, learn = [], policy._learn
+    learned, learn = [], policy.learn
 
     def note(pending, reward):
-        learned.append((pending.person, policy._batch()))
+        learned.append((pending.person, policy.counting.batch(policy)))
         learn(pending, reward)
 
-    policy._learn = note
+    policy.learn = note
     return learned
 
 
@@ -36,7 +37,7 @@ def one_round(policy, person, reward=1.0):
 
 
 def snapshot(policy):
-    return repr(policy._tree()), policy.open_decisions, repr(policy.ledger.rows())
+    return repr(tree_of(policy)), policy.open_decisions, repr(policy.ledger.rows())
 
 
 # ------------------------------------------------------------------------------------------------- who comes
@@ -63,8 +64,8 @@ def test_a_budget_for_rounds_needs_no_person_and_keeps_none(name):
     policy.select(offered(policy))
     policy.select(offered(policy), person="ann")
     policy.select(offered(policy), person=7)
-    assert {pending.person for pending in policy._open.values()} == {NOBODY}
-    assert "persons" not in policy._tree()
+    assert {pending.person for pending in policy.waiting.values()} == {NOBODY}
+    assert "persons" not in tree_of(policy)
     with pytest.raises(ValueError, match="person must be an id"):
         policy.select(offered(policy), person=1.5)
     with pytest.raises(ValueError, match=r"rounds_per_person must not be given .*Budget\(\.\.\., unit='person'\)"):
@@ -152,7 +153,7 @@ def test_persons_of_an_earlier_epoch_do_not_teach_in_a_later_one():
     assert len(learned) == 30
 
 
-@pytest.mark.parametrize("name", [name for name in CAPPED if getattr(policies, name)._prices_persons])
+@pytest.mark.parametrize("name", [name for name in CAPPED if getattr(policies, name).prices_persons])
 @pytest.mark.parametrize("m", [2, 3])
 def test_everyone_teaches_m_times_in_m_batches(name, m):
     """Rewards come at once, late, or never; the price is the same, and more of them are noisier."""
@@ -180,7 +181,7 @@ def test_everyone_teaches_m_times_in_m_batches(name, m):
 def test_more_records_of_a_person_cost_more_noise_each_and_one_costs_what_a_round_does(name, adjacency):
     def noise(unit, m=None):
         budget = Budget(4.0, 1e-5, adjacency=adjacency, unit=unit)
-        return small(name, budget=budget, rounds_per_person=m)._sums.noise(3)[0]
+        return small(name, budget=budget, rounds_per_person=m).sums.noise(3)[0]
 
     assert noise("person") == noise("round")
     assert 1.7 * noise("round") < noise("person", 2) < 2.3 * noise("round")
@@ -189,7 +190,7 @@ def test_more_records_of_a_person_cost_more_noise_each_and_one_costs_what_a_roun
 
 def test_several_records_are_refused_where_nobody_has_priced_them():
     class Own(policies.OnePassPrivateGLM):
-        _prices_persons = False
+        prices_persons = False
 
     assert Own(2, budget=PERSON, horizon=9).rounds_per_person == 1
     for make in (Own, policies.Doubling):
@@ -223,12 +224,12 @@ def test_the_registry_survives_with_the_state(name, how, tmp_path):
             restart(held, path, how)
         learned = watched(held[0])
         held[0].update(decision, 1.0)
-        del held[0].__dict__["_learn"]
+        del held[0].__dict__["learn"]
         found += len(learned)
         assert found == expected[t]
         if t in (0, 9):
             restart(held, path, how)
-            assert held[0]._persons.kind == "str"
+            assert held[0].persons.kind == "str"
             with pytest.raises(ValueError, match="of type str"):
                 held[0].select(offered(held[0]), person=3)
 

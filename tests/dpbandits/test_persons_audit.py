@@ -60,14 +60,14 @@ class Runs(Lives):
             rng=np.random.default_rng(21),
         )
         # what is estimated from a release takes most of the time, and touches no record
-        monkeypatch.setattr(Refit, "after", lambda refit, last, *arguments, **known: last)
+        monkeypatch.setattr(Refit, "__call__", lambda refit, last, *arguments, **known: last)
         self.registry, self.again = registry, rewinder(self.policy)
         self.listen(monkeypatch)
 
     def play(self, world):
         self.again()
         policy, due = self.policy, {}
-        policy._persons = self.registry(policy.rounds_per_person)
+        policy.persons = self.registry(policy.rounds_per_person)
         theirs = iter(WORLDS[world])
         for t in range(ROUNDS):
             mine = t in THEIRS
@@ -79,13 +79,13 @@ class Runs(Lives):
 
     def shift(self, one, other):
         """How far apart the encoded streams of two worlds are, in standard deviations of the noise."""
-        return self.factor() @ (self.stream(one) - self.stream(other)) / self.policy._sums.sums._law.std
+        return self.factor() @ (self.stream(one) - self.stream(other)) / self.policy.sums.sums._law.std
 
     def farthest(self):
         streams = {world: self.factor() @ self.stream(world) for world in WORLDS}
         apart = {pair: float(np.linalg.norm(streams[pair[0]] - streams[pair[1]])) for pair in combinations(WORLDS, 2)}
         pair = max(apart, key=apart.__getitem__)
-        return apart[pair] / self.policy._sums.sums._law.std, pair
+        return apart[pair] / self.policy.sums.sums._law.std, pair
 
     def told(self, world, trials):
         """All sums as released."""
@@ -116,7 +116,7 @@ class Runs(Lives):
 @pytest.mark.parametrize(("m", "first_batch"), [(1, 1), (3, 2)])
 def test_no_two_worlds_of_a_person_are_farther_apart_than_the_price(monkeypatch, m, first_batch):
     runs = Runs(monkeypatch, m, first_batch=first_batch)
-    claim = 1.0 / runs.policy._sums.cost.noise_multiplier
+    claim = 1.0 / runs.policy.sums.cost.noise_multiplier
     distance, _ = runs.farthest()
     assert 0.9 * claim < distance <= claim
 
@@ -134,7 +134,7 @@ def test_a_person_shows_no_more_than_the_budget(monkeypatch, m):
 @pytest.mark.parametrize(("m", "registry", "first_batch"), [(1, Forgetful, 1), (3, Forgetful, 1), (3, Twice, 4)])
 def test_policies_that_count_persons_wrongly_are_caught(monkeypatch, m, registry, first_batch):
     runs = Runs(monkeypatch, m, registry, first_batch, share=0.99)
-    claim = 1.0 / runs.policy._sums.cost.noise_multiplier
+    claim = 1.0 / runs.policy.sums.cost.noise_multiplier
     distance, _ = runs.farthest()
     assert distance > 1.05 * claim
     assert epsilon(Gaussian(1.0 / distance), BUDGET.delta) > 1.05 * BUDGET.epsilon
@@ -150,7 +150,7 @@ def test_the_audit_finds_a_forgotten_cap(monkeypatch, m):
 
 
 def test_the_price_of_three_records_is_that_of_three_columns(monkeypatch):
-    one, three = (Runs(monkeypatch, m).policy._sums.sums for m in (1, 3))
+    one, three = (Runs(monkeypatch, m).policy.sums.sums for m in (1, 3))
     columns = three._factorization.joint_norm(3)
     assert 2.5 < columns < 3.0
     assert columns <= three._law.std / one._law.std <= 1.08 * columns

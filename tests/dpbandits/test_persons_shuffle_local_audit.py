@@ -50,7 +50,7 @@ def runs_of(policy, registry):
 
     def play(world: str) -> None:
         again()
-        policy._persons = registry(policy.rounds_per_person)
+        policy.persons = registry(policy.rounds_per_person)
         for t in range(BATCHES * USERS):
             if t % USERS:
                 policy.select([[0.0, 1.0]], person=f"other {t}")
@@ -108,7 +108,7 @@ class Shuffled:
         return np.array(self.outputs).reshape(trials, BATCHES, -1)
 
     def log_likelihood(self, outputs: np.ndarray, world: str) -> np.ndarray:
-        sums = self.policy._sums
+        sums = self.policy.sums
         found = np.zeros(len(outputs))
         for j in range(self.most):
             sent = record(self.policy, WORLDS[world][j], sums.a, sums.c)

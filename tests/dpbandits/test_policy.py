@@ -64,7 +64,7 @@ def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
 
 def fingerprint(policy: Policy) -> object:
     """Everything that a policy knows."""
-    return bits((policy._kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
+    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ------------------------------------------------------------------------------------------------ bad input
@@ -206,20 +206,20 @@ def test_what_is_learned_from_cannot_be_changed_by_the_caller(make):
     decision = policy.select(np.eye(3))
     with pytest.raises(ValueError, match="read-only"):
         decision.arm *= 1e6
-    assert policy._open[decision.id].arm is decision.arm
+    assert policy.waiting[decision.id].arm is decision.arm
 
 
 def test_arms_that_change_while_they_are_looked_at_enter_cut_to_length_one(make, monkeypatch):
     """Another thread rescales the caller's array after it was checked."""
     policy, arms = make(rng=seeded()), np.eye(3)
-    checked = policy._checked_arms
+    checked = policy.checked_arms
 
     def and_then_changed(given):
         X = checked(given)
         arms[:] *= 1e6
         return X
 
-    monkeypatch.setattr(policy, "_checked_arms", and_then_changed)
+    monkeypatch.setattr(policy, "checked_arms", and_then_changed)
     assert np.linalg.norm(policy.select(arms).arm) <= 1.0
 
 
@@ -330,17 +330,17 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 class Counting(Policy):
     """A policy from outside the package: the arm that was right most often."""
 
-    _learned = ("wins",)
+    learned = ("wins",)
 
     def __init__(self, dim: int, start: float = 0.0, **options: Unpack[Options]) -> None:
         super().__init__(dim, (0.0, 1.0), **options)
         self.start = start
         self.wins = np.full(dim, start)
 
-    def _score(self, arms):
+    def score(self, arms):
         return arms @ self.wins
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self.wins = self.wins + reward * pending.arm
 
 

@@ -50,7 +50,7 @@ def test_what_is_summed_is_hubers_gradient_and_hessian(spied):
         before = len(spied)
         decision = policy.select(ball(rng, 4, 3))
         if len(spied) > before:  # this decision closed a batch
-            expected = np.concatenate([policy._sums._a * svec(H), policy._sums._c * g / 0.8])
+            expected = np.concatenate([policy.sums._a * svec(H), policy.sums._c * g / 0.8])
             np.testing.assert_allclose(spied[-1], expected, atol=200 * 2.0**-31)
             H, g = np.zeros((3, 3)), np.zeros(3)
         r, x = float(rng.standard_t(1.5)), decision.arm
@@ -72,10 +72,10 @@ def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monk
             policy.update(decision, float(rng.standard_t(2.1)))
             if t % 20 == 0:
                 used.append(policy.theta.copy())
-    H = [smat(s[:6] / policy._sums._a) for s in sums]
-    G = sums[-1][6:] / policy._sums._c * policy.clip
+    H = [smat(s[:6] / policy.sums._a) for s in sums]
+    G = sums[-1][6:] / policy.sums._c * policy.clip
     increments = np.diff(np.array([np.zeros((3, 3)), *H]), axis=0)
-    level = policy._sums.sums.noise_std(4) / policy._sums._a * math.sqrt(6)
+    level = policy.sums.sums.noise_std(4) / policy.sums._a * math.sqrt(6)
     values, U = np.linalg.eigh(H[-1])
     repaired = (U * np.maximum(values + level + 1, 1)) @ U.T
     b = sum(h @ theta for h, theta in zip(increments, used, strict=True)) + G
@@ -88,7 +88,7 @@ def test_a_released_parameter_minimises_the_noisy_quadratics_of_all_batches(monk
     ).x
     np.testing.assert_allclose(policy.theta, best, atol=1e-6)
     inverse = np.linalg.inv(repaired)
-    noise = policy._sums.sums.noise_std(4) / policy._sums._c * policy.clip
+    noise = policy.sums.sums.noise_std(4) / policy.sums._c * policy.clip
     covariance = policy.exploration**2 * (inverse + noise**2 * inverse @ inverse)
     np.testing.assert_allclose(policy.public.root @ policy.public.root.T, covariance, rtol=1e-9)
 
@@ -122,7 +122,7 @@ def test_the_theorys_clip_balances_the_largest_bias_with_the_noise():
     """argmin over τ of T ν^{1+ε}/τ^ε + τ s √d."""
     for tail, epsilon in ((1.0, 1.0), (0.4, 4.0)):
         policy = policy_with(2, 10_000, tail=tail, noise_scale=1.3, parameters="theory", budget=Budget(epsilon, 1e-5))
-        s = policy._sums.sums.noise_std(policy._sums.sums.horizon) / policy._sums._c
+        s = policy.sums.sums.noise_std(policy.sums.sums.horizon) / policy.sums._c
         grid = policy.clip * np.geomspace(0.2, 5, 2001)
         costs = 10_000 * 1.3 ** (1 + tail) / grid**tail + grid * s * math.sqrt(2)
         assert grid[costs.argmin()] == pytest.approx(policy.clip, rel=2e-3)
@@ -187,15 +187,15 @@ def test_no_pair_of_neighbouring_runs_is_farther_apart_than_declared(seed, extre
             A, r, late = arms.copy(), others.copy(), [0] * T
             A[changed], r[changed], late[changed] = arm / np.linalg.norm(arm), reward, delay
             streams.append(batches(policy, inputs, A, r, late, theta))
-    distance = np.linalg.norm(toeplitz_factor(policy._sums.sums.coefficients) @ (streams[0] - streams[1]))
-    assert distance <= policy._sums.sums.sensitivity * (1 + 1e-9)
+    distance = np.linalg.norm(toeplitz_factor(policy.sums.sums.coefficients) @ (streams[0] - streams[1]))
+    assert distance <= policy.sums.sums.sensitivity * (1 + 1e-9)
 
 
 def test_zeroed_out_rounds_cost_half_the_noise():
     budget = Budget(1.0, 1e-5, adjacency="zero_out")
     replaced, zeroed = policy_with(), policy_with(budget=budget)
-    assert zeroed._sums.sums.sensitivity < replaced._sums.sums.sensitivity
-    assert zeroed._sums.cost == Gaussian(replaced._sums.sums.noise_multiplier, adjacency="zero_out")
+    assert zeroed.sums.sums.sensitivity < replaced.sums.sums.sensitivity
+    assert zeroed.sums.cost == Gaussian(replaced.sums.sums.noise_multiplier, adjacency="zero_out")
 
 
 @pytest.mark.parametrize(

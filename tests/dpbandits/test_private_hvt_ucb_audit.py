@@ -27,8 +27,8 @@ ROUND, OTHER = ([1.0, 0.0], CLIP), ([-1.0, 0.0], 1e12)
 class Unclipped(PrivateHvtUCB):
     """Least squares: every reward counts in full."""
 
-    def _learn(self, pending, reward):
-        self._sums.add(pending.arm, 1.0, (reward - float(pending.arm @ self.theta)) / self.clip)
+    def learn(self, pending, reward):
+        self.sums.add(pending.arm, 1.0, (reward - float(pending.arm @ self.theta)) / self.clip)
 
 
 def made(horizon: int = ROUNDS, kind: type[PrivateHvtUCB] = PrivateHvtUCB, **parameters) -> PrivateHvtUCB:
@@ -38,7 +38,7 @@ def made(horizon: int = ROUNDS, kind: type[PrivateHvtUCB] = PrivateHvtUCB, **par
 
 def record(policy: PrivateHvtUCB, arm: list[float], reward: float) -> np.ndarray:
     """What a first round adds to the stream, for an honest clip."""
-    x, sums = np.array(arm), policy._sums
+    x, sums = np.array(arm), policy.sums
     return np.concatenate(
         [sums._a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), sums._c * np.clip(reward / CLIP, -1.0, 1.0) * x]
     )
@@ -62,8 +62,8 @@ def played(monkeypatch, trials: int, kind: type[PrivateHvtUCB] = PrivateHvtUCB, 
             policy.select([[0.0, 1.0]])
         return np.array(collected)
 
-    factor = toeplitz_factor(policy._sums.sums.coefficients[: ROUNDS - 1])
-    return policy, Tossed(play, policy._sums.sums, factor, tossed, trials)
+    factor = toeplitz_factor(policy.sums.sums.coefficients[: ROUNDS - 1])
+    return policy, Tossed(play, policy.sums.sums, factor, tossed, trials)
 
 
 def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(monkeypatch):
@@ -74,7 +74,7 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
     policy, runs = played(monkeypatch, 340)
     claim = float(policy.privacy().epsilon)
     for changed in range(ROUNDS - 1):
-        assert runs.distance(changed) <= 1.0 / policy._sums.cost.noise_multiplier
+        assert runs.distance(changed) <= 1.0 / policy.sums.cost.noise_multiplier
         bound = runs.lower_bound(changed, BUDGET)
         bound.check(claim)
         assert bound.epsilon >= 0.15 * claim  # and the audit is not blind
@@ -101,4 +101,4 @@ def test_one_round_shows_no_more_than_the_budget_in_full(monkeypatch):
 def test_the_pair_is_the_worst_one():
     policy = made()
     distance = np.linalg.norm(record(policy, *ROUND) - record(policy, *OTHER))
-    assert distance == pytest.approx(policy._sums.sums.sensitivity)
+    assert distance == pytest.approx(policy.sums.sums.sensitivity)

@@ -50,13 +50,13 @@ def interrupted(name: str, most: int) -> int:
         policy = small(name)
         play(policy, 4)
         inner = policy.policy if name in EPOCHS else policy
-        released, entered = type(inner)._release, Counter[int]()
+        released, entered = type(inner).close_batch, Counter[int]()
 
         def counted(self, released=released, entered=entered):
             entered[self.releases] += 1
             return released(self)
 
-        type(inner)._release = counted
+        type(inner).close_batch = counted
         try:
             with contextlib.suppress(KeyboardInterrupt), Interrupter(n):
                 policy.select(offered(policy))
@@ -65,7 +65,7 @@ def interrupted(name: str, most: int) -> int:
                 # it goes on right: the batch was released once, before or after the interrupt
                 assert inner.releases == sum(entered.values()) == 1
         finally:
-            type(inner)._release = released
+            type(inner).close_batch = released
         assert max(entered.values(), default=0) <= 1, f"a batch was released twice after an interrupt at line {n}"
     return len(points)
 
@@ -96,8 +96,8 @@ def test_an_interrupted_update_learns_once_or_stops(name):
         policy = small(name, rng=np.random.default_rng(0))
         play(policy, 2)
         decision = policy.select(offered(policy))
-        learned, real = [], type(policy)._learn
-        type(policy)._learn = lambda self, *told: (learned.append(told), real(self, *told))  # noqa: B023
+        learned, real = [], type(policy).learn
+        type(policy).learn = lambda self, *told: (learned.append(told), real(self, *told))  # noqa: B023
         try:
             with Interrupter(n):
                 policy.update(decision, 1.0)
@@ -107,7 +107,7 @@ def test_an_interrupted_update_learns_once_or_stops(name):
                 policy.update(decision, 1.0)
             assert len(learned) <= 1
         finally:
-            type(policy)._learn = real
+            type(policy).learn = real
         n += 3
     assert n > 3
 
@@ -183,7 +183,7 @@ def test_eight_threads_of_a_hundred_thousand_rounds(name):
     )
     ids = [np.zeros(rounds, dtype=np.int64) for _ in range(8)]
     learned, errors = [0] * 8, []
-    entered, real = Counter[int](), type(policy)._release
+    entered, real = Counter[int](), type(policy).close_batch
 
     def counted(self):
         entered[self.releases] += 1
@@ -199,7 +199,7 @@ def test_eight_threads_of_a_hundred_thousand_rounds(name):
         except BaseException as error:
             errors.append(error)
 
-    type(policy)._release = counted
+    type(policy).close_batch = counted
     try:
         threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
         for thread in threads:
@@ -207,7 +207,7 @@ def test_eight_threads_of_a_hundred_thousand_rounds(name):
         for thread in threads:
             thread.join()
     finally:
-        type(policy)._release = real
+        type(policy).close_batch = real
     assert errors == []
     assert (np.sort(np.concatenate(ids)) == np.arange(8 * rounds)).all()
     assert learned == [rounds] * 8
@@ -245,7 +245,7 @@ def test_locks_and_checks_cost_a_twenty_fifth_of_a_round():
         kind(20, budget=BUDGET, horizon=10**6, first_batch=400, rng=np.random.default_rng(1))
         for kind in (OnePassPrivateGLM, Bare)
     ]
-    policies[1]._lock = NoLock()
+    policies[1].lock = NoLock()
     took, ratios = np.zeros((400, 2)), []
     for _ in range(40):
         for i, row in enumerate(took):
@@ -261,7 +261,7 @@ def test_locks_and_checks_cost_a_twenty_fifth_of_a_round():
 def test_the_child_of_a_fork_refuses_at_once(name):
     policy = small(name)
     play(policy, 4)
-    policy._lock.acquire()  # another thread holds it at the moment of the fork
+    policy.lock.acquire()  # another thread holds it at the moment of the fork
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:
@@ -271,7 +271,7 @@ def test_the_child_of_a_fork_refuses_at_once(name):
             os.write(write, str(error).encode())
         finally:
             os._exit(0)
-    policy._lock.release()
+    policy.lock.release()
     os.waitpid(child, 0)
     assert f"belongs to process {os.getpid()}".encode() in os.read(read, 1000)
     os.close(read)
@@ -290,7 +290,7 @@ def test_a_signal_handler_may_call_in(name):
     policy = small(name)
     play(policy, 4)
     inner = policy.policy if name in EPOCHS else policy
-    released, refused = type(inner)._release, []
+    released, refused = type(inner).close_batch, []
 
     def with_a_handler(self):
         try:
@@ -299,11 +299,11 @@ def test_a_signal_handler_may_call_in(name):
             refused.append(error)
         return released(self)
 
-    type(inner)._release = with_a_handler
+    type(inner).close_batch = with_a_handler
     try:
         play(policy, 1)
     finally:
-        type(inner)._release = released
+        type(inner).close_batch = released
     assert len(refused) == 1
     play(policy, 3)
 
@@ -395,7 +395,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
     policy.update(late[0], 1.0)
     play(policy, 1)
     known = (policy.decisions, policy.releases, policy.open_decisions)
-    learned = bits(policy._kept())
+    learned = bits(policy.kept())
     del policy
     gc.collect()
     for _ in range(2):
@@ -403,7 +403,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
         assert isinstance(again, PrivatePolicy)
         assert (again.decisions, again.releases, again.open_decisions) == known
         if again.trust == "joint":  # the other two draw noise when a reward comes
-            assert bits(again._kept()) == learned
+            assert bits(again.kept()) == learned
         assert again.checkpoint == tmp_path / "c"
         del again
         gc.collect()
@@ -417,7 +417,7 @@ def test_the_journal_brings_everything_back(name, tmp_path):
 def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_damaged(tmp_path):
     policy = small("OnePassPrivateGLM", checkpoint=tmp_path / "c")
     play(policy, 3)
-    learned = bits(policy._kept())
+    learned = bits(policy.kept())
     del policy
     gc.collect()
     (journal,) = tmp_path.glob(".c.*.journal")
@@ -425,7 +425,7 @@ def test_the_journal_is_cut_where_a_write_broke_off_and_refused_where_it_is_dama
     for torn in (whole + b"1234", whole + whole[:40]):
         journal.write_bytes(torn)
         again = Policy.load(tmp_path / "c", unattended=True)
-        assert bits(again._kept()) == learned
+        assert bits(again.kept()) == learned
         del again
         gc.collect()
         assert journal.read_bytes() == whole
@@ -483,7 +483,7 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
 
 def rewards_in(policy: PrivatePolicy) -> int:
     """How many rewards the open batch has: at w = 1 and A = I each adds the same to the first entry of its matrix."""
-    sums = policy._sums
+    sums = policy.sums
     return round(sums.batch[0, 0] / round(sums._unit * sums._a))
 
 
@@ -491,8 +491,8 @@ def check_after_a_crash(folder: Path, acknowledged: int) -> int:
     """Every acknowledged reward is in the sums, and every release was marked; how many rewards there are."""
     with Ledger.open(folder / "ledger") as ledger:
         policy = Policy.load(folder / "c", ledger=ledger)
-        mark = ledger.newest_mark(policy._run.id)
-        assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
+        mark = ledger.newest_mark(policy.run.id)
+        assert (0 if mark is None else mark.step) == policy.releases == policy.sums.sums.steps
         learned = policy.schedule.start(policy.releases) + rewards_in(policy)
         assert acknowledged <= learned <= acknowledged + 1
         assert policy.decisions - learned in (0, 1)
@@ -575,8 +575,8 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
         _, status = os.waitpid(in_a_child(until_the_release), 0)
         with Ledger.open(folder / "ledger") as ledger:
             policy = Policy.load(folder / "c", ledger=ledger)
-            mark = ledger.newest_mark(policy._run.id)
-            assert (0 if mark is None else mark.step) == policy.releases == policy._sums.sums.steps
+            mark = ledger.newest_mark(policy.run.id)
+            assert (0 if mark is None else mark.step) == policy.releases == policy.sums.sums.steps
             learned = policy.schedule.start(policy.releases) + rewards_in(policy)
             assert learned in (7, 8)
             assert list(folder.glob(".c.*.draft")) == []
@@ -600,7 +600,7 @@ def test_two_processes_at_the_same_release(tmp_path, races):
             policy = small("OnePassPrivateGLM", ledger=ledger)
             play(policy, 4)
             policy.save(folder / "start")
-            run = policy._run.id
+            run = policy.run.id
         start = time.monotonic() + 0.05
 
         def continues(which: str, folder=folder, start=start):

@@ -47,9 +47,9 @@ def test_before_there_is_signal_lengths_count_and_after_it_less_and_less():
 
 def test_a_policys_weights_are_those_of_its_noise_and_schedule():
     made = policy()
-    sums, pair = made._sums.sums, made._sums
+    sums, pair = made.sums.sums, made.sums
     one = calibrate(lambda z: Gaussian(z), BUDGET) * sums.sensitivity
-    signal = clarity(4, 1.0, made._record.W, made.theta_bound, one / pair._c, one / pair._a)
+    signal = clarity(4, 1.0, made.record.secant.W, made.theta_bound, one / pair._c, one / pair._a)
     weights = release_weights(made.schedule.ends, signal)
     np.testing.assert_allclose(sums.weights, weights / weights.max(), rtol=1e-12)
     # the first release that is clearer than the bound is within the run: what this is for
@@ -73,9 +73,9 @@ def test_which_sums_are_weighted(parameters, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = policy(**parameters)
-    assert type(made._sums.sums) is kind
+    assert type(made.sums.sums) is kind
     assert kind is not Weighted or len(made.schedule.ends) <= MOST_WEIGHTED
-    assert made._sums.cost == Gaussian(made._sums.sums.noise_multiplier, adjacency="replace")
+    assert made.sums.cost == Gaussian(made.sums.sums.noise_multiplier, adjacency="replace")
 
 
 @pytest.mark.parametrize("parameters", [{}, {"longest_batch": 60}])
@@ -85,13 +85,13 @@ def test_the_noise_of_a_batch_is_that_of_the_difference_of_two_releases(paramete
     Where the factor is Toeplitz the stated one is a limit, of which a tenth may be missing.
     """
     made, n = policy(horizon=4000, **parameters), 250
-    sums, fresh = made._sums, made._sums.kept()
+    sums, fresh = made.sums, made.sums.kept()
     k = 8
     H, b = np.empty((n, 4, 4)), np.empty((n, 4))
     for i in range(n):
         sums.resume(fresh)
         released = [sums.release() for _ in range(k)]
-        H[i], b[i] = (released[-1][j] - released[-2][j] for j in (0, 1))
+        H[i], b[i] = (getattr(released[-1], part) - getattr(released[-2], part) for part in ("H", "b"))
     stated_H, stated_b = sums.batch_noise(k)
     upper = np.triu_indices(4, 1)
     measured = np.concatenate(

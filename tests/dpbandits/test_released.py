@@ -88,8 +88,8 @@ def test_nothing_secret_is_in_it(name, rounds):
     policy = played(name, rounds)
     released = policy.released()
     shell = released._shell
-    chooser = policy._chooser()
-    for attribute in (*chooser._secret, *policy._secret, "rng", "ledger", "_run", "_open", "_journal", "decisions"):
+    chooser = policy.chooser()
+    for attribute in (*chooser.secret, *policy.secret, "rng", "ledger", "run", "_open", "_journal", "decisions"):
         assert attribute not in vars(shell), attribute
     released.choose(offered(policy), seeded())
     # and nothing of it is the live policy's, which goes on
@@ -106,7 +106,7 @@ def test_secret_halves_do_not_move_it(name):
     texts = set()
     for reward in (0.0, 1.0):
         policy = small(name, rng=seeded(), label="same")
-        policy._id = "same"
+        policy.waiting.run = "same"
         for _ in range(3):
             policy.update(policy.select(offered(policy)), reward)
         text = json.loads(policy.released().to_json())
@@ -267,7 +267,7 @@ def test_a_run_of_registered_choices_is_the_run_of_the_policy(name):
         learner.update(learner.register(offered(learner), index, i % 3, probability=0.5), reward)
         # the policy alone is told to choose the same, by a generator that it does not share with its noise
         alone.update(alone.register(offered(alone), index, i % 3), reward)
-    assert repr(alone._kept()) == repr(learner._kept())
+    assert repr(alone.kept()) == repr(learner.kept())
     assert (alone.releases, alone.decisions) == (learner.releases, learner.decisions)
     assert learner.releases > 1
 
@@ -321,10 +321,10 @@ def test_registered_choices_survive_a_crash(tmp_path):
         decision = policy.register(np.eye(2), i % 2, probability=0.5)
         if i % 3:
             policy.update(decision, 1.0)
-    state = repr(policy._kept()), policy.open_decisions, policy.released().to_json()
+    state = repr(policy.kept()), policy.open_decisions, policy.released().to_json()
     del policy
     again = OnePassPrivateGLM.load(path, unattended=True)
-    assert (repr(again._kept()), again.open_decisions, again.released().to_json()) == state
+    assert (repr(again.kept()), again.open_decisions, again.released().to_json()) == state
 
 
 def test_two_processes_and_a_queue_as_the_page_has_them(tmp_path):

@@ -173,9 +173,9 @@ def test_a_reward_after_the_end_of_its_batch_counts_for_nothing():
     policy = policy_with()
     for _ in range(41):
         policy.select(np.eye(3))
-    before = repr(policy._kept())
+    before = repr(policy.kept())
     policy.update(7, 1.0)
-    assert repr(policy._kept()) == before
+    assert repr(policy.kept()) == before
     assert 7 not in policy.open_decisions
 
 

@@ -65,8 +65,8 @@ def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters)
     assert policy.schedule.ends == (30, 90)
     assert policy.releases == 2
     X, r = np.array([x for x, _ in played]), np.array([r for _, r in played])
-    std = math.hypot(*map(policy._sums.noise_std, (0, 1)))
-    sigma, sigma_b = std / policy._sums.a, std / policy._sums.c
+    std = math.hypot(*map(policy.sums.noise_std, (0, 1)))
+    sigma, sigma_b = std / policy.sums.a, std / policy.sums.c
     if parameters == "practical":
         inverse = np.linalg.inv(X.T @ X + (1 + sigma * math.sqrt(6)) * np.eye(3))
         shape = 1.5**2 * (0.25 * inverse + sigma_b**2 * inverse @ inverse)
@@ -81,7 +81,7 @@ def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters)
     np.testing.assert_allclose(policy.public.shape, shape, rtol=1e-9)
     arms = np.eye(3)
     expected = arms @ policy.theta + np.sqrt(np.diag(shape))
-    np.testing.assert_allclose(policy._score(arms), expected, rtol=1e-9)
+    np.testing.assert_allclose(policy.score(arms), expected, rtol=1e-9)
 
 
 def test_the_theorys_ellipsoid_covers_the_truth():
@@ -112,7 +112,7 @@ def test_a_repair_keeps_the_matrix_positive(monkeypatch):
 def test_batches_of_one_size_are_the_papers():
     policy = policy_with(horizon=100, first_batch=20, growth=1.0)
     assert tuple(policy.schedule.ends) == (20, 40, 60, 80)
-    assert len({protocol.cost for protocol in policy._sums.protocols}) == 1
+    assert len({protocol.cost for protocol in policy.sums.protocols}) == 1
 
 
 @settings(deadline=None, max_examples=60)
@@ -126,12 +126,12 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme,
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 4))
     policy = policy_with(d, 3, first_batch=2, reward_range=(-1.0, 2.0), budget=Budget(1.0, 1e-5, adjacency=adjacency))
-    (protocol,) = policy._sums.protocols
+    (protocol,) = policy.sums.protocols
     sent: list[np.ndarray] = []
-    policy._sums.add = lambda row, batch: sent.append(policy._sums.form(row[None])[0])
+    policy.sums.add = lambda row, batch: sent.append(policy.sums.form(row[None])[0])
     x = rng.standard_normal(d)
     for y, r in zip((x, -x if extreme else rng.standard_normal(d)), rewards, strict=True):
-        policy._learn(Pending(y / np.linalg.norm(y), 0, 0), r)
+        policy.learn(Pending(y / np.linalg.norm(y), 0, 0), r)
     apart = protocol.cost.shift_norm * protocol.step
     assert max(map(np.linalg.norm, sent)) <= min(apart, protocol.bound * (1 + 1e-9))
     if adjacency == "replace":
@@ -140,14 +140,14 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme,
 
 def test_the_run_costs_what_its_dearest_batch_costs_and_late_rewards_nothing():
     policy = policy_with(first_batch=10)
-    costs = [epsilon(protocol.cost, BUDGET.delta, accountant="gdp") for protocol in policy._sums.protocols]
+    costs = [epsilon(protocol.cost, BUDGET.delta, accountant="gdp") for protocol in policy.sums.protocols]
     assert policy.privacy().epsilon == pytest.approx(max(costs), rel=1e-9)
     assert 0.99 * BUDGET.epsilon <= max(costs) <= BUDGET.epsilon
     for _ in range(11):
         policy.select(np.eye(3))
-    before = repr(policy._kept())
+    before = repr(policy.kept())
     policy.update(3, 1.0)
-    assert repr(policy._kept()) == before
+    assert repr(policy.kept()) == before
     assert 3 not in policy.open_decisions
 
 

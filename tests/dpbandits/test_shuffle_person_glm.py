@@ -96,7 +96,7 @@ def test_but_for_the_noise_it_is_the_central_one(monkeypatch):
     policies = [kind(3, "probit", **known, rng=np.random.default_rng(0)) for kind in kinds]
     for policy in policies:
         # what the estimate reckons with differs by a percent
-        policy._sums.noise = policies[0]._sums.noise
+        policy.sums.noise = policies[0].sums.noise
         play(policy, 200)
     np.testing.assert_array_equal(policies[0].theta, policies[1].theta)
     assert policies[0].releases == policies[1].releases >= 8
@@ -134,4 +134,4 @@ def test_it_is_charged_once_for_persons_in_the_shuffle_model():
     assert (report.trust, report.unit) == ("shuffle", "person")
     assert 0.99 <= ledger.epsilon(1e-5) <= 1.0
     (row,) = ledger.rows()
-    assert (row.release, row.unit) == (policy._sums.cost, "person")
+    assert (row.release, row.unit) == (policy.sums.cost, "person")

@@ -37,7 +37,7 @@ def private(rng, epsilon=1.0):
 class First(Uniform):
     """Always the first arm."""
 
-    def _score(self, arms):
+    def score(self, arms):
         return -np.arange(len(arms), dtype=float)
 
 
@@ -165,9 +165,9 @@ from dpbandits.lab.simulation.simulate import simulate
 kept = pathlib.Path(sys.argv[1])
 
 class Endless(Uniform):
-    def _score(self, arms):
+    def score(self, arms):
         time.sleep(2.0)
-        return super()._score(arms)
+        return super().score(arms)
 
 def fast(rng):
     return Uniform(3, rng=rng)

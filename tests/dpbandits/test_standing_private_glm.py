@@ -17,6 +17,7 @@ from dpbandits import Policy, Released, price_of_privacy, simulate
 from dpbandits.lab.environments import GLM
 from dpbandits.lab.evaluate import LoggedRound
 from dpbandits.policies import Restarting, StandingPrivateGLM
+from dpbandits.policy.open_decisions import OpenDecisions
 from dpbandits.private import standing_private_glm
 from dpbandits.private.parts.arm_fits import arrivals
 from dpkit.models.links import Link
@@ -32,7 +33,7 @@ def policy(arms=CIRCLE, seed: int = 0, **more) -> StandingPrivateGLM:
 
 
 def fingerprint(one: Policy) -> object:
-    return bits((one._kept(), one.decisions, one.open_decisions, one.rng.bit_generator.state))
+    return bits((one.kept(), one.decisions, one.open_decisions, one.rng.bit_generator.state))
 
 
 # -------------------------------------------------------------------------------------------------- plays
@@ -67,33 +68,33 @@ def test_plays_survive_a_crash_by_the_journal(tmp_path):
         decision = one.select(CIRCLE[[4, 1]])
         if t % 2:
             one.update(decision, 1.0)
-    plays, waiting, records = one._sums.plays.copy(), one._sums.waiting.copy(), one._sums.records.copy()
+    plays, waiting, records = one.sums.plays.copy(), one.sums.waiting.copy(), one.sums.records.copy()
     assert plays.sum() + 1 == 20 - one.schedule.start(one.releases) > 1
-    one._run._hold.close()
+    one.run._hold.close()
     again = Policy.load(tmp_path / "state", unattended=True)
-    assert again._sums.plays.tolist() == plays.tolist()
-    assert again._sums.waiting.tolist() == waiting.tolist()
-    assert again._sums.records.tolist() == records.tolist()
+    assert again.sums.plays.tolist() == plays.tolist()
+    assert again.sums.waiting.tolist() == waiting.tolist()
+    assert again.sums.records.tolist() == records.tolist()
     assert again.public.plays.tolist() == one.public.plays.tolist()
 
 
 def test_an_interrupted_choice_counts_once():
     one = policy()
-    pending = one._checked_arms(CIRCLE)
+    pending = one.checked_arms(CIRCLE)
 
     class Stop(BaseException):
         pass
 
-    class Books(dict):
+    class Books(OpenDecisions):
         def __setitem__(self, key, value):
             raise Stop
 
-    one._open = Books()
+    one.waiting = Books()
     with pytest.raises(Stop):
         one.select(pending)
-    one._open = {}
+    one.waiting = OpenDecisions()
     decision = one.select()
-    assert one._sums.release()[2].tolist() == np.bincount([decision.index], minlength=6).tolist()
+    assert one.sums.release()[2].tolist() == np.bincount([decision.index], minlength=6).tolist()
 
 
 # ------------------------------------------------------------------------------------------------ what is offered
@@ -105,7 +106,7 @@ def test_arms_may_be_left_out_and_offered_in_part_and_in_any_order():
         decision = one.select(CIRCLE[rows].tolist())
         assert decision.index < len(rows)
         assert np.array_equal(decision.arm, CIRCLE[rows][decision.index])
-        assert one._open[decision.id].note == (rows[decision.index],)
+        assert one.waiting[decision.id].note == (rows[decision.index],)
         assert len(decision.scores) == len(rows)
     assert len(one.select().scores) == 6
 
@@ -144,14 +145,14 @@ def test_thousands_of_arms_may_be_handed_over_again():
     decision = one.select(many[::-1].copy())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert one._open[decision.id].note == (2499 - decision.index,)
+    assert one.waiting[decision.id].note == (2499 - decision.index,)
     assert peak < 2**23
-    assert np.array_equal(one._checked_arms(many + 1e-12), many)
+    assert np.array_equal(one.checked_arms(many + 1e-12), many)
 
 
 def test_the_first_of_two_arms_that_are_the_same_is_counted():
     one = policy(CIRCLE[[0, 1, 1]])
-    assert {one.select(CIRCLE[[1]]).index, one._open[0].note} == {0, (1,)}
+    assert {one.select(CIRCLE[[1]]).index, one.waiting[0].note} == {0, (1,)}
 
 
 def test_logs_are_refused_and_nothing_changes():
@@ -172,7 +173,7 @@ def test_what_is_released_chooses_among_arms_that_are_offered():
     assert set(elsewhere.public) == {"theta", "root"}
     index, chance = elsewhere.choose(CIRCLE[[1, 4]], np.random.default_rng(0))
     made = one.register(CIRCLE[[1, 4]], index, probability=chance)
-    assert one._open[made.id].note == ((1, 4)[index],)
+    assert one.waiting[made.id].note == ((1, 4)[index],)
     with pytest.raises(ValueError, match="which is none of them"):
         elsewhere.choose(np.eye(2))
 
@@ -207,7 +208,7 @@ def test_states_with_a_wrong_public_half_are_refused(tmp_path, name):
 def test_states_with_a_wrong_note_are_refused(tmp_path):
     one = policy()
     one.select()
-    pending = one._open[0]
+    pending = one.waiting[0]
     pending.note = (6,)
     one.save(tmp_path / "state")
     with pytest.raises(ValueError, match="note must be the number of an arm, got 6"):
@@ -224,7 +225,7 @@ def test_the_whole_run_costs_the_budget(adjacency, unit):
     one = policy(budget=budget)
     z = calibrate(lambda z: Gaussian(z, adjacency=adjacency), budget)
     assert [row.release for row in one.ledger.rows()] == [Gaussian(z, adjacency=adjacency)]
-    assert one._sums.sums.noise_multiplier == z
+    assert one.sums.sums.noise_multiplier == z
     assert one.privacy().unit == unit
 
 
@@ -232,7 +233,7 @@ def test_the_noise_of_a_sum_is_that_of_the_range_of_rewards_alone():
     """No share of the budget for anything else: z times the length of the range, where the base rate is its middle."""
     one = policy(reward_range=(-1.0, 3.0), link="linear")
     z = calibrate(Gaussian, BUDGET)
-    assert one._sums.noise == pytest.approx(4.0 * z, rel=1e-3)  # rounding is reckoned with
+    assert one.sums.noise == pytest.approx(4.0 * z, rel=1e-3)  # rounding is reckoned with
 
 
 # ---------------------------------------------------------------------------------------------------- learning
@@ -341,7 +342,7 @@ def test_epochs_refuse_logs_and_wrong_notes_too(tmp_path):
         one.learn_log([(CIRCLE[0], 1.0)])
     assert one.decisions == 0
     one.select(CIRCLE)
-    one._open[0].note = (0, 0, 6)
+    one.waiting[0].note = (0, 0, 6)
     one.save(tmp_path / "state")
     with pytest.raises(ValueError, match="note must be the number of an arm, got 6"):
         Policy.load(tmp_path / "state", unattended=True)
@@ -351,10 +352,10 @@ def test_plays_in_epochs_survive_a_crash_by_the_journal(tmp_path):
     one = in_epochs(checkpoint=tmp_path / "state")
     for _ in range(57):
         one.update(one.select(CIRCLE), 1.0)
-    kept = repr(one.policy._sums.kept())
-    one._run._hold.close()
+    kept = repr(one.policy.sums.kept())
+    one.run._hold.close()
     again = Policy.load(tmp_path / "state", unattended=True)
-    assert repr(again.policy._sums.kept()) == kept
+    assert repr(again.policy.sums.kept()) == kept
 
 
 def test_simulations_tell_it_the_arms_of_each_seed(tmp_path):

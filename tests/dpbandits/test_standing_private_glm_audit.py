@@ -56,7 +56,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
         policy.select()  # which releases the last of them
         return np.array(collected)
 
-    sums = policy._sums.sums
+    sums = policy.sums.sums
     return policy, Tossed(play, sums, sums.factor, len(ROUNDS), TRIALS)
 
 
@@ -66,7 +66,7 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
     claim = float(policy.privacy().epsilon)
     for changed, pair in enumerate(ROUNDS):
         # how far the pair is apart, in units of the sensitivity: the worst pairs are as far as any may be
-        share = runs.distance(changed) * policy._sums.cost.noise_multiplier
+        share = runs.distance(changed) * policy.sums.cost.noise_multiplier
         assert share <= 1.0
         assert share >= 0.5 if pair is NEVER else 0.7
         bound = runs.lower_bound(changed, BUDGET)
@@ -79,4 +79,4 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 
 def test_a_changed_reward_is_as_far_as_any_record_may_move():
     policy = StandingPrivateGLM(2, np.eye(2), budget=BUDGET, horizon=len(ROUNDS))
-    assert policy._sums._c * 1.0 == pytest.approx(policy._sums.sums.sensitivity, rel=1e-6)
+    assert policy.sums._c * 1.0 == pytest.approx(policy.sums.sums.sensitivity, rel=1e-6)

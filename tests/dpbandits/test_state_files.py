@@ -131,9 +131,9 @@ def faults(policy: Policy) -> list[str]:
         elif isinstance(node, (float, np.ndarray)) and not np.isfinite(node).all():
             found.append(f"{way} is not finite")
 
-    look(policy._kept(), "learned")
-    for pending in policy._open.values():
-        if len(pending.arm) and not float(policy._length(pending.arm)) <= 1.0:
+    look(policy.kept(), "learned")
+    for pending in policy.waiting.values():
+        if len(pending.arm) and not float(policy.offer.length(pending.arm)) <= 1.0:
             found.append("an arm is too long")
     for value in vars(policy).values():
         for rows in value if isinstance(value, list) else [value]:

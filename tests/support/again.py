@@ -11,13 +11,13 @@ from dpkit.states.entries import kept, resume
 
 def rewinder(policy: PrivatePolicy[Any]) -> Callable[[], None]:
     """What takes ``policy`` back to where it is now. The generator goes on, so that every run has fresh noise."""
-    public, secret = policy.public, kept(policy, policy._secret)
+    public, secret = policy.public, kept(policy, policy.secret)
     decisions, releases = policy.decisions, policy.releases
 
     def rewind() -> None:
         policy.public = public  # nobody writes to it: a release puts another one in its place
-        resume(policy, policy._secret, secret)
+        resume(policy, policy.secret, secret)
         policy.decisions, policy.releases = decisions, releases
-        policy._open.clear()
+        policy.waiting.clear()
 
     return rewind

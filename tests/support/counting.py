@@ -8,14 +8,14 @@ from dpbandits.policies import OnePassPrivateGLM
 class Counting(OnePassPrivateGLM):
     """Not private in what it adds, which is never released."""
 
-    _secret = ("_sums", "learned", "total")
+    secret = ("sums", "learned", "total")
 
     def __init__(self, dim, link="logistic", *, horizon, **options):
         self.learned = np.zeros(horizon, dtype=np.int64)
         self.total = 0.0
         super().__init__(dim, link, horizon=horizon, **options)
 
-    def _learn(self, pending, reward):
+    def learn(self, pending, reward):
         self.learned[pending.round] += 1
         self.total += reward * (pending.round + 1)
-        super()._learn(pending, reward)
+        super().learn(pending, reward)

@@ -45,7 +45,7 @@ class Lives:
         return np.array(self.batches)
 
     def factor(self):
-        sums, n = self.policy._sums.sums, len(self.policy.schedule.ends)
+        sums, n = self.policy.sums.sums, len(self.policy.schedule.ends)
         if isinstance(sums, Weighted):
             return sums.factor
         c, t = sums.coefficients, np.arange(n)

@@ -13,9 +13,9 @@ BUDGET = Budget(4.0, 1e-5)
 class _Anybody:
     """For tests that are not about persons: a round of nobody in particular is one of three persons'."""
 
-    def _who(self, person):
-        self._persons._salt = 32 * "0"  # so that two of them are equal
-        return super()._who(person)
+    def who(self, person):
+        self.persons._salt = 32 * "0"  # so that two of them are equal
+        return super().who(person)
 
     def select(self, arms, person=None):
         return super().select(arms, self.decisions % 3 if person is None else person)

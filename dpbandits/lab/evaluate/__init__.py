@@ -1,6 +1,6 @@
 """What a policy would have earned, from a log of choices with their probabilities; also as a private release.
 
->>> from dpbandits.lab import evaluate
+>>> from dpbandits import evaluate
 >>> log = evaluate.Log.of(rewards=[1, 0, 1, 0], probabilities=[0.5] * 4, chosen=["tea", "tea", "coffee", "coffee"])
 >>> evaluate.ips(log.rewards, log.probabilities, log.always("tea")).value
 0.5

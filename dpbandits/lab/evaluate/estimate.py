@@ -35,7 +35,7 @@ class Estimate:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpbandits.lab import evaluate
+    >>> from dpbandits import evaluate
     >>> evaluate.ips([1, 0, 1, 1], probabilities=[0.5, 0.5, 0.25, 0.5], target=[1, 1, 0.5, 0])
     ips: 1 ± 0.577 (standard error), 95 % interval [-0.132, 2.13], 4 rows worth 3.0
     """

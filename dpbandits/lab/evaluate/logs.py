@@ -55,7 +55,7 @@ class Log:
 
     Examples
     --------
-    >>> from dpbandits.lab import evaluate
+    >>> from dpbandits import evaluate
     >>> log = evaluate.Log.of([1, 0, 1], [0.5, 0.25, 0.5], ["tea", "coffee", "tea"])
     >>> log.arms, log.always("tea").tolist(), log.uniform().tolist()
     (('coffee', 'tea'), [1.0, 0.0, 1.0], [0.5, 0.5, 0.5])

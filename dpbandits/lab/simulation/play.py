@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.checks import integer
+from dpbandits.durability.state import config_of
 from dpbandits.lab.environments.base import Environment
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.protocol import Decision, Policy
@@ -106,7 +107,7 @@ def generator(seed: int, name: str | None = None) -> np.random.Generator:
 def parameters(policy: Policy) -> dict[str, str]:
     """The policy's class and parameters as text, as far as it keeps them under their names."""
     try:
-        config = policy._config()
+        config = config_of(policy)
     except AttributeError:
         config = {}
     # a label is drawn anew for every policy, and a checkpoint or a log is a place

@@ -48,8 +48,8 @@ def simulate(
     and the seed alone: not on the other policies, on their order, on ``jobs`` or on ``backend``. Ctrl-C ends the
     simulation and keeps the runs that are done (``results.complete`` is then False).
 
-    A policy is given the arms of a round, or its context where it takes contexts (:mod:`dpbandits.arms.per_arm`). It is
-    told a reward after as many further rounds as the environment delays it by; a reward that is due after the last
+    A policy is given the arms of a round, or its context where it takes contexts (:mod:`dpbandits.policy.offers`). It
+    is told a reward after as many further rounds as the environment delays it by; a reward that is due after the last
     round is not told.
 
     Parameters

@@ -6,14 +6,13 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.checks import positive
-from dpbandits.arms.standing import Catalogue, StandingArms
+from dpbandits.arms.standing import Catalogue
 from dpbandits.policy.choices import Independent, Law, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
-from dpbandits.policy.protocol import Policy, real_array
 from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
 from dpbandits.private.parts.block_model import Play, contexts, corrected, proportional, replay
 from dpkit.geometry import svec
@@ -21,7 +20,7 @@ from dpkit.models.links import Link
 from dpkit.models.prior import Prior
 from dpkit.moments.blocks import Released, features
 
-__all__ = ["BallContexts", "Estimate", "PlayedBlocks", "middle"]
+__all__ = ["Estimate", "PlayedBlocks", "middle"]
 
 # the draws of a replay, for every arm; more arms than these are not replayed, which would take minutes
 _DRAWS, _FEWEST_DRAWS, _MOST_REPLAYED = 100, 2500, 200
@@ -32,29 +31,6 @@ _LOG, _NARROWEST = 3.0, 0.1
 _MARGIN = 300.0
 # where μ is flat at the base rate, parameters may be longer than S, by so much at most
 _LONGER = 3.0
-
-
-class BallContexts(StandingArms):
-    """Standing arms whose contexts have length at most 1."""
-
-    def _checked_arms(self, context: ArrayLike) -> Array:
-        z = real_array("context", context)
-        if z.shape != (self.dim,):
-            raise ValueError(f"context must have shape ({self.dim},), got shape {z.shape}")
-        if not np.isfinite(z).all():
-            raise ValueError(f"context must be finite, got {z[~np.isfinite(z)][0]}")
-        length = float(np.linalg.norm(z))
-        if length > 1.0 + 1e-9:
-            raise ValueError(f"context must have norm at most 1, got norm {length:.6g}: scale it by a public number")
-        return z
-
-    def _chosen(self, context: Array, index: int) -> Array:
-        # a row whose norm passes 1 by rounding, or was changed meanwhile, is scaled back
-        return Policy._chosen(self, context[None], 0)
-
-    @staticmethod
-    def _length(arms: Array) -> Array:
-        return Policy._length(arms)
 
 
 def middle(reward_range: tuple[float, float]) -> tuple[float, float]:

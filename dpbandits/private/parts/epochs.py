@@ -27,8 +27,7 @@ from accounting.arrays import Array
 from dpbandits.policy.choices import Law
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.shuffled import ShufflePolicy
-from dpkit.models.links import Link
+from dpbandits.policy.trust import AsDecided
 from dpkit.states.entries import conform, resume, short
 
 __all__ = ["Epochs", "half", "resume_half"]
@@ -36,8 +35,26 @@ __all__ = ["Epochs", "half", "resume_half"]
 _OWN = ("dim", "horizon", "budget", "reward_range", "base_rate", "on_violation", "rng", "ledger", "label", "checkpoint")
 
 
+class InEpochs(AsDecided):
+    """A record counts in the epoch of its decision, as that one's policy counts it.
+
+    It must be public which epoch's policy a person teaches.
+    """
+
+    def batch(self, policy: Epochs) -> int:  # type: ignore[override]
+        return policy.releases + policy.epoch
+
+    def enters(self, policy: Epochs, pending: Pending) -> bool:  # type: ignore[override]
+        inner = policy.policy
+        open_epoch = pending.note[0] == policy.epoch and len(pending.arm) > 0
+        return open_epoch and inner.counting.enters(inner, policy.in_epoch(pending))
+
+
 class Epochs(PrivatePolicy[None]):
-    """Base of the policies that start another one afresh; they say how long an epoch is.
+    """Base of the policies that start another one afresh; they hold it, and ask it by its public protocol.
+
+    They say by ``rounds_of`` how long an epoch is, and may say by ``over`` that it has ended, by ``arguments`` what
+    else its policy is made with, and by ``begin_epoch`` what the next one knows from it.
 
     Attributes
     ----------
@@ -47,9 +64,7 @@ class Epochs(PrivatePolicy[None]):
         Its policy.
     """
 
-    _MOST_EPOCHS: ClassVar[int]
-    # it must be public which epoch's policy a person teaches
-    _counts_decisions = True
+    most_epochs: ClassVar[int]
 
     def __init__(
         self,
@@ -62,48 +77,49 @@ class Epochs(PrivatePolicy[None]):
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.algorithm = algorithm if isinstance(algorithm, str) else algorithm.__name__
-        self._make = _private_policy(self.algorithm)
+        self.algorithm_class = _private_policy(self.algorithm)
         self.parameters = dict(parameters or {})
         if taken := sorted(set(self.parameters) & set(_OWN)):
             raise ValueError(
                 f"parameters must not hold what {type(self).__name__} itself is given, got parameters[{taken[0]!r}]"
             )
         super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
+        self.counting, self.drops_arms = InEpochs(), True
         self.epoch = 0
-        self.policy = self._fresh(0, options.get("reward_range"), options.get("base_rate"))
+        self.policy = self.fresh(0, options.get("reward_range"), options.get("base_rate"))
         self.reward_range, self.base_rate = self.policy.reward_range, self.policy.base_rate
         # the wrapped policy's, which differ from class to class
-        self.trust, self.takes = self.policy.trust, self.policy.takes  # type: ignore[misc]
-        self.n_arms = self.policy._count(np.empty(0)) if self.takes == "context" else None
-        self._notes = 2 + self.policy._notes
+        self.trust, self.takes, self.offer = self.policy.trust, self.policy.takes, self.policy.offer  # type: ignore[misc]
+        self.n_arms = self.policy.count(np.empty(0)) if self.takes == "context" else None
+        self.notes = 2 + self.policy.notes
         self.public = None
-        self._open_run(self.policy.ledger.total, self._scope(0))
+        self.open_run(self.policy.ledger.total, self._scope(0))
 
     @abstractmethod
-    def _rounds(self, epoch: int) -> int:
+    def rounds_of(self, epoch: int) -> int:
         """For how many rounds the policy of an epoch is made."""
 
-    def _own_parameters(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Further arguments of an epoch's policy."""
         return self.parameters
 
-    def _over(self) -> bool:
+    def over(self) -> bool:
         """Whether the epoch at hand has ended."""
         return self.policy.decisions == self.policy.horizon
 
-    def _fresh(
+    def fresh(
         self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
     ) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
-        return self._make(
+        return self.algorithm_class(
             self.dim,
             budget=self.budget,
-            horizon=self._rounds(epoch),
+            horizon=self.rounds_of(epoch),
             reward_range=reward_range,
             base_rate=base_rate,
             on_violation=self.on_violation,
             rng=self.rng,
-            **self._own_parameters(),
+            **self.arguments(),
         )
 
     def _scope(self, epoch: int) -> str:
@@ -113,140 +129,123 @@ class Epochs(PrivatePolicy[None]):
     def _next_epoch(self) -> None:
         """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
         epoch = self.epoch + 1
-        if epoch > self._MOST_EPOCHS:
-            raise ValueError(f"epochs must be at most {self._MOST_EPOCHS}: start a new policy, got epoch {epoch}")
-        fresh = self._fresh(epoch, self.reward_range, self.base_rate)
-        self._charge_once(fresh.ledger.total, self._scope(epoch))
-        self._run.begin()
-        self._start(epoch, fresh)
+        if epoch > self.most_epochs:
+            raise ValueError(f"epochs must be at most {self.most_epochs}: start a new policy, got epoch {epoch}")
+        fresh = self.fresh(epoch, self.reward_range, self.base_rate)
+        self.charge_once(fresh.ledger.total, self._scope(epoch))
+        self.run.begin()
+        self.begin_epoch(epoch, fresh)
         self._drop_arms(0)
-        self._keep()
-        self._run.end()
+        self.keep()
+        self.run.end()
 
-    def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
+    def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy = epoch, fresh
 
     def _drop_arms(self, start: int) -> None:
         """Rewards of closed epochs, and of this epoch's rounds before ``start``, count for nothing."""
-        for key, pending in self._open.items():
-            if pending.note[:2] < (self.epoch, start) and len(pending.arm):
-                self._open[key] = replace(pending, arm=np.empty(0))
+        self.waiting.drop_arms(lambda pending: pending.note[:2] < (self.epoch, start))
 
     # ---------------------------------------------------------------------------------------------- choose
 
-    def _settle(self, arms: Array) -> None:
-        super()._settle(arms)
-        if self._over():
+    def prepare(self, arms: Array) -> None:
+        super().prepare(arms)
+        if self.over():
             self._next_epoch()
 
-    def _score(self, arms: Array) -> Array | Law:
-        return self._chooser()._score(arms)
+    def score(self, arms: Array) -> Array | Law:
+        return self.chooser().score(arms)
 
-    def _chooser(self) -> PrivatePolicy[Any]:
+    def chooser(self) -> PrivatePolicy[Any]:
         return self.policy
 
-    def _count(self, arms: Array) -> int:
-        return self.policy._count(arms)
+    def count(self, arms: Array) -> int:
+        return self.policy.count(arms)
 
-    def _name(self, index: int) -> str:
-        return self.policy._name(index)
+    def name_of(self, index: int) -> str:
+        return self.policy.name_of(index)
 
-    def _note(self, arm: Array, index: int) -> tuple[int, ...]:
+    def note(self, arm: Array, index: int) -> tuple[int, ...]:
         # the epoch, the number of the decision in it, and what its policy writes down
-        return (self.epoch, self.policy.decisions, *self.policy._note(arm, index))
+        return (self.epoch, self.policy.decisions, *self.policy.note(arm, index))
 
-    def _wait_for(self, pending: Pending) -> None:
-        super()._wait_for(pending)
+    def admit(self, pending: Pending) -> None:
+        super().admit(pending)
         self.policy.decisions += 1
 
-    def _check_log(self) -> None:
-        self.policy._check_log()
+    def check_log(self) -> None:
+        self.policy.check_log()
 
-    def _count_play(self, pending: Pending) -> None:
-        self.policy._count_play(self._in_epoch(pending))
+    def decided(self, pending: Pending) -> None:
+        self.policy.decided(self.in_epoch(pending))
 
-    def _checked_pending(self, pending: Pending) -> Pending:
-        found = super()._checked_pending(pending)
+    def checked_pending(self, pending: Pending) -> Pending:
+        found = super().checked_pending(pending)
         if len(found.arm) and found.note[0] == self.epoch:
-            self.policy._checked_pending(self._in_epoch(found))
+            self.policy.checked_pending(self.in_epoch(found))
         return found
 
     # ----------------------------------------------------------------------------------------------- learn
 
-    def _in_epoch(self, pending: Pending) -> Pending:
+    def in_epoch(self, pending: Pending) -> Pending:
         """The decision as its epoch's policy made it."""
         _, round, *note = pending.note
         return replace(pending, round=round, note=tuple(note))
 
-    def _enters(self, pending: Pending) -> bool:
-        return pending.note[0] == self.epoch and len(pending.arm) > 0 and self.policy._enters(self._in_epoch(pending))
-
-    def _batch(self) -> int:
-        return self.releases + self.epoch
-
-    def _learn(self, pending: Pending, reward: float) -> None:
-        self.policy._learn(self._in_epoch(pending), reward)
+    def learn(self, pending: Pending, reward: float) -> None:
+        self.policy.learn(self.in_epoch(pending), reward)
 
     # --------------------------------------------------------------------------------------------- release
 
-    def _check_releases(self) -> None:
-        self.policy._check_releases()
+    def check_releases(self) -> None:
+        self.policy.check_releases()
 
-    def _due(self) -> bool:
-        return self.policy._due()
+    def due(self) -> bool:
+        return self.policy.due()
 
-    def _release(self) -> None:
-        self.policy._advance()
+    def close_batch(self) -> None:
+        self.policy.advance()
 
-    def _expose(self) -> None:
-        self.policy._expose()
-        if isinstance(self.policy, ShufflePolicy):  # as it does with open decisions of its own
+    def expose(self) -> None:
+        self.policy.expose()
+        if self.policy.drops_arms:  # as it does with open decisions of its own
             self._drop_arms(self.policy.schedule.start(self.policy.releases))
 
     # ------------------------------------------------------------------------------------- input and state
 
-    def _chosen(self, arms: Array, index: int) -> Array:
-        return self.policy._chosen(arms, index)
+    def chosen(self, arms: Array, index: int) -> Array:
+        return self.policy.chosen(arms, index)
 
-    def _checked_arms(self, arms: ArrayLike) -> Array:
-        return self.policy._checked_arms(arms)
+    def checked_arms(self, arms: ArrayLike) -> Array:
+        return self.policy.checked_arms(arms)
 
-    def _length(self, arms: Array) -> Array:  # type: ignore[override]
-        return self.policy._length(arms)
-
-    def _config(self) -> dict[str, Any]:
-        config = super()._config()
-        if isinstance(link := self.parameters.get("link"), Link):
-            config["parameters"] = self.parameters | {"link": link.name}
-        return config
-
-    def _kept(self) -> dict[str, Any]:
+    def kept(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "policy": half(self.policy)}
 
-    def _resume(self, saved: Any) -> None:
-        if not isinstance(saved, Mapping) or set(saved) != set(self._kept()):
-            raise ValueError(f"learned must hold the entries {sorted(self._kept())}, got {short(saved)}")
+    def resume(self, saved: Any) -> None:
+        if not isinstance(saved, Mapping) or set(saved) != set(self.kept()):
+            raise ValueError(f"learned must hold the entries {sorted(self.kept())}, got {short(saved)}")
         epochs = conform("epoch", saved["epoch"], 0)
-        if epochs > self._MOST_EPOCHS:
-            raise ValueError(f"epoch must be at most {self._MOST_EPOCHS}, got epoch={epochs}")
+        if epochs > self.most_epochs:
+            raise ValueError(f"epoch must be at most {self.most_epochs}, got epoch={epochs}")
         for epoch in range(1, epochs + 1):
             # nothing has happened to the policy at hand: one of the same length is as good as it is
-            alike = self._rounds(epoch) == self.policy.horizon
-            fresh = self.policy if alike else self._fresh(epoch, self.reward_range, self.base_rate)
-            self._charge(fresh.ledger.total, self._scope(epoch))
-            self._start(epoch, fresh)
+            alike = self.rounds_of(epoch) == self.policy.horizon
+            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.base_rate)
+            self.charge(fresh.ledger.total, self._scope(epoch))
+            self.begin_epoch(epoch, fresh)
         resume_half(self.policy, saved["policy"])
 
 
 def half(policy: PrivatePolicy[Any]) -> dict[str, Any]:
     """What is kept of an epoch's policy."""
-    return {"learned": policy._kept(), "decisions": policy.decisions, "releases": policy.releases}
+    return {"learned": policy.kept(), "decisions": policy.decisions, "releases": policy.releases}
 
 
 def resume_half(policy: PrivatePolicy[Any], saved: Any) -> None:
     """The inverse of :func:`half`, checked."""
     resume(policy, ("decisions", "releases"), {name: saved[name] for name in ("decisions", "releases")})
-    policy._resume(saved["learned"])
+    policy.resume(saved["learned"])
 
 
 def _private_policy(name: str) -> Callable[..., PrivatePolicy[Any]]:
@@ -255,7 +254,7 @@ def _private_policy(name: str) -> Callable[..., PrivatePolicy[Any]]:
     kind = getattr(policies, name, None) if name in policies.__all__ else None
     if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy) and not issubclass(kind, Epochs)):
         raise ValueError(f"algorithm must be a private policy of dpbandits.policies, got algorithm={name!r}")
-    if kind._prices_totals:
+    if kind.prices_totals:
         raise ValueError(
             "algorithm must learn a capped number of records of each person, since people come back in later epochs, "
             f"got algorithm={name!r}: make it with a horizon of its own"

@@ -25,6 +25,7 @@ from dpbandits.private.parts.noisy_estimate import errors, precisions, shrunken_
 from dpbandits.private.parts.progress import Past, misfit
 from dpbandits.private.parts.records import SecantRecord
 from dpkit.models.prior import Prior, posterior
+from dpkit.moments.pairs import NoisyPair
 
 __all__ = ["Estimate", "Noise", "Refit"]
 
@@ -115,30 +116,18 @@ class Refit:
         public = self.prior.mean, root, square, zero, 0.0, 0.0, 0.0, (square, zero)
         return Estimate(*public, Past.empty(d), 0.0, covariance, 0.0, np.eye(d), not self.levels, False)
 
-    def after(
-        self,
-        last: Estimate,
-        totals: tuple[Array, Array],
-        ends: Sequence[int],
-        *,
-        noise: Noise,
-        batch_noise: Noise,
-        decay: float,
-    ) -> Estimate:
+    def __call__(self, last: Estimate, sums: NoisyPair, ends: Sequence[int]) -> Estimate:
         """The next estimate.
 
         Parameters
         ----------
         last : Estimate
-        totals : ((d, d) ndarray, (d,) ndarray)
+        sums : NoisyPair
             The running sums as released.
         ends : sequence of int
             Of all batches up to this one.
-        noise, batch_noise : (float, float)
-            σ_H and σ_b of this release, and of its difference to the one before.
-        decay : float
-            What is left in the running sums of those before.
         """
+        totals, noise, batch_noise, decay = (sums.H, sums.b), sums.noise, sums.batch_noise, sums.decay
         S, k, rounds = self.theta_bound, len(ends), ends[-1]
         start = ends[-2] if k > 1 else 0
         # entries of M that are 0 hold nothing but noise, of which so much is left in a row on average
@@ -187,8 +176,8 @@ class Refit:
             metric = levelling(inverse @ (U * told) @ U.T @ inverse, left_in_H)
             H, b = carried(A, metric, H, b)
         past = last.past.followed_by(rounds, H, squares)
-        sums = H, b, slopes, secants, squares, totals, past
-        return Estimate(known.mean, root, *sums, found, known.covariance, unlikely, metric, settled, stands)
+        history = H, b, slopes, secants, squares, totals, past
+        return Estimate(known.mean, root, *history, found, known.covariance, unlikely, metric, settled, stands)
 
     def _unlikely(self, last: Estimate, M: Array, residual: Array, noises: Noise) -> float:
         """How badly the batch fits what was released before; M, the residual and their noise are in its metric."""

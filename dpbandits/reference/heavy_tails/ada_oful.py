@@ -68,7 +68,7 @@ class AdaOFUL(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "V", "rows")
+    learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class AdaOFUL(EllipsoidSet, ReferencePolicy):
         # β_t = 64 (2√(κ ln(2t²/δ)) + √(d ln(2t²/δ))) + 5√λ S
         return 64.0 * (2.0 * math.sqrt(self._kappa * doubt) + math.sqrt(self.dim * doubt)) + 5.0 * steady
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         solved = self.V.inverse.dot(arm)
         size = math.sqrt(max(float(arm.dot(solved)), 0.0))  # ‖x_t‖ in the norm of H_{t−1}⁻¹

@@ -29,7 +29,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
 from dpbandits.reference.heavy_tails.repeated import Epoch, RepeatedPlays
 from dpkit.models.ellipsoid import RankOneInverse, project_on_ball
 from dpkit.models.links import Link, get_link
@@ -39,7 +39,7 @@ __all__ = ["CRMM"]
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class CRMM(RepeatedPlays, ReferencePolicy):
+class CRMM(RepeatedPlays, EllipsoidSet, ReferencePolicy):
     """Optimism around an online Newton step on medians of repeated rewards.
 
     Parameters
@@ -83,7 +83,7 @@ class CRMM(RepeatedPlays, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "stability", "epoch", "V")
+    learned = ("theta", "stability", "epoch", "V")
 
     def __init__(
         self,

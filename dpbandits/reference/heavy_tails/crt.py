@@ -71,7 +71,7 @@ class CRT(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("b", "theta", "rounds", "bias", "V")
+    learned = ("b", "theta", "rounds", "bias", "V")
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class CRT(EllipsoidSet, ReferencePolicy):
         radius = self.threshold() * math.sqrt(doubt) + math.sqrt(self.bias) + math.sqrt(self.ridge) * self.theta_bound
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rounds += 1
         limit = self.threshold()

@@ -77,7 +77,7 @@ class CRTM(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "V")
+    learned = ("theta", "V")
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class CRTM(EllipsoidSet, ReferencePolicy):
         """√γ, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{V_t} ≤ √γ}."""
         return self.radius
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         solved = self.V.inverse.dot(arm)
         square = max(float(arm.dot(solved)), 0.0)

@@ -69,7 +69,7 @@ class HeavyOFUL(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "V", "rows")
+    learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class HeavyOFUL(EllipsoidSet, ReferencePolicy):
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_t‖_{H_t} ≤ β_t}."""
         return float(self._steady + self._rising * self.rows.count**self._power)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         solved = self.V.inverse.dot(arm)
         size = math.sqrt(max(float(arm.dot(solved)), 0.0))  # ‖x_t‖ in the norm of H_{t−1}⁻¹

@@ -72,7 +72,7 @@ class HvtUCB(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "rounds", "V")
+    learned = ("theta", "rounds", "V")
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class HvtUCB(EllipsoidSet, ReferencePolicy):
         """β_t, the radius of the ellipsoid {θ : ‖θ − θ_{t+1}‖_{V_t} ≤ β_t}, where t rewards have come."""
         return float(self._steady + self._rising * self.rounds**self._power)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         width = self.width()
         self.rounds += 1

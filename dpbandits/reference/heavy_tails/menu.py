@@ -35,7 +35,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
 from dpbandits.reference.heavy_tails.repeated import Epoch, RepeatedPlays
 from dpkit.models.ellipsoid import RankOneInverse
 
@@ -44,7 +44,7 @@ __all__ = ["MENU"]
 _LAMBDA = 3.1  # ½ln(Λ/2) − ½ + 1/Λ ≥ 1/24
 
 
-class MENU(RepeatedPlays, ReferencePolicy):
+class MENU(RepeatedPlays, EllipsoidSet, ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around the median of several ridge regressions.
 
     Parameters
@@ -89,7 +89,7 @@ class MENU(RepeatedPlays, ReferencePolicy):
     1
     """
 
-    _learned = ("B", "theta", "epochs", "epoch", "V")
+    learned = ("B", "theta", "epochs", "epoch", "V")
 
     def __init__(
         self,

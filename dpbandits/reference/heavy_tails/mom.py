@@ -28,7 +28,7 @@ import numpy as np
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
-from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
 from dpbandits.reference.heavy_tails.repeated import Epoch, RepeatedPlays
 from dpkit.models.ellipsoid import RankOneInverse
 
@@ -37,7 +37,7 @@ __all__ = ["MoM"]
 _RATE = 0.5 * math.log(4.0) + 0.5 * math.log(4.0 / 7.0)  # kl(½‖⅛)
 
 
-class MoM(RepeatedPlays, ReferencePolicy):
+class MoM(RepeatedPlays, EllipsoidSet, ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around a ridge regression on medians of means.
 
     Parameters
@@ -81,7 +81,7 @@ class MoM(RepeatedPlays, ReferencePolicy):
     1
     """
 
-    _learned = ("b", "theta", "epochs", "epoch", "V")
+    learned = ("b", "theta", "epochs", "epoch", "V")
 
     def __init__(
         self,

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from dpbandits.policy.choices import Law
-from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet
+from dpbandits.policy.protocol import Pending, Policy
 from dpkit.models.likelihood import Rows
 from dpkit.states import entries
 
@@ -94,8 +93,8 @@ class Epoch:
         entries.resume(self, self._KEPT, saved)
 
 
-class RepeatedPlays(EllipsoidSet):
-    """Optimism at the beginning of every epoch, the same arm again until it ends."""
+class RepeatedPlays(Policy):
+    """The same arm again until an epoch ends; at its beginning as the base that stands after this one scores."""
 
     epoch: Epoch
 
@@ -103,20 +102,21 @@ class RepeatedPlays(EllipsoidSet):
     def _observe(self, arm: Array, means: Array) -> None:
         """Learn from an epoch: its arm, and the means of its blocks, at least one and at most ``epoch.size``."""
 
-    def _settle(self, arms: Array) -> None:
+    def prepare(self, arms: Array) -> None:
         """An epoch ends where its arm is not offered any more; the next one begins with another arm."""
         if self.epoch.running and not self.epoch.same(arms).any():
             self._close()
 
-    def _score(self, arms: Array) -> Array | Law:
-        return np.asarray(self.epoch.same(arms), dtype=np.float64) if self.epoch.running else super()._score(arms)
+    def score(self, arms: Array) -> Array | Law:
+        if self.epoch.running:
+            return np.asarray(self.epoch.same(arms), dtype=np.float64)
+        return super().score(arms)  # type: ignore[safe-super]
 
-    def _admit(self, pending: Pending) -> None:
+    def decided(self, pending: Pending) -> None:
         if not self.epoch.running:
             self.epoch.begin(pending.arm)
-        super()._admit(pending)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self.epoch.take(pending.arm, reward)
         if self.epoch.count >= self.epoch.size:
             self._close()

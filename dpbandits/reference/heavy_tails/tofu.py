@@ -72,7 +72,7 @@ class TOFU(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "V", "rows")
+    learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class TOFU(EllipsoidSet, ReferencePolicy):
         radius = self._noise * self.rows.count**self._power + math.sqrt(self.ridge) * self.theta_bound
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
         self.rows.append([*arm, reward - self.base_rate])

@@ -87,7 +87,7 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "lead", "moves", "V", "aside", "center", "A")
+    learned = ("theta", "lead", "moves", "V", "aside", "center", "A")
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * doubt - self.moves, 0.0))
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         low, high = self.reward_range
         solved = self.V.inverse.dot(arm)

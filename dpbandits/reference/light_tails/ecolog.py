@@ -76,7 +76,7 @@ class ECOLog(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "lead", "moves", "V")
+    learned = ("theta", "lead", "moves", "V")
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class ECOLog(EllipsoidSet, ReferencePolicy):
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * self.eta * doubt - self.moves, 0.0))
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         low, high = self.reward_range
         solved = self.V.inverse.dot(arm)

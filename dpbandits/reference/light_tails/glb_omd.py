@@ -69,7 +69,7 @@ class GLBOMD(EllipsoidSet):
     1
     """
 
-    _learned = ("theta", "rounds", "V")
+    learned = ("theta", "rounds", "V")
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class GLBOMD(EllipsoidSet):
         squared = 4.0 * self.ridge * self.theta_bound**2 + 2.0 * self.eta * math.log(1.0 / self.failure_probability)
         return math.sqrt(squared + 6.0 * self.dim * self.eta**2 * growth)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         g = self.dispersion
         e = float(arm @ self.theta)

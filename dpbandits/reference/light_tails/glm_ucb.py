@@ -76,7 +76,7 @@ class GLMUCB(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "V", "rows")
+    learned = ("theta", "V", "rows")
 
     def __init__(
         self,
@@ -107,11 +107,11 @@ class GLMUCB(EllipsoidSet, ReferencePolicy):
         radius = self.noise_bound / self._c * deviation + math.sqrt(self.ridge) * self.theta_bound
         return self._scaled(radius)
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         # x_t = argmax μ(xᵀθ_t) + k_μ β_t ‖x‖_{V_t⁻¹}
         return np.asarray(self.link.mean(arms @ self.theta) + self._k * self.width() * norms(arms, self.V.inverse))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
         self.rows.append([*arm, reward])

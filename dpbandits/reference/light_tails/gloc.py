@@ -68,7 +68,7 @@ class GLOC(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("learner", "theta", "xz", "zz", "stability", "V")
+    learned = ("learner", "theta", "xz", "zz", "stability", "V")
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class GLOC(EllipsoidSet, ReferencePolicy):
         radius = math.sqrt(max(beta, 0.0))
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         z = float(arm.dot(self.learner))
         slope = float(self.link.mean(z)) - reward  # ∇ℓ_t(θ_t) = slope·x

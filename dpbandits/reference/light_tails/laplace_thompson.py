@@ -74,7 +74,7 @@ class LaplaceThompson(ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "hessian", "rows")
+    learned = ("theta", "hessian", "rows")
 
     def __init__(
         self,
@@ -113,11 +113,11 @@ class LaplaceThompson(ReferencePolicy):
         radius = self.noise_bound / (self.dispersion * c) * math.sqrt(deviation)
         return math.sqrt(self._k) * (radius + math.sqrt(self.ridge / c) * self.theta_bound)
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         # θ̃ ~ N(θ_t, v²H_t⁻¹): with H = LLᵀ, the root is L⁻ᵀ
         return Perturbed(arms, self.theta, self.width() * np.linalg.inv(np.linalg.cholesky(self.hessian).T))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
         X, r = self.rows.array[:, :-1], self.rows.array[:, -1]

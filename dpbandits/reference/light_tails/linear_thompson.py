@@ -69,7 +69,7 @@ class LinearThompson(Policy):
     1
     """
 
-    _learned = ("b", "theta", "rounds", "V")
+    learned = ("b", "theta", "rounds", "V")
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class LinearThompson(Policy):
             return self.radius_scale * self.noise_bound
         return self.noise_bound * math.sqrt(9.0 * self.dim * math.log((self.rounds + 1) / self.failure_probability))
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         # θ̃ ~ N(θ_t, v²V_t⁻¹)
         return Perturbed(arms, self.theta, np.asarray(self.width() * np.linalg.cholesky(self.V.inverse)))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
         self.b += (reward - self.base_rate) * arm

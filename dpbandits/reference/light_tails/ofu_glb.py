@@ -19,7 +19,7 @@ import numpy as np
 from accounting.checks import positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import LevelSet, ReferenceOptions
+from dpbandits.reference.confidence import LevelSet, ReferenceOptions, ReferencePolicy
 from dpkit.models.likelihood import Rows, minimize_in_ball
 from dpkit.models.links import Link, get_link
 
@@ -29,7 +29,7 @@ __all__ = ["OFUGLB"]
 _RIDGE = 1e-6
 
 
-class OFUGLB(LevelSet):
+class OFUGLB(LevelSet, ReferencePolicy):
     """Optimism over {‖θ‖ ≤ S : the log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -72,7 +72,7 @@ class OFUGLB(LevelSet):
     1
     """
 
-    _learned = ("theta", "lipschitz", "rows")
+    learned = ("theta", "lipschitz", "rows")
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OFUGLB(LevelSet):
         squared += 0.5 * _RIDGE * self.theta_bound**2
         return squared if self.parameters == "theory" else self.radius_scale**2 * squared
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
         length = math.sqrt(float(arm @ arm))

@@ -70,7 +70,7 @@ class OFUL(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("b", "theta", "V")
+    learned = ("b", "theta", "V")
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class OFUL(EllipsoidSet, ReferencePolicy):
         radius = self.noise_bound * math.sqrt(deviation) + math.sqrt(self.ridge) * self.theta_bound
         return self._scaled(radius)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.V.add(arm, 1.0)
         self.b += (reward - self.base_rate) * arm

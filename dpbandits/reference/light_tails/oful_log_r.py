@@ -26,14 +26,14 @@ import numpy as np
 
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import LevelSet, ReferenceOptions
+from dpbandits.reference.confidence import LevelSet, ReferenceOptions, ReferencePolicy
 from dpkit.models.likelihood import Rows, minimize_in_ball
 from dpkit.models.links import Link, get_link
 
 __all__ = ["OFULogR"]
 
 
-class OFULogR(LevelSet):
+class OFULogR(LevelSet, ReferencePolicy):
     """Optimism over {‖θ‖ ≤ S : the regularised log-likelihood of θ is within β_t² of the maximum}.
 
     The score of the chosen arm is its largest xᵀθ in the set; those of other arms may be upper bounds.
@@ -74,7 +74,7 @@ class OFULogR(LevelSet):
     1
     """
 
-    _learned = ("theta", "rows")
+    learned = ("theta", "rows")
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class OFULogR(LevelSet):
         )
         return beta**2
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         self.rows.append([*arm, reward])
         self.theta, _ = minimize_in_ball(self._loss(), self.theta, radius=self.theta_bound)

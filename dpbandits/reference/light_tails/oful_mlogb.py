@@ -76,7 +76,7 @@ class OFULMLogB(EllipsoidSet, ReferencePolicy):
     1
     """
 
-    _learned = ("theta", "rounds", "lead", "moves", "errors", "V")
+    learned = ("theta", "rounds", "lead", "moves", "errors", "V")
 
     def __init__(
         self,
@@ -122,12 +122,12 @@ class OFULMLogB(EllipsoidSet, ReferencePolicy):
         squared = self.ridge * self.theta_bound**2 + 2.0 * self.eta * doubt + self.errors - self.moves
         return math.sqrt(max(squared, 0.0))
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         # x_t = argmax μ(xᵀθ_t) + β_t μ̇(xᵀθ_t)‖x‖ + ½sup|μ̈| β_t²‖x‖²
         z, reach = arms @ self.theta, self.width() * norms(arms, self.V.inverse)
         return np.asarray(self.link.mean(z) + self.link.derivative(z) * reach + self._bend * reach**2)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         mean, derivative, loss = self.link.mean, self.link.derivative, self.link.integral
         z = float(arm @ self.theta)

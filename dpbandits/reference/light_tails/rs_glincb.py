@@ -71,7 +71,7 @@ class RSGLinCB(ReferencePolicy):
     1
     """
 
-    _learned = ("theta_o", "theta", "inverse", "matrix", "log_det", "V", "H", "explored", "others")
+    learned = ("theta_o", "theta", "inverse", "matrix", "log_det", "V", "H", "explored", "others")
 
     def __init__(
         self,
@@ -119,13 +119,13 @@ class RSGLinCB(ReferencePolicy):
         near_o = within(theta, self.theta_o, self.V.matrix, self.gamma)
         return near_o and within(theta, self.theta, self.matrix, self.beta)
 
-    def _settle(self, arms: Array) -> None:
+    def prepare(self, arms: Array) -> None:
         # criterion II, where criterion I does not hold
         grown = self.H.log_det > self.log_det + self._growth
         if grown and float(norms(arms, self.V.inverse).max()) ** 2 < self.threshold:
             self._refit()
 
-    def _score(self, arms: Array) -> Array:
+    def score(self, arms: Array) -> Array:
         unknown = norms(arms, self.V.inverse)
         if float(unknown.max()) ** 2 >= self.threshold:  # criterion I
             return unknown
@@ -134,7 +134,7 @@ class RSGLinCB(ReferencePolicy):
         kept = center + self.gamma * unknown >= (center - self.gamma * unknown).max()
         return np.where(kept, arms @ self.theta + self.beta * norms(arms, self.inverse), -np.inf)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         # without delays this tells exactly the rounds of criterion I; it never depends on rewards
         if float(arm @ self.V.inverse @ arm) >= self.threshold:

@@ -16,17 +16,17 @@ from typing import Unpack
 
 from accounting.arrays import Array
 from accounting.checks import positive
+from dpbandits.arms.standing import StandingArms
 from dpbandits.policy.choices import Law, Ties, inverse_gap
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.protocol import Options, Pending
-from dpbandits.private.parts.disjoint import BallContexts
 from dpbandits.reference.simple.ridge_blocks import RidgeBlocks
 from dpkit.moments.blocks import features
 
 __all__ = ["DisjointLinUCB"]
 
 
-class DisjointLinUCB(BallContexts):
+class DisjointLinUCB(StandingArms):
     """Optimism for E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
@@ -61,7 +61,7 @@ class DisjointLinUCB(BallContexts):
     ('right', 'left')
     """
 
-    _learned = ("model",)
+    learned = ("model",)
 
     def __init__(
         self,
@@ -74,22 +74,22 @@ class DisjointLinUCB(BallContexts):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
-        self._open_slots(arms)
+        self.open_slots(arms)
         self.exploration, self._width = checked_exploration(exploration)
         self.gamma_scale = positive("gamma_scale", gamma_scale)
         self.ridge = positive("ridge", ridge)
-        self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
+        self.model = RidgeBlocks(self.dim + 1, len(self.catalogue), self.ridge)
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         self.model.grow()
 
-    def _score(self, context: Array) -> Law:
+    def score(self, context: Array) -> Law:
         x = features(context)
         means = self.model.theta @ x
         if self.exploration == "inverse_gap":
-            return inverse_gap(self._of_standing(means), self.gamma_scale * math.sqrt(self.decisions))
+            return inverse_gap(self.catalogue.offered(means), self.gamma_scale * math.sqrt(self.decisions))
         # arms of which the same is known are equally good
-        return Ties(self._of_standing(means + self._width * self.model.norms(x)))
+        return Ties(self.catalogue.offered(means + self._width * self.model.norms(x)))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

@@ -15,16 +15,16 @@ from typing import Unpack
 
 from accounting.arrays import Array
 from accounting.checks import positive
+from dpbandits.arms.standing import StandingArms
 from dpbandits.policy.choices import Independent, Law
 from dpbandits.policy.protocol import Options, Pending
-from dpbandits.private.parts.disjoint import BallContexts
 from dpbandits.reference.simple.ridge_blocks import RidgeBlocks
 from dpkit.moments.blocks import features
 
 __all__ = ["DisjointThompson"]
 
 
-class DisjointThompson(BallContexts):
+class DisjointThompson(StandingArms):
     """Posterior draws for E[r | z, k] = base_rate + xᵀθ_k.
 
     Parameters
@@ -57,7 +57,7 @@ class DisjointThompson(BallContexts):
     ('1', '0')
     """
 
-    _learned = ("model",)
+    learned = ("model",)
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class DisjointThompson(BallContexts):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(dim, **options)
-        self._open_slots(arms)
+        self.open_slots(arms)
         self.width = positive("width", width)
         self.ridge = positive("ridge", ridge)
-        self.model = RidgeBlocks(self.dim + 1, len(self._catalogue), self.ridge)
+        self.model = RidgeBlocks(self.dim + 1, len(self.catalogue), self.ridge)
 
-    def _grow(self) -> None:
+    def grow(self) -> None:
         self.model.grow()
 
-    def _score(self, context: Array) -> Law:
+    def score(self, context: Array) -> Law:
         x = features(context)
-        return Independent(self._of_standing(self.model.theta @ x), self.width * self.model.norms(x))
+        return Independent(self.catalogue.offered(self.model.theta @ x), self.width * self.model.norms(x))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         self.model.add(pending.index, features(pending.arm), reward - self.base_rate)

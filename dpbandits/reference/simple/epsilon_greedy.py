@@ -54,7 +54,7 @@ class EpsilonGreedy(Policy):
     1
     """
 
-    _learned = ("b", "theta", "H")
+    learned = ("b", "theta", "H")
 
     def __init__(
         self,
@@ -76,12 +76,12 @@ class EpsilonGreedy(Policy):
         self.b = np.zeros(dim)
         self.theta = np.zeros(dim)
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         shares = np.full(len(arms), self.exploration / len(arms))
         shares[(arms @ self.theta).argmax()] += 1.0 - self.exploration
         return Shares(shares)
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
         e = min(max(float(arm @ self.theta), -self.theta_bound), self.theta_bound)
         w = max(float(self.link.derivative(e)), self.weight_floor)

@@ -38,8 +38,8 @@ class Uniform(Policy):
     ) -> None:
         super().__init__(dim, **options)
 
-    def _score(self, arms: Array) -> Law:
+    def score(self, arms: Array) -> Law:
         return Shares(np.full(len(arms), 1.0 / len(arms)))
 
-    def _learn(self, pending: Pending, reward: float) -> None:
+    def learn(self, pending: Pending, reward: float) -> None:
         """Nothing: the choice never depends on rewards."""

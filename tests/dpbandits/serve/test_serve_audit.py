@@ -40,7 +40,7 @@ class Runs(Lives):
     def play(self, world):
         store = self.store
         self.again()
-        self.policy._persons = Registry(self.policy.rounds_per_person)
+        self.policy.persons = Registry(self.policy.rounds_per_person)
         due, theirs = {}, iter(WORLDS[world])
         with store.writing():  # a new database, and all that comes in
             for table in ("decisions", "rewards"):
@@ -59,7 +59,7 @@ class Runs(Lives):
 
     def encoded(self, world):
         """In standard deviations of the noise."""
-        return self.factor() @ self.stream(world) / self.policy._sums.sums._law.std
+        return self.factor() @ self.stream(world) / self.policy.sums.sums._law.std
 
     def farthest(self):
         """How far apart the encoded streams of two worlds are at most, and of which two."""
@@ -68,7 +68,7 @@ class Runs(Lives):
         return max((float(np.linalg.norm(places[one] - places[other])), (one, other)) for one, other in pairs)
 
     def claim(self):
-        return 1.0 / self.policy._sums.cost.noise_multiplier
+        return 1.0 / self.policy.sums.cost.noise_multiplier
 
     def lower_bound(self, one, other, trials=TRIALS):
         shift = self.encoded(one) - self.encoded(other)

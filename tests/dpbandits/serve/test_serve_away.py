@@ -73,7 +73,7 @@ def test_mark_and_release_are_one_transaction(tmp_path, postgres, monkeypatch):
         refresh(browser, 0)
         found = browser.decide(*[{"arms": ARMS}] * 20)
         browser.reward(*((one["id"], 1.0) for one in found))
-        run = learner.policy._run.id
+        run = learner.policy.run.id
         seen = []
 
         def killed(self, *arguments):

@@ -62,14 +62,14 @@ def filled(folder, storage=""):
         with store.writing():
             assert set(store.reward([(id, float(rng.random())) for id in ids[:4]], 0.0, None)) == {"accepted"}
     store.close()
-    config.open_policy()._run._hold.close()  # the first checkpoint, before anything is served
+    config.open_policy().run._hold.close()  # the first checkpoint, before anything is served
     return config
 
 
 def die(learner):
     """What the system does for a process that was killed; its lease stays."""
     learner._store.close()
-    learner.policy._run._hold.close()
+    learner.policy.run._hold.close()
 
 
 def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
@@ -110,7 +110,7 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
         assert learner._store._db.execute(kept, made).fetchall() == []
         assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
         learner.close()
-        policy._run._hold.close()
+        policy.run._hold.close()
     assert total > 100
 
 
@@ -131,7 +131,7 @@ def test_a_second_release_of_one_number_is_refused(tmp_path):
     for path in (config.ledger, config.checkpoint):
         for one in tmp_path.glob(f"*{path.name}*"):
             one.unlink()
-    config.open_policy()._run._hold.close()
+    config.open_policy().run._hold.close()
     with pytest.raises(ValueError, match="release 0 must be made once, got a second one"):
         Learner(config, clock=Clock())
 

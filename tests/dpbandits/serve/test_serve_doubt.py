@@ -159,7 +159,7 @@ def finished(config, learner):
     assert learner._store.released(policy.releases) == policy.released().to_json()
     ledger = Ledger.open(config.ledger)
     assert ledger.epsilon(1e-6) <= 1.0
-    assert ledger.newest_mark(policy._run.id).step == policy.releases
+    assert ledger.newest_mark(policy.run.id).step == policy.releases
     ledger.verify()
     learner.close()
 
@@ -198,7 +198,7 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     assert len(failed) == 1
     # as the system does it for a process that is gone
     first._store.close()
-    first.policy._run.release_hold()
+    first.policy.run.release_hold()
     second = []
 
     def takes_over():

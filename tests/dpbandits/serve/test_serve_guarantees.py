@@ -26,7 +26,7 @@ def test_a_run_through_http_is_the_librarys_choice_by_choice(tmp_path, monkeypat
     with worker(config) as browser:
         for _ in range(ROUNDS // TOGETHER):
             people = [next(source) for _ in range(TOGETHER)]
-            refresh(browser, learner.policy._run.step)
+            refresh(browser, learner.policy.run.step)
             told = browser.decide(*({"arms": one.arms.tolist()} for one in people))
             released = alone.released()
             assert {one["release"] for one in told} == {released.number}
@@ -64,7 +64,7 @@ def totals(folder, storage, arm, names, dictated=None):
     """
     folder.mkdir()
     learner = Learner(configured(folder, policy=PERSONAL, unit="person", epsilon=BUDGET.epsilon, storage=storage))
-    sums, store = learner.policy._sums, learner._store
+    sums, store = learner.policy.sums, learner._store
     exact, released, noised = [], [], sums._noised
 
     def spied(total):

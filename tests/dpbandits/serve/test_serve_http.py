@@ -166,7 +166,7 @@ def test_an_apprentice_serves_the_old_rule_and_learns_from_it(tmp_path):
         assert (found["index"], found["probability"], found["learned"]) == (2, 0.25, True)
         assert found["bandit"] in (0, 1, 2)
         learner.step()
-        assert learner.policy._open[0].index == 2
+        assert learner.policy.waiting[0].index == 2
         for wrong in ({"context": [0.5, -0.5]}, {"context": [0.5, -0.5], "chosen": 3}, {"arms": ARMS, "chosen": 0}):
             answer = browser.send("POST", "/v1/decisions", "decider", json={"decisions": [wrong]})
             assert answer.status_code == 422
@@ -227,7 +227,7 @@ def test_a_ticket_is_learned_once_it_is_activated(service):
     assert learner.policy.decisions == 2
     assert learner.policy.open_decisions == [1]
     assert browser.activate(third["ticket"])[0]["status"] == "duplicate"
-    np.testing.assert_array_equal(learner.policy._open[1].arm, np.eye(3)[first["index"]])
+    np.testing.assert_array_equal(learner.policy.waiting[1].arm, np.eye(3)[first["index"]])
     ticket = second["ticket"]
     changed = [ticket[:at] + ("B" if ticket[at] == "A" else "A") + ticket[at + 1 :] for at in (0, 10, 40, 80)]
     for wrong in (*changed, "x", "é", "A" * 400, ticket[:-4]):
@@ -246,7 +246,7 @@ def test_persons_are_needed_where_they_are_protected_and_kept_nowhere_else(tmp_p
         ids = [one["id"] for one in browser.decide(*[{"arms": ARMS, "person": "ann"}] * 3)]
         browser.reward(*((id, 1.0) for id in ids))
         learner.step()
-        assert len(learner.policy._persons) == 1
+        assert len(learner.policy.persons) == 1
     learner.close()
     (tmp_path / "rounds").mkdir()
     config = configured(tmp_path / "rounds")

@@ -43,7 +43,7 @@ def test_every_private_policy_can_be_served(tmp_path, name):
             pass
         if part == 1:
             learner.close()
-            learner.policy._run._hold.close()
+            learner.policy.run._hold.close()
             learner = Learner(config, clock=Clock())
     assert learner.policy.decisions == 60
     assert learner._store.newest() > 1

@@ -1,0 +1,129 @@
+"""What is offered in a round: rows of arms, or one context for arms that have parameters of their own.
+
+A policy says by its class attribute ``offer`` what it takes:
+
+* :data:`ROWS`: an array of arms, rows of Euclidean norm at most 1; the index of a decision is a row;
+* :data:`CUBE`: one context X with entries in [−1, 1]; the index k of a decision is an arm, of mean reward μ(Xᵀθ_k);
+* :data:`BALL`: one context of Euclidean norm at most 1.
+
+>>> import numpy as np
+>>> from dpbandits import Policy
+>>> class First(Policy):
+...     offer = CUBE
+...     n_arms = 3
+...     def score(self, context):
+...         return np.array([1.0, 0.0, 0.0])
+...     def learn(self, pending, reward):
+...         print(f"arm {pending.index} gave {reward} in context {pending.arm.tolist()}")
+>>> policy = First(dim=2)
+>>> decision = policy.select([0.5, -1.0])
+>>> policy.update(decision, reward=1.0)
+arm 0 gave 1.0 in context [0.5, -1.0]
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from accounting.arrays import Array
+from dpbandits.policy.checks import real_array, unit_row, unit_rows
+
+__all__ = ["BALL", "CUBE", "ROWS", "Offer"]
+
+
+class Offer(Protocol):
+    """What ``select`` is given, how it is checked, and what is kept of it."""
+
+    takes: Literal["arms", "context"]
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        """What was given, as an array, if it is what a round may offer.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+
+    def chosen(self, offered: Array, index: int) -> Array:
+        """What is kept of a choice: a read-only copy within the bounds, whatever happens to the caller's array."""
+
+    def length(self, arms: Array) -> Array:
+        """How long arms (or contexts) are, in the norm in which they must be at most 1."""
+
+    def numbers(self, dim: int) -> int:
+        """How many numbers a state has at least: so many as no file of another size can have."""
+
+
+class _Rows:
+    takes: Literal["arms", "context"] = "arms"
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        return unit_rows(offered, dim)
+
+    def chosen(self, offered: Array, index: int) -> Array:
+        return unit_row(offered[index])
+
+    def length(self, arms: Array) -> Array:
+        return np.asarray(np.sqrt(np.einsum("...j,...j->...", arms, arms)))
+
+    def numbers(self, dim: int) -> int:
+        return dim**2
+
+
+class _Cube:
+    takes: Literal["arms", "context"] = "context"
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        X = _one(offered, dim)
+        if not (np.abs(X) <= 1.0).all():  # also false for NaN
+            worst = X[~(np.abs(X) <= 1.0)][0]
+            raise ValueError(f"context must have finite entries in [-1, 1], got {worst:g}")
+        return X
+
+    def chosen(self, offered: Array, index: int) -> Array:
+        # NaN, too, if the caller's array was changed meanwhile
+        chosen: Array = np.nan_to_num(np.clip(offered, -1.0, 1.0))
+        chosen.setflags(write=False)
+        return chosen
+
+    def length(self, arms: Array) -> Array:
+        return np.asarray(np.abs(arms).max(axis=-1))
+
+    def numbers(self, dim: int) -> int:
+        return dim
+
+
+class _Ball(_Rows):
+    takes: Literal["arms", "context"] = "context"
+
+    def checked(self, offered: ArrayLike, dim: int) -> Array:
+        z = _one(offered, dim)
+        if not np.isfinite(z).all():
+            raise ValueError(f"context must be finite, got {z[~np.isfinite(z)][0]}")
+        length = float(np.linalg.norm(z))
+        if length > 1.0 + 1e-9:
+            raise ValueError(f"context must have norm at most 1, got norm {length:.6g}: scale it by a public number")
+        return z
+
+    def chosen(self, offered: Array, index: int) -> Array:
+        # one whose norm passes 1 by rounding, or that was changed meanwhile, is scaled back
+        return unit_row(offered)
+
+    def numbers(self, dim: int) -> int:
+        return dim
+
+
+def _one(context: ArrayLike, dim: int) -> Array:
+    found = real_array("context", context)
+    if found.shape != (dim,):
+        raise ValueError(f"context must have shape ({dim},), got shape {found.shape}")
+    return found
+
+
+ROWS: Offer = _Rows()
+CUBE: Offer = _Cube()
+BALL: Offer = _Ball()

@@ -1,0 +1,56 @@
+"""The rule of the policies that play by a posterior: a draw from it, widened, or the gaps of predicted rewards."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from accounting.arrays import Array
+from dpbandits.policy.choices import Law, Perturbed, inverse_gap
+from dpbandits.policy.parameters import Exploration
+from dpkit.models.links import Link
+
+__all__ = ["PosteriorRule"]
+
+
+class _Known(Protocol):
+    """θ, and a root such that θ + root·ξ is what plays."""
+
+    @property
+    def theta(self) -> Array: ...
+
+    @property
+    def root(self) -> Array: ...
+
+
+@dataclass(frozen=True)
+class PosteriorRule:
+    """argmax xᵀ(θ + root·ξ) for a fresh standard normal ξ.
+
+    Before the first release nothing is known, unless there is a prior: then a random direction takes informative (long)
+    arms and looks everywhere.
+
+    Attributes
+    ----------
+    link : Link
+        μ.
+    exploration : float or "inverse_gap"
+        With "inverse_gap" arms are drawn by the gaps of μ(xᵀθ), at the rate γ = ``gamma_scale``·√t after a release at
+        round t.
+    gamma_scale : float
+    given : bool
+        Whether there is a prior.
+    """
+
+    link: Link
+    exploration: Exploration
+    gamma_scale: float
+    given: bool
+
+    def __call__(self, public: _Known, arms: Array, since: int) -> Law:
+        if self.exploration == "inverse_gap":
+            return inverse_gap(self.link.mean(arms @ public.theta), self.gamma_scale * math.sqrt(since))
+        if since == 0 and not self.given:
+            return Perturbed(arms)
+        return Perturbed(arms, public.theta, public.root)
