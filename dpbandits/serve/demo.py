@@ -22,27 +22,15 @@ _TOGETHER = 10  # people who come at once
 
 
 def configuration(
-    tokens: dict[str, str],
-    *,
-    dim: int,
-    horizon: int,
-    epsilon: float,
-    policy: str = "",
-    storage: str = "",
-    more: str = "",
+    tokens: dict[str, str], *, dim: int, horizon: int, policy: str = "", storage: str = "", more: str = ""
 ) -> str:
-    """A service's file for rewards of 0 and 1."""
-    lines = [f'{role} = ["{digest(token)}"]' for role, token in tokens.items()]
+    """A service's file for rewards of 0 and 1 at ε = 1; what is given goes behind the lines of a table."""
+    digests = "\n".join(f'{role} = ["{digest(token)}"]' for role, token in tokens.items())
     reference = np.eye(dim)[: min(dim, 5)].tolist()
-    return "\n".join(
-        [
-            f'[policy]\nclass = "OnePassPrivateGLM"\ndim = {dim}\nhorizon = {horizon}',
-            policy,
-            f'[budget]\nepsilon = {epsilon}\ndelta = 1e-6\nunit = "round"\n[storage]\n{storage}\n[tokens]',
-            *lines,
-            f"[page]\ncurves = true\nreference = [{reference}]",
-            more,
-        ]
+    return (
+        f'[policy]\nclass = "OnePassPrivateGLM"\ndim = {dim}\nhorizon = {horizon}\n{policy}\n'
+        f'[budget]\nepsilon = 1.0\ndelta = 1e-6\nunit = "round"\n[storage]\n{storage}\n[tokens]\n{digests}\n'
+        f"[page]\ncurves = true\nreference = [{reference}]\n{more}\n"
     )
 
 
@@ -69,7 +57,7 @@ def demo(port: int = 8000, *, rounds: int = 20_000, say: Callable[[str], None] =
     tokens = {role: secrets.token_urlsafe(24) for role in ("decider", "learner", "owner")}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.toml"
-        text = configuration(tokens, dim=5, horizon=rounds, epsilon=1.0, more=f"[service]\nport = {port}")
+        text = configuration(tokens, dim=5, horizon=rounds, more=f"[service]\nport = {port}")
         path.write_text(text, encoding="utf-8")
         service = Service(path)
         ended = threading.Event()

@@ -12,8 +12,9 @@ import logging
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from typing import Any
 
 import numpy as np
@@ -118,23 +119,16 @@ class Learner:
         # in this order: a reward that is read has all decisions before it in the table, and waits for them
         decisions = self._store.decisions(self.policy.decisions, room)
         events = self._store.rewards(2 * _MOST)
-        taken: list[Event] = []
-        waiting = iter(events)
-        event = next(waiting, None)
-
-        def learn_before() -> None:
-            """What came before the next decision."""
-            nonlocal event
-            while event is not None and event.after <= self.policy.decisions:
-                self._learn(event)
-                taken.append(event)
-                event = next(waiting, None)
-
+        waiting, taken = deque(events), list[Event]()
         with self.policy.together():  # in the journal, and on disk at the end; until then in the database
-            for number, choice in decisions:
-                learn_before()
-                self._register(number, choice)
-            learn_before()
+            for following in [*decisions, None]:
+                while waiting and waiting[0].after <= self.policy.decisions:
+                    taken.append(waiting.popleft())
+                    # they were checked when they came: one that is refused was learned before a crash, or has expired
+                    with suppress(ValueError):
+                        self.policy.update(taken[-1].decision - 1, taken[-1].reward)
+                if following is not None:
+                    self._register(*following)
         if taken:
             part = max(1, (horizon or 100_000) // _PARTS) if config.curves else None
             with self._leading():
@@ -159,11 +153,6 @@ class Learner:
             self._forget_bit_by_bit(before)
             self._store.clear()
 
-    def _learn(self, event: Event) -> None:
-        # rewards were checked when they came: one that is refused was learned before a crash, or its decision expired
-        with suppress(ValueError):
-            self.policy.update(event.decision - 1, event.reward)
-
     def _released_together(self, number: int) -> Callable[[Any], None]:
         """What is written in the transaction of the ledger's mark: the release."""
         with self.policy.upcoming() as released:
@@ -177,33 +166,29 @@ class Learner:
 
     def _forget_bit_by_bit(self, decisions: int) -> None:
         """Erase what a release covers, with room for workers in between. A start goes on with what a crash left."""
+        # nobody waits for rewards of older ones any more
+        expire = self.policy.expire_after
+        expired = 0 if expire is None else self.policy.decisions - expire
         more = True
         while more:
             begun = time.monotonic()
             with self._leading():
-                more = self._store.forget(decisions, self._expired(), _MOST_ERASED)
+                more = self._store.forget(decisions, expired, _MOST_ERASED)
             if more:
                 time.sleep(time.monotonic() - begun)
-
-    def _expired(self) -> int:
-        """Up to which decision nobody waits for rewards any more."""
-        expire = self.policy.expire_after
-        return 0 if expire is None else self.policy.decisions - expire
 
     def _publication(self, released: Released, decisions: int) -> Callable[[], None]:
         """What publishes a release in a write transaction, for which workers wait: what takes long is done before."""
         policy = self.policy
-        shown = json.dumps(_shown(policy) | {"shares": _shares(released, self._config.reference)}, allow_nan=False)
+        # what would be chosen among public arms: no one's data are in it
+        shares = [released.probabilities(one).tolist() for one in self._config.reference]
+        shown = json.dumps(_shown(policy) | {"shares": shares}, allow_nan=False)
         report = policy.privacy(policy.budget.delta)
         text, now = released.to_json(), self._clock()
         facts = {
             "budget": {"epsilon": policy.budget.epsilon, "delta": policy.budget.delta},
             "spent": {"epsilon": report.epsilon, "delta": report.delta},
-            "left": report.left,
-            "unit": report.unit,
-            "adjacency": report.adjacency,
-            "trust": report.trust,
-            "simulation": report.simulation,
+            **{name: getattr(report, name) for name in ("left", "unit", "adjacency", "trust", "simulation")},
             "horizon": policy.horizon,
             "policy": type(policy).__name__,
             "statement": str(report),
@@ -229,44 +214,22 @@ def _shown(policy: PrivatePolicy[Any]) -> dict[str, Any]:
     return {"theta": theta.tolist(), "errors": errors}
 
 
-def _shares(released: Any, reference: Any) -> list[list[float]]:
-    """What would be chosen among public arms: no one's data are in it."""
-    return [released.probabilities(one).tolist() for one in reference]
-
-
 def learn(config: Config, stop: threading.Event) -> None:
     """Be the learner, as soon as nobody else is, until ``stop``."""
-    learner: Learner | None = None
     away = False
-    try:
-        while not stop.is_set():
-            if learner is None:
-                try:
-                    learner = Learner(config)
-                except OSError as error:  # another one leads or holds the checkpoint; or the database is away
-                    away = _waited(error, away)
-                    stop.wait(_AGAIN)
-                except LeaseLost:
-                    stop.wait(_AGAIN)
-                continue
-            try:
-                few = learner.step() < _MOST  # else there is more; many at once cost one commit
-            except OSError as error:
-                # whatever was being done, the next one goes on from the checkpoint
-                away = _waited(error, away)
-                learner.close()
-                learner = None
-                continue
-            away = False
-            if few:
-                stop.wait(_PAUSE)
-    finally:
-        if learner is not None:
-            learner.close()
-
-
-def _waited(error: OSError, away: bool) -> bool:
-    """Say once that the database or the disk is away."""
-    if not isinstance(error, BlockingIOError) and not away:
-        log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
-    return away or not isinstance(error, BlockingIOError)
+    while not stop.is_set():
+        try:
+            with closing(Learner(config)) as learner:
+                while not stop.is_set():
+                    few = learner.step() < _MOST  # else there is more; many at once cost one commit
+                    away = False
+                    if few:
+                        stop.wait(_PAUSE)
+        except (LeaseLost, BlockingIOError):  # another one leads, or holds the checkpoint
+            stop.wait(_AGAIN)
+        except OSError as error:
+            # whatever was being done, the next one goes on from the checkpoint
+            if not away:
+                log.warning("the learner waits: the database or the disk cannot be used (%s)", type(error).__name__)
+            away = True
+            stop.wait(_AGAIN)

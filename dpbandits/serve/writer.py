@@ -56,7 +56,6 @@ class _Job:
     kind: Kind
     load: Any
     done: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
     # behind the writer's lock: whether it is in no later commit, and what a commit that has begun will answer
     left: bool = False
     ids: Sequence[str] | None = None
@@ -106,7 +105,8 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Begin to write, for requests of the running loop."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def close(self) -> None:
@@ -128,9 +128,8 @@ class Writer:
             raise Away("the database does not answer")
         if len(self._jobs) >= _MOST_WAITING or not self._thread.is_alive():
             raise Busy("the database does not keep up")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        self._jobs.append(_Job(kind, load, done, loop))
+        done: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.append(_Job(kind, load, done))
         if not self._wake.is_set():  # else the thread has yet to look
             self._wake.set()
         return done
@@ -229,14 +228,8 @@ class Writer:
         self._answer([(job, self._away(job, why)) for job in jobs])
 
     def _answer(self, told: Sequence[tuple[_Job, Any]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for job, answer in told:
-            by_loop.setdefault(job.loop, []).append((job.done, answer))
-        for loop, pairs in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_tell, pairs)
-            except RuntimeError:  # the loop is closed: nobody waits
-                continue
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(_tell, [(job.done, answer) for job, answer in told])
 
 
 def _dealt(jobs: Sequence[_Job], kind: str, work: Callable[[list[Any]], Sequence[Any]]) -> Iterator[Any]:
