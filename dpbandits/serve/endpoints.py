@@ -252,7 +252,7 @@ class Endpoints:
             raise Refusal(422, f"chosen is {needed} in apprentice mode, and only there", [at])
         try:
             X = self._probe.checked_arms(np.array(ask.arms, dtype=np.float64) if ask.arms is not None else given)
-            bandit, chance = _chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
+            bandit, chance = chosen(released, X, self._rng, tell=tell and not self._config.apprentice)
         except (ValueError, OverflowError):
             what = "arms must be rows" if self._probe.takes == "arms" else "context must be a list"
             raise Refusal(422, f"{what} of {self._probe.dim} numbers, of norm at most 1", [at]) from None
@@ -277,7 +277,7 @@ class Endpoints:
         return given
 
 
-def _chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
+def chosen(released: Released, arms: Array, rng: np.random.Generator, *, tell: bool) -> tuple[int, float | None]:
     """The choice, and its probability, which for some laws costs a hundred times what the choice does."""
     found = released._shell.score_elsewhere(arms)  # they are checked
     if not isinstance(found, Law):

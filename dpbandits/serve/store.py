@@ -121,6 +121,10 @@ class Store:
     where : Path or str
         An SQLite file, or the address of a PostgreSQL database. The tables are made if they are not there.
 
+    Attributes
+    ----------
+    database : Database
+
     Raises
     ------
     dpbandits.serve.database.Unavailable
@@ -128,21 +132,21 @@ class Store:
     """
 
     def __init__(self, where: Path | str) -> None:
-        self._db = opened(where)
+        self.database = opened(where)
         # as they stand in the transaction of ``writing``
         self._decisions = self._rewards = self._released = 0
         try:
             if self._missing():
                 first = {"format": _FORMAT, "key": json.dumps(secrets.token_hex(32))}
                 facts = ", ".join(f"('{name}', '{value}')" for name, value in first.items())
-                made = [one.format(**self._db.types) for one in _TABLES.split(";\n")]
+                made = [one.format(**self.database.types) for one in _TABLES.split(";\n")]
                 made += [f"INSERT INTO facts VALUES {facts} ON CONFLICT (name) DO NOTHING"]
                 made += ["INSERT INTO counts VALUES (1, 0, 0, -1) ON CONFLICT (one) DO NOTHING"]
-                self._db.make(made)
+                self.database.make(made)
             if (found := self.fact("format")) != _FORMAT:
                 raise ValueError(f"storage.database must be of format {_FORMAT}, got format {found}: begin a new one")
         except BaseException:
-            self._db.close()
+            self.database.close()
             raise
 
     def _missing(self) -> bool:
@@ -154,7 +158,7 @@ class Store:
 
     def close(self) -> None:
         """Let go of the database."""
-        self._db.close()
+        self.database.close()
 
     @contextmanager
     def writing(self, connection: Any = None) -> Iterator[None]:
@@ -163,19 +167,21 @@ class Store:
         Or a part of the transaction of ``connection``, to the same PostgreSQL database.
         """
         if connection is None:
-            context = self._db.writing()
+            context = self.database.writing()
         else:
-            context = self._db.joined(connection) if isinstance(self._db, Postgres) else nullcontext()
+            context = self.database.joined(connection) if isinstance(self.database, Postgres) else nullcontext()
         with context:
-            found = self._db.execute(f"SELECT decisions, rewards, released FROM counts{self._db.lock}").fetchone()
+            found = self.database.execute(
+                f"SELECT decisions, rewards, released FROM counts{self.database.lock}"
+            ).fetchone()
             self._decisions, self._rewards, self._released = found
             yield
             now = self._decisions, self._rewards, self._released
             if now != tuple(found):
-                self._db.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
+                self.database.execute("UPDATE counts SET decisions = ?, rewards = ?, released = ?", *now)
 
     def _one(self, query: str, *values: Any) -> Any:
-        found = self._db.execute(query, *values).fetchone()
+        found = self.database.execute(query, *values).fetchone()
         return None if found is None else found[0]
 
     @property
@@ -185,7 +191,7 @@ class Store:
 
     def clear(self) -> None:
         """Remove what erased rows have left, as far as the database can."""
-        self._db.clear()
+        self.database.clear()
 
     # ------------------------------------------------------------------------------- workers, inside ``writing``
 
@@ -201,7 +207,7 @@ class Store:
             ids.append(f"{self._decisions}-{token}")
             arm = np.ascontiguousarray(one.arm, "<f8").tobytes()
             rows.append((self._decisions, token, now, one.chosen, one.probability, one.bandit, arm, one.person))
-        self._db.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
+        self.database.insert("decisions (number, token, at, chosen, probability, bandit, arm, person)", rows)
         return ids
 
     def activate(self, choices: Sequence[Choice], now: float, horizon: int | None) -> list[tuple[str | None, bool]]:
@@ -211,10 +217,12 @@ class Store:
         ended, as this one waited for it. Where the number is used and its row is erased nobody can tell: then the id is
         None, and nothing is written.
         """
-        known = dict(self._db.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices]))
+        known = dict(
+            self.database.among("SELECT token, number FROM tickets WHERE token IN", [one.token for one in choices])
+        )
         new = {one.token: one for one in choices if one.token not in known}
         used = {one.maybe for one in new.values() if one.maybe is not None and one.maybe <= self._decisions}
-        there = dict(self._db.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
+        there = dict(self.database.among("SELECT number, token FROM decisions WHERE number IN", sorted(used)))
         ids: dict[Any, str | None] = {token: f"{number}-{token}" for token, number in known.items()}
         for token, one in new.items():
             if one.maybe in used and one.maybe not in there:
@@ -224,7 +232,7 @@ class Store:
         made = [one for token, one in new.items() if token not in ids]
         ids |= zip([one.token for one in made], self.decide(made, now, horizon), strict=True)
         rows = [(token, int(id.partition("-")[0])) for token in new if (id := ids[token]) and not id.startswith("0-")]
-        self._db.insert("tickets", rows)
+        self.database.insert("tickets", rows)
         # of one that was sent twice, the first is new
         told = [(one.token, ids[one.token]) for one in choices]
         return [(id, id is not None and new.pop(token, None) is not None) for token, id in told]
@@ -233,7 +241,7 @@ class Store:
         """Write rewards down, the first one of each decision."""
         numbers = [_number(id, self._decisions) for id, _ in rewards]
         query = "SELECT number, token, rewarded, at, chosen, bandit, probability FROM decisions WHERE number IN"
-        known = {row[0]: row[1:] for row in self._db.among(query, sorted({n for n in numbers if n is not None}))}
+        known = {row[0]: row[1:] for row in self.database.among(query, sorted({n for n in numbers if n is not None}))}
         statuses: list[Status] = []
         taken: dict[int, tuple[float, int | None, float | None]] = {}
         for (id, value), number in zip(rewards, numbers, strict=True):
@@ -260,26 +268,26 @@ class Store:
         for number, (value, agreed, probability) in taken.items():
             self._rewards += 1
             rows.append((self._rewards, number, self._decisions, value, agreed, probability))
-        list(self._db.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
-        self._db.insert("rewards", rows)
+        list(self.database.among("UPDATE decisions SET rewarded = 1 WHERE number IN", list(taken)))
+        self.database.insert("rewards", rows)
 
     # ------------------------------------------------------------------------------------------------ learner
 
     def lead(self, holder: str, now: float, seconds: float) -> bool:
         """Become the learner, or go on being it; False where another one is."""
         with self.writing():
-            row = self._db.execute("SELECT holder, until FROM lease WHERE one = 1").fetchone()
+            row = self.database.execute("SELECT holder, until FROM lease WHERE one = 1").fetchone()
             # a lease far in the future is of a clock that was wrong
             if row is not None and row[0] != holder and now < row[1] < now + 100 * seconds:
                 return False
             later = " ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, until = excluded.until"
-            self._db.insert("lease", [(1, holder, now + seconds)], later)
+            self.database.insert("lease", [(1, holder, now + seconds)], later)
             return True
 
     def resign(self, holder: str) -> None:
         """Let another one lead at once."""
         with self.writing():
-            self._db.execute("DELETE FROM lease WHERE holder = ?", holder)
+            self.database.execute("DELETE FROM lease WHERE holder = ?", holder)
 
     @contextmanager
     def leading(self, holder: str, now: float, seconds: float, connection: Any = None) -> Iterator[None]:
@@ -291,7 +299,7 @@ class Store:
             If it is the learner no more; nothing is written.
         """
         with self.writing(connection):
-            done = self._db.execute("UPDATE lease SET until = ? WHERE holder = ?", now + seconds, holder)
+            done = self.database.execute("UPDATE lease SET until = ? WHERE holder = ?", now + seconds, holder)
             if done.rowcount != 1:
                 raise LeaseLost("another learner has the lease: this one stops")
             yield
@@ -299,7 +307,7 @@ class Store:
     def order_by_time(self) -> None:
         """Make :meth:`default` quick. Each reward then writes a page of this index, too, so only where it is asked."""
         with self.writing():
-            self._db.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
+            self.database.execute("CREATE INDEX IF NOT EXISTS waiting ON decisions (at) WHERE rewarded = 0")
 
     def default(self, before: float, value: float, most: int) -> int:
         """Give the default to decisions made before a time that have no reward; how many."""
@@ -307,7 +315,7 @@ class Store:
             "SELECT number, chosen, bandit, probability FROM decisions WHERE rewarded = 0 AND at < ? "
             "ORDER BY at, number LIMIT ?"
         )
-        rows = self._db.execute(query, before, most).fetchall()
+        rows = self.database.execute(query, before, most).fetchall()
         self._take({n: (value, None if bandit is None else int(bandit == k), p) for n, k, bandit, p in rows})
         return len(rows)
 
@@ -316,17 +324,17 @@ class Store:
         query = (
             "SELECT number, chosen, probability, arm, person FROM decisions WHERE number > ? ORDER BY number LIMIT ?"
         )
-        rows = self._db.execute(query, after, most).fetchall()
+        rows = self.database.execute(query, after, most).fetchall()
         return [(n, Choice(k, p, np.frombuffer(arm, "<f8").astype(np.float64), who)) for n, k, p, arm, who in rows]
 
     def rewards(self, most: int) -> list[Event]:
         """The rewards that wait, in the order in which they came."""
         query = "SELECT number, decision, after, reward, agreed, probability FROM rewards ORDER BY number LIMIT ?"
-        return [Event(*row) for row in self._db.execute(query, most).fetchall()]
+        return [Event(*row) for row in self.database.execute(query, most).fetchall()]
 
     def taken(self, events: Sequence[Event], part: int | None) -> None:
         """Delete rewards that the policy has; with ``part``, add them to the owner's curves, in parts of so many."""
-        self._db.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
+        self.database.execute("DELETE FROM rewards WHERE number <= ?", events[-1].number)
         if part is None:
             return
         means: dict[int, Array] = {}
@@ -343,7 +351,7 @@ class Store:
         """Add to the sums of parts of the run."""
         more = ", ".join(f"{name} = {table}.{name} + excluded.{name}" for name in names)
         rows = [(number, *added.tolist()) for number, added in parts.items()]
-        self._db.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
+        self.database.insert(table, rows, f" ON CONFLICT (part) DO UPDATE SET {more}")
 
     def publish(self, number: int, now: float, decisions: int, released: str, shown: str) -> None:
         """Let workers choose by a release.
@@ -356,13 +364,15 @@ class Store:
         known = self._one("SELECT released FROM releases WHERE number = ?", number)
         if known is not None and _drawn(known) != _drawn(released):
             raise ValueError(f"release {number} must be made once, got a second one: is the checkpoint of this run?")
-        self._db.insert("releases", [(number, now, decisions, released, shown)], " ON CONFLICT (number) DO NOTHING")
+        self.database.insert(
+            "releases", [(number, now, decisions, released, shown)], " ON CONFLICT (number) DO NOTHING"
+        )
         self._released = max(self._released, number)
 
     def note(self, name: str, value: Any) -> None:
         """Write down a public fact."""
         later = " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-        self._db.insert("facts", [(name, json.dumps(value))], later)
+        self.database.insert("facts", [(name, json.dumps(value))], later)
 
     def forget(self, upto: int, expired: int, most: int) -> bool:
         """Erase what the policy has for good: arms and persons up to a number, and all of what is closed or expired.
@@ -372,12 +382,16 @@ class Store:
         """
         first = int(self.fact("forgotten") or 0)
         last = max(first, min(upto, first + most))
-        self._db.execute("UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last)
+        self.database.execute(
+            "UPDATE decisions SET arm = NULL, person = NULL WHERE number > ? AND number <= ?", first, last
+        )
         closed = "SELECT number FROM decisions WHERE rewarded = 1 AND number <= ? ORDER BY number LIMIT ?"
         old = "SELECT number FROM decisions WHERE number <= ? ORDER BY number LIMIT ?"
         left = last < upto
         for numbers, end in ((closed, last), (old, min(last, expired))):
-            left |= self._db.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
+            left |= (
+                self.database.execute(f"DELETE FROM decisions WHERE number IN ({numbers})", end, most).rowcount == most
+            )
         self.note("forgotten", last)
         return left
 
@@ -385,7 +399,7 @@ class Store:
 
     def counts(self) -> dict[str, int]:
         """For monitoring: decisions and releases so far."""
-        decisions, released = self._db.execute("SELECT decisions, released FROM counts").fetchone()
+        decisions, released = self.database.execute("SELECT decisions, released FROM counts").fetchone()
         return {"decisions": decisions, "releases": max(released, 0)}
 
     def waiting(self) -> int:
@@ -406,7 +420,7 @@ class Store:
 
     def history(self) -> list[dict[str, Any]]:
         """Of every release: its number, time, how many decisions went before it, and what the page shows of it."""
-        rows = self._db.execute("SELECT number, at, decisions, shown FROM releases ORDER BY number")
+        rows = self.database.execute("SELECT number, at, decisions, shown FROM releases ORDER BY number")
         return [{"number": n, "at": at, "decisions": k, **json.loads(shown)} for n, at, k, shown in rows]
 
     def fact(self, name: str) -> Any:
@@ -416,13 +430,13 @@ class Store:
 
     def curve(self) -> list[dict[str, Any]]:
         """Raw: means of rewards in parts of the run."""
-        rows = self._db.execute("SELECT part, rewards, total FROM curve ORDER BY part")
+        rows = self.database.execute("SELECT part, rewards, total FROM curve ORDER BY part")
         return [{"part": part, "rewards": int(n), "mean": total / n} for part, n, total in rows]
 
     def apprentice(self) -> list[dict[str, Any]]:
         """Raw: the report on an apprentice, in parts of the run, the last one of all of it (part −1)."""
         query = f"SELECT part, {', '.join(SUMS)} FROM apprentice ORDER BY part"
-        rows = self._db.execute(query).fetchall()
+        rows = self.database.execute(query).fetchall()
         whole = [(-1, *np.sum([row[1:] for row in rows], axis=0).tolist())] if rows else []
         return [{"part": part, **report(total)} for part, *total in [*rows, *whole]]
 

@@ -38,7 +38,7 @@ Kind = Literal["decide", "activate", "reward", "read"]
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
 # seconds: how long one commit may take before nobody waits for it any more, between two knocks at the door, and between
 # two looks at the clock
-_PATIENCE, _AGAIN, _LOOK = 3.0, 0.25, 0.5
+PATIENCE, _AGAIN, LOOK = 3.0, 0.25, 0.5
 
 
 class Busy(RuntimeError):
@@ -113,7 +113,7 @@ class Writer:
         """Write what waits, and end."""
         self._open = False
         self._wake.set()
-        self._thread.join(2 * _PATIENCE)
+        self._thread.join(2 * PATIENCE)
 
     def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
         """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
@@ -137,9 +137,9 @@ class Writer:
     async def watch(self) -> None:
         """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
         while True:
-            await asyncio.sleep(_LOOK)
+            await asyncio.sleep(LOOK)
             begun = self._begun
-            if begun is not None and time.monotonic() > begun + _PATIENCE:
+            if begun is not None and time.monotonic() > begun + PATIENCE:
                 self.away = True
                 late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
                 _tell([(job.done, self._away(job, "the database does not answer")) for job in late])

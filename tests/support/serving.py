@@ -5,9 +5,10 @@ from contextlib import contextmanager
 
 from dpbandits.serve import writer
 from dpbandits.serve.config import Config, digest
+from dpbandits.serve.learner import Learner
 
 # a machine that stands still for some seconds is no database that is away
-writer._PATIENCE = 60.0
+writer.PATIENCE = 60.0
 
 TOKENS = {"decider": "token-of-a-decider", "learner": "token-of-a-learner", "owner": "token-of-the-owner"}
 
@@ -75,6 +76,22 @@ def worker(config, **arguments):
 
     with TestClient(create(config, **arguments), raise_server_exceptions=False) as client:
         yield Browser(client)
+
+
+@contextmanager
+def served(config, clock=time.time):
+    """A learner, and a worker that knows its first release."""
+    learner = Learner(config, clock=clock)
+    with worker(config, clock=clock) as browser:
+        refresh(browser, 0)
+        yield learner, browser
+    learner.close()
+
+
+def drain(learner):
+    """Take in all that has come."""
+    while learner.step():
+        pass
 
 
 def wait_until(true):

@@ -8,5 +8,5 @@ from dpbandits.serve import writer
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """A machine that stands still for seconds is no database that is away."""
-    monkeypatch.setattr(writer, "_PATIENCE", 1e6)
-    monkeypatch.setattr(writer, "_LOOK", 0.01)
+    monkeypatch.setattr(writer, "PATIENCE", 1e6)
+    monkeypatch.setattr(writer, "LOOK", 0.01)

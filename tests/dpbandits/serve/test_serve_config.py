@@ -145,14 +145,14 @@ def test_who_refuses_what_is_on_disk_is_not_started_every_second(tmp_path, monke
             return status
 
     monkeypatch.setattr(supervise, "time", SimpleNamespace(monotonic=clock))
-    monkeypatch.setattr(supervise.Service, "_start", lambda self, role: starts.append(role) or Ended())
+    monkeypatch.setattr(supervise.Service, "start", lambda self, role: starts.append(role) or Ended())
     service = supervise.Service(written(tmp_path), workers=0)
-    service._look()
+    service.look()
     clock.now = 0.9 * seconds
-    service._look()
+    service.look()
     assert starts == ["learner"]
     clock.now = seconds
-    service._look()
+    service.look()
     assert starts == ["learner"] * 2
 
 
@@ -171,6 +171,6 @@ def test_processes_get_one_thread_of_the_blas_unless_the_owner_says_otherwise(tm
     monkeypatch.setattr(supervise.subprocess, "Popen", lambda command, **more: given.update(more["env"]))
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    supervise.Service(written(tmp_path), workers=0)._start("learner")
+    supervise.Service(written(tmp_path), workers=0).start("learner")
     assert (given["OPENBLAS_NUM_THREADS"], given["OMP_NUM_THREADS"]) == ("1", "4")
     assert given["PATH"] == os.environ["PATH"]

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from serving import Clock, configured
+from serving import Clock, configured, drain
 
 from accounting import Ledger
 from dpbandits.durability.journal import Journal
@@ -68,13 +68,13 @@ def filled(folder, storage=""):
 
 def die(learner):
     """What the system does for a process that was killed; its lease stays."""
-    learner._store.close()
+    learner.store.close()
     learner.policy.run._hold.close()
 
 
 def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
     fuse = Fuse(monkeypatch)
-    monkeypatch.setattr("dpbandits.serve.learner._MOST_ERASED", 4)
+    monkeypatch.setattr("dpbandits.serve.learner.MOST_ERASED", 4)
     luck = random.Random(0)
     total = None
     for trial in range(8):
@@ -90,8 +90,7 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
             learner = None
             try:
                 learner = Learner(config, clock=clock)
-                while learner.step():
-                    pass
+                drain(learner)
                 break
             except Killed:
                 deaths += 1
@@ -102,12 +101,12 @@ def test_a_learner_may_die_anywhere(tmp_path, monkeypatch, storage):
         policy = learner.policy
         assert policy.learned.tolist() == ([1, 1, 1, 1, 0] * ROUNDS)[:ROUNDS]
         assert policy.releases == len(policy.schedule.ends) > 2
-        history = learner._store.history()
+        history = learner.store.history()
         assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
-        assert learner._store.rewards(9) == []
+        assert learner.store.rewards(9) == []
         made = policy.schedule.start(policy.releases)
         kept = "SELECT number FROM decisions WHERE number <= ? AND (rewarded = 1 OR arm IS NOT NULL)"
-        assert learner._store._db.execute(kept, made).fetchall() == []
+        assert learner.store.database.execute(kept, made).fetchall() == []
         assert Ledger.open(config.ledger).epsilon(1e-6) <= 1.0
         learner.close()
         policy.run._hold.close()
@@ -127,7 +126,7 @@ def test_the_last_words_of_a_learner_hold_no_data(tmp_path, monkeypatch):
 def test_a_second_release_of_one_number_is_refused(tmp_path):
     """Whoever puts another run's checkpoint beside the database cannot release with it."""
     config = filled(tmp_path)
-    Learner(config, clock=Clock(0.0))._store.close()
+    Learner(config, clock=Clock(0.0)).store.close()
     for path in (config.ledger, config.checkpoint):
         for one in tmp_path.glob(f"*{path.name}*"):
             one.unlink()
@@ -140,9 +139,8 @@ def test_a_second_release_of_one_number_is_refused(tmp_path):
 def test_the_test_would_see_a_reward_that_was_deleted_too_early(tmp_path, early):
     learner = Learner(filled(tmp_path), clock=Clock())
     if early:
-        with learner._leading():
-            learner._store.taken(learner._store.rewards(999), None)
-    while learner.step():
-        pass
+        with learner.leading():
+            learner.store.taken(learner.store.rewards(999), None)
+    drain(learner)
     assert learner.policy.learned.sum() == (0 if early else ROUNDS * 4 // 5)
     learner.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from postgres import on_server, running
-from serving import TOKENS, written
+from serving import TOKENS, drain, written
 
 from accounting import Ledger
 from dpbandits.serve.client import Client
@@ -96,8 +96,7 @@ def check_kills(folder, monkeypatch, *, kills, horizon, learners=1, every=5.0, s
             break
         except LeaseLost:
             time.sleep(0.1)
-    while learner.step():
-        pass
+    drain(learner)
     policy = learner.policy
     told = {int(id.split("-")[0]): reward for _, _, told in crowds for id, reward in told.items()}
     counts = policy.learned
