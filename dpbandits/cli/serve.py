@@ -41,7 +41,7 @@ def serve(
     if demo:
         from dpbandits.serve.demo import demo as show
 
-        show(port, say=typer.echo)
+        show(port)
         return
     if config is None:
         raise ValueError("config must be given: dpbandits serve run.toml, or dpbandits serve --demo")
