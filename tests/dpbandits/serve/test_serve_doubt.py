@@ -11,10 +11,9 @@ import numpy as np
 import psycopg
 import pytest
 from postgres import on_server
-from serving import Clock, configured, drain, refresh, there, worker
+from serving import Clock, configured, counting, drain, filled, finished, refresh, there, worker
 from wire import wired
 
-from accounting import Ledger
 from dpbandits.serve import writer
 from dpbandits.serve.learner import Learner, learn
 from dpbandits.serve.store import Choice, LeaseLost, Store
@@ -22,7 +21,6 @@ from dpkit.states import RunStopped
 
 ARMS = np.eye(3).tolist()
 COMMIT = b"COMMIT\0"  # and not COMMITTED
-COUNTING = 'class = "counting:Counting"\ndim = 3\nhorizon = 40\nfirst_batch = 10'
 
 
 @pytest.fixture
@@ -134,34 +132,6 @@ def test_what_nobody_can_tell_any_more_is_not_written(tmp_path, storage):
     store.close()
 
 
-def filled(config):
-    """Forty decisions with their rewards, and no learner yet."""
-    store = Store(config.database)
-    for _ in range(8):
-        with store.writing():
-            ids = store.decide([Choice(0, 0.5, one) for one in np.eye(3)[[0, 1, 2, 0, 1]]], 0.0, 40)
-        with store.writing():
-            assert set(store.reward([(id, 1.0) for id in ids[:4]], 0.0, None)) == {"accepted"}
-    return store
-
-
-def finished(config, learner):
-    """All that was told is learned once, and every release is there once."""
-    drain(learner)
-    policy = learner.policy
-    assert policy.learned.tolist() == [1, 1, 1, 1, 0] * 8
-    assert policy.releases == len(policy.schedule.ends) > 1
-    history = learner.store.history()
-    assert [one["number"] for one in history] == list(range(len(history)))
-    assert [one["decisions"] for one in history] == [0, *policy.schedule.ends]
-    assert learner.store.released(policy.releases) == policy.released().to_json()
-    ledger = Ledger.open(config.ledger)
-    assert ledger.epsilon(1e-6) <= 1.0
-    assert ledger.newest_mark(policy.run.id).step == policy.releases
-    ledger.verify()
-    learner.close()
-
-
 def waits(server):
     """Whether anybody waits for a lock on the server."""
     with psycopg.connect(server.url().partition("?")[0]) as connection:
@@ -174,9 +144,8 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     """Its commit lies in the network, and its learner is dead: the next one sees what became of it, and goes on."""
     (wire, by_wire) = wire
     storage = on_server(postgres) if together else f'ledger = "{postgres.url()}"'
-    config = configured(tmp_path, policy=COUNTING, storage=storage)
-    filled(config).close()
-    first = Learner(configured(tmp_path, policy=COUNTING, storage=by_wire(storage)), clock=Clock())
+    config = filled(tmp_path, 40, storage)
+    first = Learner(configured(tmp_path, policy=counting(40), storage=by_wire(storage)), clock=Clock())
     # a mark that is made in the transaction of a release, or by itself
     held = wire.at(COMMIT, after=b"INSERT INTO releases" if together else b'"mark"')
     failed = []
@@ -211,6 +180,7 @@ def test_a_learner_that_takes_over_waits_for_a_mark_that_is_on_its_way(tmp_path,
     held.go(through=through, answered=False)
     taking_over.join()
     finished(config, second[0])
+    second[0].close()
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -224,10 +194,10 @@ def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     storage = on_server(postgres)
     if not together:  # the ledger elsewhere
         storage = storage.split("\n")[0]
-    config = configured(tmp_path, policy=COUNTING, storage=storage)
-    store = filled(config)
+    config = filled(tmp_path, 40, storage)
+    store = Store(config.database)
     stop = threading.Event()
-    cut = configured(tmp_path, policy=COUNTING, storage=by_wire(storage))
+    cut = configured(tmp_path, policy=counting(40), storage=by_wire(storage))
 
     def races():
         while not stop.is_set():
@@ -249,4 +219,6 @@ def test_of_two_learners_whose_connections_are_cut_all_the_time_one_learns(
     for one in racing:
         one.join()
     store.close()
-    finished(config, Learner(config, clock=Clock(time.time() + 1000.0)))
+    learner = Learner(config, clock=Clock(time.time() + 1000.0))
+    finished(config, learner)
+    learner.close()
