@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Loader",
     "config_of",
+    "constructor_arguments",
     "kind_name",
     "known_kind",
     "load",
@@ -67,7 +68,7 @@ def known_kind(name: str) -> type[Policy] | None:
 
 
 @lru_cache(maxsize=256)
-def _arguments(policy: type) -> tuple[str, ...]:
+def constructor_arguments(policy: type) -> tuple[str, ...]:
     """What a constructor takes, by itself and by what it passes on; kept, for every checkpoint asks for it."""
     names: list[str] = []
     for kind in policy.__mro__:
@@ -83,7 +84,9 @@ def _arguments(policy: type) -> tuple[str, ...]:
 def config_of(policy: Policy) -> dict[str, Any]:
     """The constructor's arguments as plain values, read from the attributes of the same names (or ``kept_as``)."""
     skipped = ("self", "rewards", *_OF_THE_LOADER)
-    names = {name: policy.kept_as.get(name, name) for name in _arguments(type(policy)) if name not in skipped}
+    names = {
+        name: policy.kept_as.get(name, name) for name in constructor_arguments(type(policy)) if name not in skipped
+    }
     return {name: _plain(getattr(policy, attribute)) for name, attribute in names.items()}
 
 

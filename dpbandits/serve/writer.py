@@ -23,22 +23,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from dpbandits.policy.released import Released
-from dpbandits.serve.store import Choice, Status, Store
+from dpbandits.serve.store import Store
 
-__all__ = ["Away", "Busy", "Desk"]
+__all__ = ["Away", "Busy", "Writer"]
 
 log = logging.getLogger("dpbandits.serve")
 
-T = TypeVar("T")
+Kind = Literal["decide", "activate", "reward", "read"]
 
 # how many requests may wait, how many share a commit, and how often to ask for a newer release where nobody writes
 _MOST_WAITING, _MOST_TOGETHER, _PAUSE = 4096, 256, 0.1
 # seconds: how long one commit may take before nobody waits for it any more, between two knocks at the door, and between
 # two looks at the clock
-_PATIENCE, _AGAIN, _LOOK = 3.0, 0.25, 0.5
+PATIENCE, _AGAIN, LOOK = 3.0, 0.25, 0.5
 
 
 class Busy(RuntimeError):
@@ -53,11 +53,10 @@ class Away(Busy):
 
 @dataclass(slots=True)
 class _Job:
-    kind: Literal["decide", "activate", "reward", "read"]
+    kind: Kind
     load: Any
     done: asyncio.Future[Any]
-    loop: asyncio.AbstractEventLoop
-    # behind the desk's lock: whether it is in no later commit, and what a commit that has begun will answer
+    # behind the writer's lock: whether it is in no later commit, and what a commit that has begun will answer
     left: bool = False
     ids: Sequence[str] | None = None
 
@@ -66,7 +65,7 @@ class _Left(Exception):
     """Somebody was turned away before the commit began: it is made without."""
 
 
-class Desk:
+class Writer:
     """The database of one worker, and the newest release that it knows.
 
     Parameters
@@ -103,75 +102,47 @@ class Desk:
         self.away = False
         self.released: Released | None = None
         self.key = ""
-        self._thread = threading.Thread(target=self._run, name="desk", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="writer", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Begin to write, for requests of the running loop."""
+        self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def close(self) -> None:
         """Write what waits, and end."""
         self._open = False
         self._wake.set()
-        self._thread.join(2 * _PATIENCE)
+        self._thread.join(2 * PATIENCE)
 
-    def decide(self, choices: Sequence[Choice]) -> asyncio.Future[list[str]]:
-        """Ids of decisions that are durable.
+    def ask(self, kind: Kind, load: Any) -> asyncio.Future[Any]:
+        """What :class:`.store.Store` answers to a list for the method of this name; what was written is durable then.
 
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("decide", choices)
-
-    def activate(self, choices: Sequence[Choice]) -> asyncio.Future[list[tuple[str | None, bool]]]:
-        """Ids of decisions from tickets (None for what nobody can tell any more), and whether each is new; durable.
+        Or, to ``"read"``, the answer to a question, a function of the store.
 
         Raises
         ------
         Busy, Away
         """
-        return self._ask("activate", choices)
-
-    def reward(self, rewards: Sequence[tuple[str, float]]) -> asyncio.Future[list[Status]]:
-        """What became of rewards; accepted ones are durable.
-
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("reward", rewards)
-
-    def read(self, work: Callable[[Store], T]) -> asyncio.Future[T]:
-        """The answer to a question, in a transaction.
-
-        Raises
-        ------
-        Busy, Away
-        """
-        return self._ask("read", work)
-
-    async def watch(self) -> None:
-        """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            begun = self._begun
-            if begun is not None and time.monotonic() > begun + _PATIENCE:
-                self.away = True
-                late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
-                _tell([(job.done, self._away(job, "the database does not answer")) for job in late])
-
-    def _ask(self, kind: Literal["decide", "activate", "reward", "read"], load: Any) -> asyncio.Future[Any]:
         if self.away:
             raise Away("the database does not answer")
         if len(self._jobs) >= _MOST_WAITING or not self._thread.is_alive():
             raise Busy("the database does not keep up")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        self._jobs.append(_Job(kind, load, done, loop))
+        done: asyncio.Future[Any] = self._loop.create_future()
+        self._jobs.append(_Job(kind, load, done))
         if not self._wake.is_set():  # else the thread has yet to look
             self._wake.set()
         return done
+
+    async def watch(self) -> None:
+        """Turn away whoever waits for a commit that does not end; for as long as the loop runs."""
+        while True:
+            await asyncio.sleep(LOOK)
+            begun = self._begun
+            if begun is not None and time.monotonic() > begun + PATIENCE:
+                self.away = True
+                late = [job for job in [*self._current, *self._jobs] if not job.done.done()]
+                _tell([(job.done, self._away(job, "the database does not answer")) for job in late])
 
     # --------------------------------------------------------------------------------------------- the thread
 
@@ -257,14 +228,8 @@ class Desk:
         self._answer([(job, self._away(job, why)) for job in jobs])
 
     def _answer(self, told: Sequence[tuple[_Job, Any]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-        for job, answer in told:
-            by_loop.setdefault(job.loop, []).append((job.done, answer))
-        for loop, pairs in by_loop.items():
-            try:
-                loop.call_soon_threadsafe(_tell, pairs)
-            except RuntimeError:  # the loop is closed: nobody waits
-                continue
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(_tell, [(job.done, answer) for job, answer in told])
 
 
 def _dealt(jobs: Sequence[_Job], kind: str, work: Callable[[list[Any]], Sequence[Any]]) -> Iterator[Any]:
