@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -26,7 +27,7 @@ from dpkit.moments.pairs import pair_scales
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
 from dpkit.states.entries import conform, in_units, short
 
-__all__ = ["PairBatches", "ShuffledBatches", "batch_protocol", "max_cost"]
+__all__ = ["NoisyBatch", "PairBatches", "ShuffledBatches", "batch_protocol", "max_cost"]
 
 # Records that are randomized together: the noise of m users is one binomial draw, which costs little more than one's.
 _TOGETHER = 64
@@ -167,11 +168,34 @@ class ShuffledBatches:
         }
 
 
-class PairBatches(ShuffledBatches):
+@dataclass(frozen=True)
+class NoisyBatch:
+    """The sums of one batch as the shuffler let them out, and the noise in them, which is public.
+
+    Attributes
+    ----------
+    H : (d, d) ndarray
+    b : (d,) ndarray
+    std : float
+        The standard deviation of the noise in each coordinate of the sum of scaled records.
+    scales : (float, float)
+        a and c: the noise of H is std/a, that of b std/c.
+    users : int
+        How many the batch has.
+    """
+
+    H: Array
+    b: Array
+    std: float
+    scales: tuple[float, float]
+    users: int
+
+
+class PairBatches:
     """The sums H of w·x xᵀ and b of g·x, |w| ≤ W, |g| ≤ B, over batches of users, each with noise.
 
-    Users tell x, w and g in one row. Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared
-    sensitivity goes to the second part, were the two replaced independently; two records of one user differ by at most
+    Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
+    part, were the two replaced independently; two records of one user differ by at most
     ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, m as there.
     """
 
@@ -188,27 +212,54 @@ class PairBatches(ShuffledBatches):
         records: int | None = None,
         least: float = 0.0,
     ) -> None:
-        self.a, self.c = pair_scales(W, B, share)
+        self.scales = a, c = pair_scales(W, B, share)
         self._half = dim * (dim + 1) // 2
-        bound = math.hypot(self.a * W, self.c * B)
-        distance = pair_sensitivity(self.a, W, self.c, B, budget.adjacency, least=least)
-        known = {"bound": bound, "distance": distance}
-        super().__init__(ends, self._half + dim, self._records, **known, budget=budget, rng=rng, records=records)
+        self.batches = ShuffledBatches(
+            ends,
+            self._half + dim,
+            self.records,
+            bound=math.hypot(a * W, c * B),
+            distance=pair_sensitivity(a, W, c, B, budget.adjacency, least=least),
+            budget=budget,
+            rng=rng,
+            records=records,
+        )
 
-    def _records(self, rows: Array) -> Array:
+    def records(self, rows: Array) -> Array:
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
-        X, w, g = rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
-        return np.concatenate([svec((self.a * w * X)[:, :, None] * X[:, None, :]), self.c * g * X], axis=1)
+        (a, c), X, w, g = self.scales, rows[:, :-2], rows[:, -2, None], rows[:, -1, None]
+        return np.concatenate([svec((a * w * X)[:, :, None] * X[:, None, :]), c * g * X], axis=1)
+
+    @property
+    def cost(self) -> Release:
+        """What all batches together cost one user, or one person."""
+        return self.batches.cost
+
+    @property
+    def absent(self) -> float:
+        """The share of the last released batch's users that had sent nothing."""
+        return self.batches.absent
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """The standard deviations of the noise in the sum of all batches: in H, and in b."""
+        std = math.sqrt(sum(self.batches.noise_std(k) ** 2 for k in range(len(self.batches.protocols))))
+        return std / self.scales[0], std / self.scales[1]
+
+    def add(self, x: Array, w: float, g: float, batch: int) -> None:
+        """What one user of a batch tells."""
+        self.batches.add(np.concatenate([x, (w, g)]), batch)
+
+    def release(self) -> NoisyBatch:
+        """Close the batch: H and b with noise."""
+        k, (a, c), scaled = self.batches.released, self.scales, self.batches.release()
+        H, b = smat(scaled[: self._half] / a), scaled[self._half :] / c
+        return NoisyBatch(H, b, self.batches.noise_std(k), self.scales, self.batches.protocols[k].users)
 
     def kept(self) -> dict[str, Any]:
         """As of other sums, with their units."""
-        return super().kept() | {"units": np.array([self.a, self.c])}
+        return self.batches.kept() | {"units": np.array(self.scales)}
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked."""
-        super().resume(in_units(saved, (self.a, self.c)))
-
-    def release_pair(self, weight: float = 1.0) -> tuple[Array, Array]:
-        """Close the batch: H and b with noise, times ``weight``."""
-        scaled = self.release()
-        return weight * smat(scaled[: self._half] / self.a), weight * scaled[self._half :] / self.c
+        self.batches.resume(in_units(saved, self.scales))
