@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import math
+import re
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger, PureDP, audit, compare
-from dpbandits.policy.protocol import Policy
+from dpbandits.policy.protocol import Pending, Policy
 from dpkit.states import RunStopped
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "extend"
@@ -134,23 +135,61 @@ def test_the_policy_is_charged_saved_and_goes_on_once(tmp_path):
 def test_the_policy_refuses_what_its_proof_does_not_cover():
     with pytest.raises(ValueError, match="reward_range"):
         made(reward_range=(0.0, 2.0))
-    with pytest.raises(ValueError, match="horizon"):
-        made(horizon=2**22 + 1)
+    with pytest.raises(ValueError, match=r"record must have shape .* and length at most 1\.73"):
+        made().sums.add(np.full(6, 1.0))
+
+
+def test_it_is_made_of_parts_with_public_names():
+    source = (EXAMPLES / "policy.py").read_text(encoding="utf-8")
+    assert not re.search(r"(\.|def )_(?!_)\w", source)
+
+
+def farthest(record, public, dim: int, pairs: int = 400) -> float:
+    """How far apart a change of one round moves the stream: the largest over pairs that are searched for.
+
+    A record may be replaced in its batch or come into another one, where the columns of the mechanism's factor have any
+    inner product from 0 to 1; only its ends matter (``dpkit.moments.records``).
+    """
+    rng = np.random.default_rng(5)
+
+    def round_of(sparse: bool) -> np.ndarray:
+        x = np.eye(dim)[rng.integers(dim)] if sparse else rng.normal(size=dim)
+        arm = x / np.linalg.norm(x) * (1.0 if rng.random() < 0.8 else rng.random())
+        return np.concatenate(record(Pending(arm, 0, 0), float(rng.choice([-1.0, 1.0])), public))
+
+    found = 0.0
+    for trial in range(pairs):
+        a, b = round_of(bool(trial % 2)), round_of(bool(trial % 2))
+        found = max(found, float(np.linalg.norm(a - b)), math.hypot(*map(np.linalg.norm, (a, b))))
+    return found
 
 
 def test_neighbouring_rounds_are_never_farther_apart_than_the_sensitivity():
-    """Two runs that differ in one round, also in the batch that it enters: 300 pairs, the farthest among them."""
-    rng, farthest = np.random.default_rng(5), 0.0
-    C = np.tril(np.ones((2, 2)))  # any nonnegative factor: the sums' own has columns of norm 1
-    C /= np.linalg.norm(C, axis=0).max()
-    for trial in range(300):
-        records = []
-        for _ in range(2):
-            x = rng.normal(size=3) if trial % 2 else np.eye(3)[rng.integers(3)]
-            policy, reward = made(reward_range=(-1.0, 1.0)), float(rng.choice([-1.0, 1.0]))
-            decision = policy.select((x / np.linalg.norm(x))[None])
-            policy.update(decision, reward)
-            records.append(policy._batch.ravel() / 2**30)
-        a, b = records
-        farthest = max(farthest, np.linalg.norm(a - b), np.linalg.norm(C[:, :1] * a - C[:, 1:] * b))
-    assert 2.0 < farthest <= policy.sums.sensitivity
+    policy = made(reward_range=(-1.0, 1.0))
+    found = farthest(policy.record, policy.public, 3)
+    assert 2.0 < found <= policy.record.sensitivity
+    # rounding to whole numbers is paid for beside it
+    assert policy.record.sensitivity < policy.sums.sums.sensitivity <= policy.record.sensitivity * (1 + 1e-6)
+
+
+def test_a_record_that_lies_is_caught():
+    policy = made(reward_range=(-1.0, 1.0))
+    record = importlib.import_module("policy").Record(sensitivity=2.0)  # which forgets that rewards have two signs
+    assert farthest(record, policy.public, 3) > record.sensitivity
+
+
+def test_a_run_is_what_its_parts_say():
+    """What enters the continual sum, batch by batch, is the sum of the records, up to the rounding of each."""
+    policy, seen = made(reward_range=(-1.0, 1.0), horizon=60), []
+    policy.sums.sums.add = lambda batch: (seen.append(batch.copy()), batch)[1]
+    batch, rng = np.zeros(6), np.random.default_rng(2)
+    for _ in range(60):
+        before = len(seen)
+        decision = policy.select(np.eye(3))
+        if len(seen) > before:
+            np.testing.assert_allclose(seen[-1], batch, atol=60 * 2.0**-29)
+            batch = np.zeros(6)
+        reward = float(rng.choice([-1.0, 1.0]))
+        batch += np.concatenate([decision.arm**2, reward * decision.arm])
+        policy.update(decision, reward)
+    assert len(seen) == policy.releases == len(policy.schedule.ends) > 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,10 @@ class NoisyPair:
     noise: tuple[float, float]
     batch_noise: tuple[float, float]
     decay: float
+
+    def __iter__(self) -> Iterator[Array]:
+        """H and b."""
+        return iter((self.H, self.b))
 
 
 class PairSums:

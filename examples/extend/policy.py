@@ -11,10 +11,9 @@ Guarantee
 ---------
 * Unit: one round, its arm set and its reward, replaced. Joint privacy, as for all policies that learn from all rounds
   and show each its own choice only (the billboard lemma of Hsu et al. 2014).
-* One round enters one batch by one record (x∘x, r·x), ‖x‖ ≤ 1 and |r| ≤ 1. The first halves of two records are
-  nonnegative, at most 1 long, so at most √2 apart, also where the mechanism's nonnegative factor moves one into another
-  batch; the second halves at most 2. Together √6, and 2√(2d)·2^−30 for the rounding of a record to multiples of 2^−30,
-  as which records are summed exactly (2²² of them fit).
+* One round leaves one record (x∘x, r·x), ‖x‖ ≤ 1 and |r| ≤ 1. The first halves of two records are nonnegative and at
+  most 1 long, so at most √2 apart; the second halves at most 2. Together √6; and two records, of length √2 at most, are
+  2 long together (``dpkit.moments.records`` says why both count).
 * All releases together are one continual sum with exact Gaussian noise, calibrated to the budget and charged when the
   policy is made.
 
@@ -35,6 +34,7 @@ Cost per round: O(Kd); memory O(d).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Unpack
 
@@ -43,15 +43,14 @@ from numpy.typing import NDArray
 
 from accounting import Budget
 from accounting.checks import integer, nonnegative, positive
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule
+from dpbandits.policy.private import PrivateOptions, PrivatePolicy
 from dpbandits.policy.protocol import Pending
-from dpkit.continual import BufferedToeplitz
+from dpbandits.policy.schedule import Schedule, first_length
+from dpkit.moments.records import NoisyRecords, RecordSums
 
 __all__ = ["CoordinateUCB"]
 
 Array = NDArray[np.float64]
-# a batch of so many records is a whole number below 2⁵²
-_UNIT, _MOST = 2.0**30, 2**22
 
 
 @dataclass(frozen=True)
@@ -62,11 +61,42 @@ class Estimate:
     variance: Array
 
 
+@dataclass(frozen=True)
+class Record:
+    """(x∘x, r·x): what one round tells."""
+
+    sensitivity: float = math.sqrt(6)
+
+    def __call__(self, pending: Pending, reward: float, public: Estimate) -> tuple[Array]:
+        return (np.concatenate([pending.arm**2, reward * pending.arm]),)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The upper bound of xᵀθ."""
+
+    width: float
+
+    def __call__(self, public: Estimate, arms: Array, since: int) -> Array:
+        return np.asarray(arms @ public.theta + self.width * np.sqrt(arms**2 @ public.variance))
+
+
+@dataclass(frozen=True)
+class Refit:
+    """θ and its variance, from noisy n and b."""
+
+    ridge: float
+
+    def __call__(self, public: Estimate, released: NoisyRecords, ends: Sequence[int]) -> Estimate:
+        n, b = np.split(released.sums, 2)
+        n = np.maximum(n, 0.0) + self.ridge
+        return Estimate(b / n, 1 / n + (released.noise / n) ** 2)
+
+
 class CoordinateUCB(PrivatePolicy[Estimate]):
     """See the module. ``width`` is β, ``ridge`` is λ; everything else as for every private policy."""
 
     trust: ClassVar[Literal["joint"]] = "joint"
-    secret = ("sums", "_batch")
 
     def __init__(
         self,
@@ -79,33 +109,15 @@ class CoordinateUCB(PrivatePolicy[Estimate]):
         growth: float = 1.2,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        if integer("horizon", horizon, at_least=1) > _MOST:
-            raise ValueError(f"horizon must be at most {_MOST}, got horizon={horizon}")
         super().__init__(dim, (0.0, 1.0), budget=budget, horizon=horizon, **options)
         self.width, self.ridge = nonnegative("width", width), positive("ridge", ridge)
-        self.growth = positive("growth", growth)
+        self.growth, T = positive("growth", growth), integer("horizon", horizon, at_least=1)
         if max(abs(end) for end in self.reward_range) > 1:
             raise ValueError(f"reward_range must lie in [-1, 1], got reward_range={self.reward_range}")
-        self.schedule = Schedule.batches(horizon, first=max(1, min(4 * dim, horizon // 20)), growth=growth)
-        self.sums = BufferedToeplitz.calibrated(
-            budget=budget,
-            horizon=max(1, len(self.schedule.ends)),
-            shape=2 * dim,
-            sensitivity=math.sqrt(6) + 2 * math.sqrt(2 * dim) / _UNIT,
-            rng=self.rng,
+        self.schedule = Schedule.batches(T, first_length(None, 4 * dim, T), growth)
+        self.record, self.rule, self.refit = Record(), Rule(self.width), Refit(self.ridge)
+        self.sums = RecordSums(
+            2 * dim, self.record.sensitivity, budget=budget, releases=len(self.schedule.ends), horizon=T, rng=self.rng
         )
-        self._batch = np.zeros((2, dim))  # whole numbers
         self.public = Estimate(np.zeros(dim), np.full(dim, 1 / self.ridge))
         self.open_run(self.sums.cost)
-
-    def score(self, arms: Array) -> Array:
-        return np.asarray(arms @ self.public.theta + self.width * np.sqrt(arms**2 @ self.public.variance))
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        self._batch += np.rint(_UNIT * np.outer((1.0, reward), pending.arm) * (pending.arm, np.ones(self.dim)))
-
-    def close_batch(self) -> Estimate:
-        n, b = self.sums.add(self._batch.ravel() / _UNIT).reshape(2, self.dim)
-        self._batch = np.zeros((2, self.dim))
-        noise, n = self.sums.noise_std(self.releases + 1), np.maximum(n, 0.0) + self.ridge
-        return Estimate(b / n, 1 / n + (noise / n) ** 2)
