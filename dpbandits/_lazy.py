@@ -17,7 +17,9 @@ def attributes_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         home = homes[name]
-        found = import_module(home) if home.endswith(f".{name}") else getattr(import_module(home), name)
+        found = import_module(home)
+        if not home.endswith(f".{name}") or hasattr(found, name):  # else the module itself is what is asked for
+            found = getattr(found, name)
         setattr(module, name, found)
         return found
 
