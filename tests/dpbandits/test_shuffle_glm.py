@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from regret import ball, regret_of
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, epsilon, parallel
 from dpbandits import Policy
 from dpbandits.policies import ShuffleGLM
+from dpbandits.private.parts.half_widths import surviving
 from dpkit import optimize
 from dpkit.geometry import svec
 from dpkit.models.ellipsoid import norms
@@ -74,7 +76,7 @@ def test_arms_are_eliminated_by_every_earlier_batch_in_turn(seed, width):
         half = {i: math.sqrt(arms[i] @ shape @ arms[i]) for i in left}
         best = max(arms[i] @ theta - half[i] for i in left)
         left = [i for i in left if arms[i] @ theta + half[i] >= best]
-    assert policy._alive(arms).tolist() == left
+    assert surviving(arms, policy.thetas, policy.shapes).tolist() == left
     decision = policy.select(arms)
     assert decision.index in left
     assert (decision.scores > 0).sum() <= len(left)
@@ -93,12 +95,12 @@ def test_weights_never_pass_the_bound_of_the_matrix_sum(link, parameters, size, 
     policy = policy_with(link, parameters=parameters, theta_bound=2.0)
     with_estimates(policy, [size * rng.standard_normal(3)], [0.1 * np.eye(3)])
     X = ball(rng, 20, 3)
-    weights = policy._weights(X)
+    weights = policy.design.weights(policy.public, X, 40)
     assert weights.min() >= 0
-    assert weights.max() <= policy._matrices[1].bound
+    assert weights.max() <= policy.rows.plans[1].matrix.bound
     if parameters == "theory":
         L = get_link(link)
-        beta = np.exp(policy._R * np.minimum(4.0, norms(X, policy.shapes[0])))
+        beta = np.exp(max(1.0, L.self_concordance(2.0)) * np.minimum(4.0, norms(X, policy.shapes[0])))
         expected = np.minimum(L.derivative(X @ policy.thetas[0]) / beta, L.lipschitz(2.0))
         np.testing.assert_allclose(weights, expected, rtol=1e-12)
 
@@ -149,7 +151,7 @@ def test_what_a_batch_sends_and_what_follows_from_it(monkeypatch, parameters):
         assert known["ledger"].total == result.cost
         np.testing.assert_array_equal(policy.thetas[k], result.x)
         V = (weights[:, None] * sent).T @ sent
-        sigma, S, R, d, T = policy._matrices[k].noise_std(users), 2.0, 1.0, 3, 121
+        sigma, S, R, d, T = policy.rows.plans[k].matrix.noise_std(users), 2.0, 1.0, 3, 121
         if parameters == "practical":
             H = V + (1 + sigma * math.sqrt(2 * d)) * np.eye(3)
             H *= (2 / (1 + math.exp(-S)) - 1) / (2 * S) if k == 0 else 1.0
@@ -217,13 +219,13 @@ def test_matrix_and_descent_are_composed_and_use_up_the_budget(adjacency):
     ledger = Ledger(budget)
     policy = policy_with(budget=budget, ledger=ledger, link="probit", theta_bound=2.0)
     (row,) = ledger.rows()
-    totals = [matrix.cost + descent for matrix, (_, _, descent) in zip(policy._matrices, policy._fits, strict=True)]
+    totals = [plan.matrix.cost + plan.descent for plan in policy.rows.plans]
     assert row.release == parallel(*totals)
     for total in totals:
         assert 0.97 <= epsilon(total, 0.02) <= 1.0
     # the two halves of ε that the paper would give leave more noise in the gradients
     half = policy_with(budget=Budget(0.5, 0.01, adjacency=adjacency), link="probit", theta_bound=2.0, matrix_share=0.01)
-    assert policy._fits[0][0].epsilon > half._fits[0][0].epsilon
+    assert policy.rows.plans[0].budget.epsilon > half.rows.plans[0].budget.epsilon
     play(policy, 121, np.random.default_rng(1))
     assert ledger.total == row.release
 
@@ -232,7 +234,7 @@ def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
     paper = policy_with(dim=2, analysis="paper", batches=[12], horizon=13)
     assert 0.99 * BUDGET.epsilon <= paper.privacy().epsilon <= BUDGET.epsilon
     numeric = policy_with(dim=2, batches=[12], horizon=13)
-    assert paper._matrices[0].noise_std(12) > 50 * numeric._matrices[0].noise_std(12)
+    assert paper.rows.plans[0].matrix.noise_std(12) > 50 * numeric.rows.plans[0].matrix.noise_std(12)
     play(paper, 13, np.random.default_rng(1))
     assert paper.releases == 1
 
@@ -240,8 +242,8 @@ def test_the_papers_analysis_runs_within_the_budget_with_far_more_noise():
 def test_a_fit_that_was_not_priced_is_refused(monkeypatch):
     """The descent may not take more rounds, or other noise, than the policy paid for."""
     policy = policy_with()
-    budget, rounds, cost = policy._fits[0]
-    policy._fits[0] = (budget, rounds + 1, cost)
+    plan = policy.rows.plans[0]
+    policy.rows.plans[0] = replace(plan, rounds=plan.rounds + 1)
     play(policy, 40, np.random.default_rng(1))
     with pytest.raises(BudgetExceeded):
         policy.select(np.eye(3))
@@ -259,8 +261,8 @@ def test_no_gradient_in_the_ball_is_longer_than_the_clip(link, seed, S):
     policy = policy_with(link, theta_bound=S)
     theta = S * ball(rng, 3)
     X, r = ball(rng, 50, 3), rng.choice([0.0, 1.0], size=50)
-    gradients = policy._objective.gradients(theta, X, r)
-    assert np.linalg.norm(gradients, axis=1).max() <= policy._L
+    gradients = policy.rows.objective.gradients(theta, X, r)
+    assert np.linalg.norm(gradients, axis=1).max() <= policy.rows.objective.clip
     np.testing.assert_allclose(gradients, (policy.link.mean(X @ theta) - r)[:, None] * X, rtol=1e-9)
 
 

@@ -44,6 +44,7 @@ def fixed_noise(monkeypatch, noise: np.ndarray) -> None:
     def release(self):
         total = np.sum(sent, axis=0) + noise
         sent.clear()
+        self.released += 1
         return total
 
     monkeypatch.setattr(ShuffledBatches, "add", lambda self, row, batch: sent.append(self.form(row[None])[0]))
@@ -65,8 +66,8 @@ def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters)
     assert policy.schedule.ends == (30, 90)
     assert policy.releases == 2
     X, r = np.array([x for x, _ in played]), np.array([r for _, r in played])
-    std = math.hypot(*map(policy.sums.noise_std, (0, 1)))
-    sigma, sigma_b = std / policy.sums.a, std / policy.sums.c
+    std = math.hypot(*map(policy.sums.batches.noise_std, (0, 1)))
+    sigma, sigma_b = std / policy.sums.scales[0], std / policy.sums.scales[1]
     if parameters == "practical":
         inverse = np.linalg.inv(X.T @ X + (1 + sigma * math.sqrt(6)) * np.eye(3))
         shape = 1.5**2 * (0.25 * inverse + sigma_b**2 * inverse @ inverse)
@@ -112,7 +113,7 @@ def test_a_repair_keeps_the_matrix_positive(monkeypatch):
 def test_batches_of_one_size_are_the_papers():
     policy = policy_with(horizon=100, first_batch=20, growth=1.0)
     assert tuple(policy.schedule.ends) == (20, 40, 60, 80)
-    assert len({protocol.cost for protocol in policy.sums.protocols}) == 1
+    assert len({protocol.cost for protocol in policy.sums.batches.protocols}) == 1
 
 
 @settings(deadline=None, max_examples=60)
@@ -126,9 +127,9 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme,
     rng = np.random.default_rng(seed)
     d = int(rng.integers(1, 4))
     policy = policy_with(d, 3, first_batch=2, reward_range=(-1.0, 2.0), budget=Budget(1.0, 1e-5, adjacency=adjacency))
-    (protocol,) = policy.sums.protocols
+    (protocol,) = policy.sums.batches.protocols
     sent: list[np.ndarray] = []
-    policy.sums.add = lambda row, batch: sent.append(policy.sums.form(row[None])[0])
+    policy.sums.batches.add = lambda row, batch: sent.append(policy.sums.records(row[None])[0])
     x = rng.standard_normal(d)
     for y, r in zip((x, -x if extreme else rng.standard_normal(d)), rewards, strict=True):
         policy.learn(Pending(y / np.linalg.norm(y), 0, 0), r)
@@ -140,7 +141,7 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(seed, extreme,
 
 def test_the_run_costs_what_its_dearest_batch_costs_and_late_rewards_nothing():
     policy = policy_with(first_batch=10)
-    costs = [epsilon(protocol.cost, BUDGET.delta, accountant="gdp") for protocol in policy.sums.protocols]
+    costs = [epsilon(protocol.cost, BUDGET.delta, accountant="gdp") for protocol in policy.sums.batches.protocols]
     assert policy.privacy().epsilon == pytest.approx(max(costs), rel=1e-9)
     assert 0.99 * BUDGET.epsilon <= max(costs) <= BUDGET.epsilon
     for _ in range(11):

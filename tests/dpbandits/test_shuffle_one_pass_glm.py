@@ -55,6 +55,7 @@ def exact_sums(monkeypatch, records) -> None:
     def release(self):
         total = np.sum(records[start[0] :], axis=0)
         start[0] = len(records)
+        self.released += 1
         return total
 
     monkeypatch.setattr(ShuffledBatches, "release", release)
@@ -78,7 +79,7 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
         w = psi * np.clip((L.mean(e) - c) / e if e else L.derivative(0.0), lowest, highest)
         g = psi * (r - c)
         policy.update(decision, r)
-        expected = np.concatenate([policy.sums.a * w * svec(np.outer(x, x)), policy.sums.c * g * x])
+        expected = np.concatenate([policy.sums.scales[0] * w * svec(np.outer(x, x)), policy.sums.scales[1] * g * x])
         np.testing.assert_allclose(records[-1], expected, atol=1e-8)
     assert policy.releases >= 3
 
@@ -93,19 +94,26 @@ def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, recor
         if len(thetas) <= policy.releases:
             thetas.append(policy.theta)
     sums = [np.sum(rows, axis=0) for rows in (records[:30], records[30:90])]
-    M, m = [smat(total[:6] / policy.sums.a) for total in sums], [total[6:] / policy.sums.c for total in sums]
+    M, m = (
+        [smat(total[:6] / policy.sums.scales[0]) for total in sums],
+        [total[6:] / policy.sums.scales[1] for total in sums],
+    )
     theta = thetas[1]
-    slope, secant = policy._record.slopes(theta @ M[1] @ theta / 60)
-    first = policy._record.slopes(0.0)[0]
-    stds, gammas = [policy.sums.noise_std(0), policy.sums.noise_std(1)], [first, slope]
-    rhos = [policy._record.slopes(0.0)[1], secant]
+    slope, secant = policy.record.secant.slopes(theta @ M[1] @ theta / 60)
+    first = policy.record.secant.slopes(0.0)[0]
+    stds, gammas = [policy.sums.batches.noise_std(0), policy.sums.batches.noise_std(1)], [first, slope]
+    rhos = [policy.record.secant.slopes(0.0)[1], secant]
     assert rhos[1] > gammas[1]
-    omega = [1 / (1 + (std / policy.sums.c) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)]
+    omega = [
+        1 / (1 + (std / policy.sums.scales[1]) ** 2 * 2 * 3 / 0.25 / n) for n, std in zip((30, 60), stds, strict=True)
+    ]
     H = omega[0] * first * M[0] + omega[1] * slope * M[1]
     b = omega[0] * m[0] + omega[1] * (m[1] - (secant - slope) * M[1] @ theta)
-    noise_H = np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy.sums.a
-    noise_M = np.linalg.norm([o * r * std for o, r, std in zip(omega, rhos, stds, strict=True)]) / policy.sums.a
-    noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy.sums.c
+    noise_H = (
+        np.linalg.norm([o * g * std for o, g, std in zip(omega, gammas, stds, strict=True)]) / policy.sums.scales[0]
+    )
+    noise_M = np.linalg.norm([o * r * std for o, r, std in zip(omega, rhos, stds, strict=True)]) / policy.sums.scales[0]
+    noise_b = np.linalg.norm([o * std for o, std in zip(omega, stds, strict=True)]) / policy.sums.scales[1]
     eigenvalues, U = np.linalg.eigh(H)
     eigenvalues = shrunken_eigenvalues(eigenvalues, noise_H)
     # the noise of b, that of Σρ_jM_j times θ, and chance, which is 1·λ for a Bernoulli reward and its link
@@ -146,7 +154,7 @@ def test_batches_grow_and_end_before_the_horizon(T, first, growth):
     policy = policy_with(dim=1, horizon=T, first_batch=first, growth=growth)
     assert all(a < b for a, b in pairwise([0, *policy.schedule.ends]))
     assert all(end < T for end in policy.schedule.ends)
-    users = [protocol.users for protocol in policy.sums.protocols]
+    users = [protocol.users for protocol in policy.sums.batches.protocols]
     assert tuple(np.cumsum(users).tolist()) == policy.schedule.ends
 
 
@@ -209,8 +217,7 @@ def test_a_saved_state_holds_randomized_counts_and_no_arms_of_closed_batches(tmp
     assert state["users"].tolist() == [2]
     assert state["ones"].dtype == np.int64
     # noise far beyond what two records can be
-    assert policy.sums.protocols[1].noise_bits > 10
-    assert policy.sums._waiting == {}
+    assert policy.sums.batches.protocols[1].noise_bits > 10
     tree, _ = files.read(tmp_path / "p")
     assert len(tree["open"]["arms"]) == 10
     assert tree["open"]["closed"].all()
@@ -234,10 +241,10 @@ def test_no_two_records_of_a_user_are_farther_apart_than_declared(link, seed, ex
     d = int(rng.integers(1, 4))
     budget = Budget(1.0, 1e-5, adjacency=adjacency)
     policy = policy_with(link, dim=d, horizon=3, first_batch=2, gradient_share=share, budget=budget)
-    (protocol,) = policy.sums.protocols
+    (protocol,) = policy.sums.batches.protocols
     policy.public = replace(policy.public, theta=rng.standard_normal(d) * rng.choice([0.0, 1.0, 3.0]))
     sent: list[np.ndarray] = []
-    policy.sums.add = lambda row, batch: sent.append(policy.sums.form(row[None])[0])
+    policy.sums.batches.add = lambda row, batch: sent.append(policy.sums.records(row[None])[0])
     x = rng.standard_normal(d)
     for y in (x, -x if extreme else rng.standard_normal(d)):
         policy.learn(Pending(y / max(1.0, np.linalg.norm(y)), 0, 0), float(rng.choice([0.0, 1.0])))
@@ -254,7 +261,7 @@ def test_the_run_costs_what_its_dearest_batch_costs():
     (row,) = ledger.rows()
     assert row.label == policy.label
     assert row.simulation
-    costs = [epsilon(protocol.cost, BUDGET.delta) for protocol in policy.sums.protocols]
+    costs = [epsilon(protocol.cost, BUDGET.delta) for protocol in policy.sums.batches.protocols]
     assert len(costs) > 3
     assert policy.privacy().epsilon == pytest.approx(max(costs), rel=1e-9)
     assert 0.99 * BUDGET.epsilon <= max(costs) <= BUDGET.epsilon
@@ -266,7 +273,7 @@ def test_the_run_costs_what_its_dearest_batch_costs():
 
 def test_zeroed_out_users_need_less_noise():
     zeroed = policy_with(budget=Budget(1.0, 1e-5, adjacency="zero_out"))
-    assert zeroed.sums.noise_std(0) < 0.8 * policy_with().sums.noise_std(0)
+    assert zeroed.sums.batches.noise_std(0) < 0.8 * policy_with().sums.batches.noise_std(0)
 
 
 def test_a_ledger_without_enough_left_refuses_the_policy():

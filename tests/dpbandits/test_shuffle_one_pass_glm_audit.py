@@ -37,8 +37,8 @@ def policy_with(horizon: int, **parameters) -> ShuffleOnePassGLM:
 def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.LowerBound, float]:
     """From the sums of the first batch; the other users of it never get a reward. Also the claim."""
     policy = policy_with(USERS + 1, first_batch=USERS)
-    (protocol,) = policy.sums.protocols
-    policy.sums.protocols[0] = protocol = replace(protocol, noise_bits=math.ceil(bits * protocol.noise_bits))
+    (protocol,) = policy.sums.batches.protocols
+    policy.sums.batches.protocols[0] = protocol = replace(protocol, noise_bits=math.ceil(bits * protocol.noise_bits))
     start_again = rewinder(policy)
     collected: list[np.ndarray] = []
     original = Analyzer.decode
@@ -60,7 +60,9 @@ def lower_bound(monkeypatch, pair, bits: float, trials: int) -> tuple[audit.Lowe
 
     def record(first) -> np.ndarray:
         x, r = np.array(first[0]), first[1]
-        return np.concatenate([policy.sums.a * 0.25 * svec(np.outer(x, x)), policy.sums.c * (r - 0.5) * x])
+        return np.concatenate(
+            [policy.sums.scales[0] * 0.25 * svec(np.outer(x, x)), policy.sums.scales[1] * (r - 0.5) * x]
+        )
 
     def score(outputs: np.ndarray) -> np.ndarray:
         return log_likelihood(protocol, outputs, record(pair[0])) - log_likelihood(protocol, outputs, record(pair[1]))
