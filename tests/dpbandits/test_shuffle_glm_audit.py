@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +20,7 @@ from shuffled_counts import log_likelihood
 
 from accounting import Budget, audit
 from dpbandits.policies import ShuffleGLM
+from dpbandits.private import shuffle_glm
 from dpbandits.private.parts import batch_plans
 from dpkit import optimize
 from dpkit.geometry import svec
@@ -35,25 +36,21 @@ OPPOSITE = (([1.0, 0.0], 1.0), ([-1.0, 0.0], 1.0))
 ANOTHER = (([1.0, 0.0], 1.0), ([-0.3, math.sqrt(0.91)], 1.0))
 
 
+@cache
+def plan() -> batch_plans.Plan:
+    """With few rounds of descent, so that a run is short."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_plans, "ITERATIONS", ROUNDS)
+        found = batch_plans.numeric_plan.__wrapped__(2, USERS, 1.0, 0.51, BUDGET, 0.2, 1)
+    # what the descent is allowed to cost is checked once and for all, not in each of the runs below
+    return replace(found, descent=None)
+
+
 @pytest.fixture
 def policy(monkeypatch):
-    """With few rounds of descent, so that a run is short."""
-    monkeypatch.setattr(batch_plans, "ITERATIONS", ROUNDS)
-    batch_plans.numeric_plan.cache_clear()
-    made = ShuffleGLM(
-        2,
-        "linear",
-        budget=BUDGET,
-        horizon=10,
-        theta_bound=0.01,
-        reward_range=(0.0, 1.0),
-        batches=[USERS],
-        rng=np.random.default_rng(20),
-    )
-    # what the descent is allowed to cost is checked once and for all, not in each of the runs below
-    made.rows.plans[0] = replace(made.rows.plans[0], descent=None)
-    yield made
-    batch_plans.numeric_plan.cache_clear()
+    monkeypatch.setattr(shuffle_glm, "numeric_plan", lambda *asked: plan())
+    known = {"theta_bound": 0.01, "reward_range": (0.0, 1.0), "batches": [USERS], "rng": np.random.default_rng(20)}
+    return ShuffleGLM(2, "linear", budget=BUDGET, horizon=10, **known)
 
 
 def descent_protocol(policy: ShuffleGLM, mutation: str | None):
