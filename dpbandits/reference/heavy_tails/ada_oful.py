@@ -20,14 +20,14 @@ from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, minimize_in_ball
 
 __all__ = ["AdaOFUL"]
 
 
-class AdaOFUL(EllipsoidSet, ReferencePolicy):
+class AdaOFUL(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive pseudo-Huber regression.
 
     Parameters

@@ -19,14 +19,14 @@ from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferencePolicy, TimedOptions
+from dpbandits.reference.confidence import ReferencePolicy, TimedOptions
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, minimize_in_ball
 
 __all__ = ["HeavyOFUL"]
 
 
-class HeavyOFUL(EllipsoidSet, ReferencePolicy):
+class HeavyOFUL(ReferencePolicy):
     """Optimism for E[r | x] = base_rate + xᵀθ around an adaptive Huber regression.
 
     Parameters

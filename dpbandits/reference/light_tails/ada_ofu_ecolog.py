@@ -36,7 +36,7 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpbandits.policy.parameters import Parameters
 from dpbandits.policy.protocol import Pending
-from dpbandits.reference.confidence import EllipsoidSet, ReferenceOptions, ReferencePolicy
+from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
 from dpkit.models.likelihood import Rows, glm_loss, minimize_in_ball
 from dpkit.models.links import Link, get_link
@@ -47,7 +47,7 @@ __all__ = ["AdaOFUECOLog"]
 Nearest = Callable[[Callable[[float], float]], tuple[Array, float]]
 
 
-class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
+class AdaOFUECOLog(ReferencePolicy):
     """Optimism over an ellipsoid around an implicit online estimate, with rounds set aside.
 
     Parameters
@@ -128,7 +128,7 @@ class AdaOFUECOLog(EllipsoidSet, ReferencePolicy):
         # β_t² = λS² + 2η ln(2/δ) + Σ (2η_s(ℓ_s(θ̄_s) − ℓ_s(θ_{s+1})) − ‖θ_{s+1} − θ_s‖²_{W_s})
         doubt = self.eta * math.log(2.0 / self.failure_probability) + self.lead
         radius = math.sqrt(max(self.ridge * self.theta_bound**2 + 2.0 * doubt - self.moves, 0.0))
-        return self._scaled(radius)
+        return self.scaled(radius)
 
     def learn(self, pending: Pending, reward: float) -> None:
         arm = pending.arm
