@@ -106,7 +106,7 @@ class MoM(ReferencePolicy):
         self.blocks = math.ceil(math.log(T / self.failure_probability) / _RATE)  # k
         block = math.ceil(T ** ((1.0 + eps) / (1.0 + 3.0 * eps)) / self.blocks)  # m
         self.plays = block * self.blocks  # r
-        self._rho = 2.0 ** ((4.0 - eps) / (1.0 + eps)) * nu * block ** (-eps / (1.0 + eps))
+        self.rho = 2.0 ** ((4.0 - eps) / (1.0 + eps)) * nu * block ** (-eps / (1.0 + eps))
         self.V = RankOneInverse(dim, self.ridge)
         self.b = np.zeros(dim)
         self.theta = np.zeros(dim)
@@ -116,7 +116,7 @@ class MoM(ReferencePolicy):
     def width(self) -> float:
         """β_n, the radius of the ellipsoid {θ : ‖θ − θ_n‖_{V_n} ≤ β_n}."""
         # β_n = ϱ√n + √λ S
-        radius = self._rho * math.sqrt(self.epochs) + math.sqrt(self.ridge) * self.theta_bound
+        radius = self.rho * math.sqrt(self.epochs) + math.sqrt(self.ridge) * self.theta_bound
         return self.scaled(radius)
 
     # An epoch ends where its arm is not offered any more, or when it is full; the next one begins with another arm.
