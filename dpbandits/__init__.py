@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import dpkit  # noqa: F401 (first: it refuses a foreign package in the place of accounting)
-from dpbandits._lazy import attributes_of
+from dpkit.lazy import attributes_of  # dpkit first: it refuses a foreign package in the place of accounting
 
 if TYPE_CHECKING:
     from accounting import __version__

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dpbandits._lazy import attributes_of
+from dpkit.lazy import attributes_of
 
 if TYPE_CHECKING:
     from dpbandits.private.disjoint_private_glm import DisjointPrivateGLM

@@ -1,8 +1,22 @@
-"""How noise is made and used: randomness, exact samplers, geometry, mechanisms, continual release, optimizers.
+"""How noise is made and used. Import the part that you need; nothing is loaded before.
 
-Import the part that you need (``from dpkit.continual import BufferedToeplitz``); nothing is loaded before. Every
-mechanism states its sensitivity and its adjacency, describes what it releases to ``accounting``, and is
-charged to a ledger before its noise is drawn.
+=====================================  ============================================================================
+:mod:`.randomness`, :mod:`.samplers`   where noise comes from, and exact laws
+:mod:`.geometry`, :mod:`.clipping`     half-vectors, sensitivities, sets; lengths that bounds hold for
+:mod:`.mechanisms`                     one release
+:mod:`.continual`                      sums of a stream, released after every input
+:mod:`.moments`                        sums of records of a stream: pairs, blocks, arms, people, shuffled
+:mod:`.shuffle`                        sums and frequencies without a trusted server
+:mod:`.queries`                        answers about a table
+:mod:`.models`                         links, losses, likelihoods, priors
+:mod:`.optimize`, :mod:`.torch`        private training; :mod:`.training` is what both do with rows
+:mod:`.features`, :mod:`.sklearn`      scales of features; estimators
+:mod:`.hyperparameters`                a private choice among runs
+:mod:`.states`                         what keeps a promise between one release and the next
+=====================================  ============================================================================
+
+Every mechanism states its sensitivity and its adjacency, describes what it releases to ``accounting``, and is charged
+to a ledger before its noise is drawn.
 """
 
 from importlib.util import find_spec

@@ -6,7 +6,7 @@ real number, not only up to rounding, for bounds from 1e-280 on:
 * ``within_norm`` scales or refuses vectors; ``shortened`` scales rows.
 * ``clipped`` and ``clipped_slope`` cut the slopes ψ of gradients ψ·x, whose rows have the ``lengths`` given.
 
-Sums of what is clipped have no rounding error at all where the rows are whole numbers: ``dpkit.whole_rows``.
+Sums of what is clipped have no rounding error at all where the rows are whole numbers: ``dpkit.training.whole_rows``.
 
 The proof is one for all. A computed ℓ_q length of d entries is within a relative (d + 700)·2⁻⁵³ of the true one (d
 additions, a power and a root of numbers below e⁷⁰⁰; entries that would over- or underflow are first divided by the

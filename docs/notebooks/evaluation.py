@@ -7,7 +7,7 @@
 import numpy as np
 
 from accounting import Budget
-from dpbandits.lab import evaluate
+from dpbandits import evaluate
 
 rng = np.random.default_rng(0)
 names = np.array(["tea", "coffee", "milk"])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting.printed import as_html, as_text
+from dpbandits.lab.simulation.plots import draw_prices
 from dpbandits.lab.simulation.results import with_error
 
 __all__ = ["PriceRow", "PriceTable", "percent"]
@@ -165,8 +166,6 @@ class PriceTable:
 
     def plot(self, target: Any) -> Any:
         """The price against ε, a line for each unit, into an image file or on matplotlib's axes."""
-        from dpbandits.lab.simulation.plots import draw_prices
-
         return draw_prices(self, target)
 
 

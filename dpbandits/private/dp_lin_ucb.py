@@ -62,13 +62,14 @@ from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.parameters import Parameters, checked_parameters, noise_level
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
 from dpbandits.private.parts.linear import Estimate, Practical, Theory, UnderPrior
 from dpkit.models.ellipsoid import norms
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 from dpkit.moments.pairs import PairSums
 
 __all__ = ["DPLinUCB"]

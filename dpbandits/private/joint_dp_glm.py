@@ -69,17 +69,17 @@ from accounting.amplification.participation import group
 from accounting.arrays import Array
 from accounting.checks import choice, fraction, integer, nonnegative, positive
 from dpbandits.policy.parameters import Parameters, checked_parameters
+from dpbandits.policy.priors import no_prior
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
-from dpbandits.private.parts.records import link_objective
 from dpkit.continual import BinaryTree, BufferedToeplitz
 from dpkit.geometry import ConvexSet, Ellipsoid, EllipsoidBall, LpBall, outer_product_sensitivity, smat, svec
 from dpkit.models.ellipsoid import norms
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
-from dpkit.models.prior import no_prior
+from dpkit.models.losses import matching_loss
 from dpkit.moments.pairs import whole_digits
 
 __all__ = ["JointDPGLM"]
@@ -254,7 +254,7 @@ class JointDPGLM(PrivatePolicy[Estimates]):
         self.exploration_calls = integer("exploration_calls", most_o, at_least=1)
         self.policy_calls = integer("policy_calls", most, at_least=1)
 
-        self._objective = link_objective(self.link, S, self.clip)
+        self._objective = matching_loss(self.link, S, clip=self.clip)
         # of the open batch: whole numbers, in units of 2^−digits (H of its largest weight W)
         self.batch_V, self.batch_H = np.zeros((dim, dim)), np.zeros((dim, dim))
         self.explored, self.others = Rows(dim + 1, bound=1.0), Rows(dim + 1, bound=1.0)  # (x, r)

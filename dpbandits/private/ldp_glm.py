@@ -57,7 +57,7 @@ import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import choice, fraction, integer, nonnegative, positive
+from accounting.checks import fraction, integer, nonnegative, positive
 from dpbandits.durability.state import renamed
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
@@ -195,8 +195,6 @@ class LDPGLM(PrivatePolicy[Estimate]):
         super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
         low, high = finite_rewards(self.reward_range)
         S = self.theta_bound = positive("theta_bound", theta_bound)
-        if randomizer is not None:
-            choice("randomizer", randomizer, "sphere", "gaussian")
         T = integer("horizon", horizon, at_least=1)
         self.first_batch = first_length(first_batch, max(4 * dim, T // 100), T)
         self.growth = growth
@@ -217,7 +215,7 @@ class LDPGLM(PrivatePolicy[Estimate]):
             self.gradient_share,
             budget=budget,
             rng=self.rng,
-            messages=self.rounds_per_person,
+            records=self.rounds_per_person,
             randomizer=randomizer,
         )
         self.randomizer = self.sums.randomizer

@@ -155,13 +155,13 @@ class PersonPrivateGLM(PrivatePolicy[Estimate]):
         self.prior = checked_prior(prior, self.dim, S)
 
         m = len(self.schedule.ends)
-        self.contribution = PersonRecord.of(self.link, S, finite_rewards(self.reward_range), budget.adjacency)
+        self.contribution = PersonRecord.of(self.link, S, finite_rewards(self.reward_range))
         self.sums = PersonSums(self.dim, budget=budget, releases=m, horizon=T, rng=self.rng)
         self.rule = Rule(self.exploration, self.prior is not None)
         self.refit = Refit(self.contribution, Prior.of(self.prior, self.dim, self.dim / S**2, S))
         self.public = self.refit.nothing(m)
         if self.prior is None:
-            warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums.noise), self.dim, T, budget)
+            warn_of_cold_start(self.contribution.clarity(self.dim, T, self.sums), self.dim, T, budget)
         self.open_run(self.sums.cost)
 
     @property

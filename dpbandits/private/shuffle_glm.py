@@ -56,9 +56,9 @@ from dpbandits.private.parts.batch_plans import numeric_plan, paper_lengths, pap
 from dpbandits.private.parts.design import g_optimal_design
 from dpbandits.private.parts.half_widths import HalfWidths, surviving
 from dpbandits.private.parts.held_rows import HeldRows
-from dpbandits.private.parts.records import link_objective
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link, get_link
+from dpkit.models.losses import matching_loss
 from dpkit.moments.shuffled import max_cost
 
 __all__ = ["ShuffleGLM"]
@@ -216,7 +216,7 @@ class ShuffleGLM(PrivatePolicy[Estimates]):
         else:
             share = self.matrix_share
             plans = [numeric_plan(dim, users, weight, L, budget, share, m) for users, weight in spans]
-        self.rows = HeldRows(dim, plans, link_objective(self.link, S, L), S, W, analysis, self.rng)
+        self.rows = HeldRows(dim, plans, matching_loss(self.link, S, clip=L), S, W, analysis, self.rng)
         self.rule = self.design = Design(self.link, ends, W, (2.0 * S, R) if self.parameters == "theory" else None)
         known = self.parameters, self.link, S, R, self.reward_range
         self.half_widths = HalfWidths(*known, self.exploration, self.failure_probability, T, len(ends))

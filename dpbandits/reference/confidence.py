@@ -14,7 +14,8 @@ from dpbandits.policy.choices import Law
 from dpbandits.policy.parameters import Parameters, checked_parameters
 from dpbandits.policy.protocol import CommonOptions, Options, Policy
 from dpkit.models.ellipsoid import RankOneInverse, norms, within
-from dpkit.models.likelihood import Rows, Smooth, glm_loss, level_set_maxima
+from dpkit.models.level_sets import level_set_maxima
+from dpkit.models.likelihood import Rows, Smooth, glm_loss
 from dpkit.models.links import Link
 
 __all__ = ["Ellipsoid", "LevelSet", "ReferenceOptions", "ReferencePolicy", "TimedOptions"]

@@ -22,7 +22,8 @@ import numpy as np
 from accounting.checks import integer
 from dpbandits import policies
 from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.lab.simulation.results import Results
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import Link

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from dpbandits._extras import need
-from dpbandits.lab.simulation.results import Results, Run, with_error
+from dpbandits.lab.simulation.results import Results, with_error
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.reproduce.figure import Figure, Panel, Row
 
 __all__ = ["picture", "to_csv", "to_markdown"]

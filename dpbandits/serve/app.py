@@ -18,14 +18,14 @@ from dpbandits.serve.config import ROLES, Config
 from dpbandits.serve.desk import Busy, Desk
 from dpbandits.serve.guard import Guard, Meter
 from dpbandits.serve.manual import manual
-from dpbandits.serve.posts import Post, Posts
-from dpbandits.serve.store import Store
-from dpbandits.serve.wire import (
+from dpbandits.serve.messages import (
     Problem,
     Refusal,
     document,
     told,
 )
+from dpbandits.serve.posts import Post, Posts
+from dpbandits.serve.store import Store
 
 __all__ = ["create"]
 

@@ -1,6 +1,6 @@
 """Where a service's tables are, SQLite or PostgreSQL, and the little in which the two differ.
 
-All statements are in :mod:`dpbandits.serve.store` and :mod:`dpbandits.serve.tables`, once, in words that both read:
+All statements are in :mod:`dpbandits.serve.store` and :mod:`dpbandits.serve.schema`, once, in words that both read:
 ``?`` for a value, ``ON CONFLICT`` for rows that are there already. What differs is how types are called, how a write
 transaction begins, what erased rows leave behind, and how errors are named. A mapper of objects to tables would bring
 nothing to twenty statements, of which the hot ones are written for their speed, so there is none.

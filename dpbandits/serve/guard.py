@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from typing import Any
 
 from dpbandits.serve.desk import Busy
+from dpbandits.serve.messages import Refusal
 from dpbandits.serve.posts import Post
-from dpbandits.serve.wire import Refusal
 
 __all__ = ["Guard", "Meter"]
 

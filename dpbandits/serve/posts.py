@@ -21,9 +21,7 @@ from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.released import Released
 from dpbandits.serve.config import Config, digest
 from dpbandits.serve.desk import Away, Desk
-from dpbandits.serve.store import Choice
-from dpbandits.serve.tickets import punched, read
-from dpbandits.serve.wire import (
+from dpbandits.serve.messages import (
     Activations,
     Answer,
     Ask,
@@ -36,6 +34,8 @@ from dpbandits.serve.wire import (
     told,
     vectors,
 )
+from dpbandits.serve.store import Choice
+from dpbandits.serve.tickets import punched, read
 from dpkit.randomness import secure
 
 __all__ = ["Post", "Posts"]

@@ -1,6 +1,6 @@
 """What workers and learner write to the database, and the argument why nothing is lost or counted twice.
 
-The tables are in :mod:`dpbandits.serve.tables`.
+The tables are in :mod:`dpbandits.serve.schema`.
 
 Why a crash of anything at any time does no harm:
 
@@ -42,7 +42,7 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits.serve.apprentice import SUMS, Event, sums
-from dpbandits.serve.tables import Tables
+from dpbandits.serve.schema import Tables
 
 __all__ = ["Choice", "Event", "LeaseLost", "Status", "Store"]
 

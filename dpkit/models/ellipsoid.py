@@ -1,4 +1,8 @@
-"""Mathematics of confidence ellipsoids: rank-one updated inverses, norms of all arms, and ball constraints."""
+"""Mathematics of confidence ellipsoids: rank-one updated inverses, norms of many rows, and ball constraints.
+
+Nothing here draws noise or is private by itself. Functions of arrays are called in every round of a stream, and take
+their arguments as they are; constructors check.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
+from accounting.checks import integer, positive
 from dpkit.states import entries
 
 __all__ = ["RankOneInverse", "ball_constrained_minimizer", "norms", "project_on_ball", "within"]
@@ -31,8 +36,21 @@ class RankOneInverse:
     start : ndarray of shape (d, d), optional
         Positive definite: what stands for λI. Then ``log_det`` counts from its determinant.
 
+    Attributes
+    ----------
+    matrix, inverse : ndarray of shape (d, d)
+        H and H⁻¹.
+    updates : int
+    log_det : float
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range.
+
     Examples
     --------
+    >>> from dpkit.models import RankOneInverse
     >>> H = RankOneInverse(2, ridge=1.0)
     >>> H.add(np.array([1.0, 0.0]), weight=3.0)
     >>> H.inverse.diagonal().tolist()
@@ -40,11 +58,14 @@ class RankOneInverse:
     """
 
     def __init__(self, dim: int, ridge: float, *, refresh: int = 512, start: Array | None = None) -> None:
+        dim, ridge = integer("dim", dim, at_least=1), positive("ridge", ridge)
+        if start is not None and start.shape != (dim, dim):
+            raise ValueError(f"start must have shape ({dim}, {dim}), got start.shape={start.shape}")
         self.matrix: Array = ridge * np.eye(dim) if start is None else start.copy()
         self.inverse: Array = (
             np.asarray(np.linalg.inv(start), dtype=np.float64) if start is not None else np.eye(dim) / ridge
         )
-        self.refresh = refresh
+        self.refresh = integer("refresh", refresh, at_least=1)
         self.updates = 0
         self.log_det = 0.0
 
@@ -72,9 +93,16 @@ class RankOneInverse:
         entries.resume(self, self._KEPT, saved)
 
 
-def norms(arms: Array, inverse: Array) -> Array:
-    """‖x‖_{H⁻¹} of every row x of ``arms``: shape (K, d) and (d, d) give (K,)."""
-    squares = np.einsum("ij,ij->i", arms @ inverse, arms)
+def norms(rows: Array, inverse: Array) -> Array:
+    """‖x‖_{H⁻¹} of every row x: shapes (K, d) and (d, d) give (K,).
+
+    Examples
+    --------
+    >>> from dpkit.models import norms
+    >>> norms(np.eye(2), np.diag([4.0, 9.0])).tolist()
+    [2.0, 3.0]
+    """
+    squares = np.einsum("ij,ij->i", rows @ inverse, rows)
     # rounding may leave a tiny negative square where x is almost 0
     np.maximum(squares, 0.0, out=squares)
     return np.asarray(np.sqrt(squares))
@@ -85,6 +113,7 @@ def within(theta: ArrayLike, center: Array, matrix: Array, radius: float) -> boo
 
     Examples
     --------
+    >>> from dpkit.models import within
     >>> within([1.0, 0.0], np.zeros(2), np.diag([4.0, 1.0]), radius=1.9)
     False
     """
@@ -101,6 +130,7 @@ def ball_constrained_minimizer(eigenvalues: Array, eigenvectors: Array, b: Array
 
     Examples
     --------
+    >>> from dpkit.models import ball_constrained_minimizer
     >>> theta = ball_constrained_minimizer(np.array([1.0, 4.0]), np.eye(2), np.array([3.0, 0.0]), radius=2.0)
     >>> theta.tolist()
     [2.0, 0.0]
@@ -130,6 +160,7 @@ def project_on_ball(point: Array, matrix: Array, radius: float) -> Array:
 
     Examples
     --------
+    >>> from dpkit.models import project_on_ball
     >>> project_on_ball(np.array([3.0, 0.0]), np.diag([1.0, 4.0]), radius=2.0).tolist()
     [2.0, 0.0]
     """

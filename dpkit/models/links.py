@@ -1,7 +1,7 @@
-"""Link functions of generalized linear rewards: E[r | x] = μ(xᵀθ), with what a policy must know about μ.
+"""Link functions of generalized linear models: E[y | x] = μ(xᵀθ), with the constants that bounds on them need.
 
 =========  =============  ==========================  ==========  ============
-name       μ(z)           m(z) = ∫μ                   R           rewards
+name       μ(z)           m(z) = ∫μ                   R           responses
 =========  =============  ==========================  ==========  ============
 logistic   1/(1 + e^−z)   ln(1 + e^z)                 1           [0, 1]
 probit     Φ(z)           zΦ(z) + φ(z)                S           [0, 1]
@@ -10,10 +10,10 @@ poisson    e^z            e^z                         1           [0, ∞)
 =========  =============  ==========================  ==========  ============
 
 R is the self-concordance constant, |μ̈| ≤ R·μ̇ on [−S, S]. The probit is not the canonical link of a Bernoulli
-reward; its m is the integral of μ all the same, and its R grows with S.
+response; its m is the integral of μ all the same, and its R grows with S.
 
-A policy may be told a base rate, a public guess of the mean reward of an arm taken at random. It then works with
-z ↦ μ(o + z), μ(o) the base rate: a link like any other (:meth:`Link.at`).
+Where a public guess of the mean response is known beforehand, a base rate, z ↦ μ(o + z) with μ(o) the base rate is a
+link like any other (:meth:`Link.at`). The losses of these models are in :mod:`dpkit.models.losses`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Link:
     Parameters
     ----------
     name : str
-        Shown in results.
+        Of no meaning but to readers.
     mean, derivative, integral : callable
         μ, μ̇ ≥ 0 and ∫μ, elementwise on floats and arrays.
     derivative_range : callable
@@ -48,13 +48,14 @@ class Link:
     self_concordance : callable
         S → R with |μ̈| ≤ R·μ̇ on [−S, S].
     reward_range : (float, float)
-        The rewards that the model allows by default.
+        The responses that the model allows.
     derivative_between : callable, optional
         (a, b) → (inf μ̇, sup μ̇) over [a, b]. Where it is not given, a shifted link has the bounds of a wider interval
         around 0.
 
     Examples
     --------
+    >>> from dpkit.models import get_link
     >>> link = get_link("logistic")
     >>> round(float(link.mean(0.0)), 3), link.lipschitz(3.0), round(link.kappa(3.0), 2)
     (0.5, 0.25, 22.14)
@@ -70,7 +71,14 @@ class Link:
     derivative_between: Callable[[float, float], tuple[float, float]] | None = None
 
     def reaches(self, value: float) -> bool:
-        """Whether there is a z with μ(z) = ``value``."""
+        """Whether there is a z with μ(z) = ``value``.
+
+        Examples
+        --------
+        >>> from dpkit.models import get_link
+        >>> get_link("logistic").reaches(0.3), get_link("logistic").reaches(1.0)
+        (True, False)
+        """
         return _solution(self.mean, value) is not None
 
     def at(self, base_rate: float) -> Link:
@@ -83,6 +91,7 @@ class Link:
 
         Examples
         --------
+        >>> from dpkit.models import get_link
         >>> link = get_link("logistic").at(0.04)
         >>> round(float(link.mean(0.0)), 6), round(link.lipschitz(1.0), 4)
         (0.04, 0.0914)
@@ -148,6 +157,10 @@ def _logistic(z: ArrayLike) -> Any:
     return _special().expit(z)
 
 
+def _softplus(z: ArrayLike) -> Any:
+    return np.logaddexp(0.0, z)
+
+
 def _logistic_derivative(z: ArrayLike) -> Array:
     p = _logistic(z)
     return np.asarray(p * (1.0 - p))
@@ -176,7 +189,7 @@ _LINKS = {
         "logistic",
         mean=_logistic,
         derivative=_logistic_derivative,
-        integral=lambda z: np.logaddexp(0.0, z),
+        integral=_softplus,
         derivative_range=_even_bell(_logistic_derivative),
         self_concordance=lambda S: 1.0,
         reward_range=(0.0, 1.0),
@@ -215,15 +228,32 @@ _LINKS = {
 
 
 def is_named(name: str) -> bool:
-    """Whether there is a link of that name here."""
+    """Whether there is a link of that name here.
+
+    Examples
+    --------
+    >>> from dpkit.models import is_named
+    >>> is_named("probit"), is_named("cauchit")
+    (True, False)
+    """
     return name in _LINKS
 
 
 def get_link(link: str | Link) -> Link:
     """The link of that name, or the caller's own.
 
+    Parameters
+    ----------
+    link : {"linear", "logistic", "poisson", "probit"} or Link
+
+    Raises
+    ------
+    ValueError
+        If there is none of that name.
+
     Examples
     --------
+    >>> from dpkit.models import get_link
     >>> get_link("cauchit")
     Traceback (most recent call last):
         ...

@@ -17,7 +17,8 @@ linear    yη                                          y                        
 Responses: logistic and probit in [0, 1], poisson nonnegative, squared, huber and linear any; where y is outside, ψ is
 what the formula says, and clipping bounds it all the same. Huber's k is the ``threshold`` (Huber 1964): the loss is the
 squared one up to there and grows linearly beyond, so that one far response pulls no harder than one at a distance of k.
-The linear loss is for online learning: with y = 1 the row is the vector of losses.
+The linear loss is for online learning: with y = 1 the row is the vector of losses. It has nothing to do with the link
+of that name, whose loss is the squared one. :func:`matching_loss` makes the loss of any other link.
 
 Privacy needs a bound on every row's gradient: ``clip`` scales longer ones back to that L2 norm, so the bound holds
 whatever the data are. Where no gradient is longer (‖x‖₂·|ψ| ≤ clip) it changes nothing.
@@ -36,8 +37,9 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit.clipping import clipped, lengths
+from dpkit.models.links import Link, get_link
 
-__all__ = ["GLM", "glm"]
+__all__ = ["GLM", "glm", "matching_loss"]
 
 
 @dataclass(frozen=True)
@@ -144,14 +146,17 @@ def _rows(theta: ArrayLike, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array, A
     return theta, X, y
 
 
-def _logistic_loss(eta: Array, y: Array) -> Array:
-    return np.asarray(np.logaddexp(0.0, eta) - y * eta)
+def _matching_loss(eta: Array, y: Array, integral: Callable[[Array], Array]) -> Array:
+    return np.asarray(integral(eta) - y * eta)
 
 
-def _logistic_slope(eta: Array, y: Array) -> Array:
-    from scipy.special import expit
+def _matching_slope(eta: Array, y: Array, mean: Callable[[Array], Array]) -> Array:
+    return np.asarray(mean(eta) - y)
 
-    return np.asarray(expit(eta) - y)
+
+def _matching(link: Link, slope_bound: float, curvature_bound: float) -> GLM:
+    loss, slope = partial(_matching_loss, integral=link.integral), partial(_matching_slope, mean=link.mean)
+    return GLM(link.name, loss, slope, slope_bound=slope_bound, curvature_bound=curvature_bound)
 
 
 def _probit_loss(eta: Array, y: Array) -> Array:
@@ -171,7 +176,7 @@ def _probit_slope(eta: Array, y: Array) -> Array:
 _LARGEST_EXPONENT = 300.0
 
 
-def _poisson_mean(eta: Array) -> Array:
+def _finite_exp(eta: Array) -> Array:
     return np.asarray(np.exp(np.minimum(eta, _LARGEST_EXPONENT)))
 
 
@@ -196,7 +201,7 @@ def _huber(threshold: float) -> GLM:
 
 
 _LOSSES = {
-    "logistic": GLM("logistic", _logistic_loss, _logistic_slope, slope_bound=1.0, curvature_bound=0.25),
+    "logistic": _matching(get_link("logistic"), slope_bound=1.0, curvature_bound=0.25),
     "probit": GLM("probit", _probit_loss, _probit_slope, slope_bound=math.inf, curvature_bound=1.0),
     "squared": GLM(
         "squared",
@@ -212,10 +217,8 @@ _LOSSES = {
         slope_bound=math.inf,
         curvature_bound=0.0,
     ),
-    "poisson": GLM(
-        "poisson",
-        lambda eta, y: _poisson_mean(eta) - y * eta,
-        lambda eta, y: _poisson_mean(eta) - y,
+    "poisson": _matching(
+        replace(get_link("poisson"), mean=_finite_exp, integral=_finite_exp),
         slope_bound=math.inf,
         curvature_bound=math.inf,
     ),
@@ -262,4 +265,36 @@ def glm(loss: str, *, threshold: float | None = None, clip: float | None = None)
             raise ValueError(f"loss must be one of {names}, got loss={loss!r}") from None
         if threshold is not None:
             raise ValueError(f"threshold is for the loss 'huber' only, got threshold={threshold!r}, loss={loss!r}")
+    return found if clip is None else replace(found, clip=clip)
+
+
+def matching_loss(link: str | Link, theta_bound: float, *, clip: float | None = None) -> GLM:
+    """The loss m(η) − yη of a link μ = m′, whose slope is μ(η) − y, for any link.
+
+    For the canonical links it is the negative log-likelihood up to a constant: logistic, linear (half the square) and
+    poisson. For others it is convex all the same, as μ increases (Auer, Herbster & Warmuth 1995).
+
+    Parameters
+    ----------
+    link : str or Link
+    theta_bound : float
+        S: its ``curvature_bound`` is the largest slope of the link over |η| ≤ S.
+    clip : float, optional
+        The L2 norm to which longer gradients of single rows are scaled back.
+
+    Raises
+    ------
+    ValueError
+        For an unknown link, or a ``theta_bound`` or ``clip`` that is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpkit.models import matching_loss
+    >>> objective = matching_loss("probit", theta_bound=2.0, clip=1.0)
+    >>> objective.gradients(np.zeros(2), [[0.6, 0.8]], [1.0]).round(3)
+    array([[-0.3, -0.4]])
+    """
+    known = get_link(link)
+    found = _matching(known, slope_bound=math.inf, curvature_bound=known.lipschitz(theta_bound))
     return found if clip is None else replace(found, clip=clip)

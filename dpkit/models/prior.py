@@ -1,11 +1,11 @@
-"""What is known of θ before the first round: a normal prior N(mean, precision⁻¹), from public knowledge.
+"""What is known of θ before any data: a normal prior N(mean, precision⁻¹), from public knowledge.
 
-A prior that was fitted on the data that a policy is to protect would give them away: no budget covers it. It may come
-from another study, from an expert, or from what was released before, at a price that was paid there.
+A prior that was fitted on the data that are to be protected would give them away: no budget covers it. It may come from
+another study, from an expert, or from what was released before, at a price that was paid there.
 
-A policy that knows how precise its estimate is, along eigenvectors uᵢ of its matrix, adds up: with gains gᵢ and
-precisions pᵢ (so that uᵢᵀb·gᵢ/pᵢ is the estimate of uᵢᵀθ), the posterior has the precision Λ = Σpᵢuᵢuᵢᵀ + P and the
-mean Λ⁻¹(Σgᵢ(uᵢᵀb)uᵢ + Pm), cut to the ball ‖θ‖ ≤ S in the norm of Λ.
+Where it is known how precise a noisy estimate is, along eigenvectors uᵢ of its matrix, :func:`posterior` adds up: with
+gains gᵢ and precisions pᵢ (so that uᵢᵀb·gᵢ/pᵢ is the estimate of uᵢᵀθ), the posterior has the precision
+Λ = Σpᵢuᵢuᵢᵀ + P and the mean Λ⁻¹(Σgᵢ(uᵢᵀb)uᵢ + Pm), cut to the ball ‖θ‖ ≤ S in the norm of Λ.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
+from accounting.checks import integer, nonnegative, positive
 from dpkit.models.ellipsoid import ball_constrained_minimizer
 
-__all__ = ["Posterior", "Prior", "PriorLike", "checked_prior", "no_prior", "not_in_theory", "posterior"]
+__all__ = ["Posterior", "Prior", "PriorLike", "checked_prior", "posterior"]
 
 
 # mean, and precision
@@ -29,7 +30,20 @@ PriorLike = tuple[ArrayLike, ArrayLike]
 
 @dataclass(frozen=True)
 class Prior:
-    """N(mean, precision⁻¹); mean of shape (d,) and precision positive definite of shape (d, d)."""
+    """N(mean, precision⁻¹).
+
+    Attributes
+    ----------
+    mean : ndarray of shape (d,)
+    precision : ndarray of shape (d, d)
+        Positive definite.
+
+    Examples
+    --------
+    >>> from dpkit.models import Prior
+    >>> Prior(np.zeros(2), np.diag([4.0, 1.0])).covariance.diagonal().tolist()
+    [0.25, 1.0]
+    """
 
     mean: Array
     precision: Array
@@ -47,10 +61,32 @@ class Prior:
 
     @classmethod
     def of(cls, given: tuple[Array, Array] | None, dim: int, precision: float, theta_bound: float) -> Prior:
-        """What a policy was given, or 0 with this precision.
+        """What was given, or a mean of 0 with this ``precision`` in every direction.
 
         Since ‖θ‖ ≤ S, a direction has a precision of at least 1/S²: where less was given, it is raised to that.
+
+        Parameters
+        ----------
+        given : (mean, precision), optional
+            From :func:`checked_prior`.
+        dim : int
+            d.
+        precision, theta_bound : float
+            The default, at least 0, and S.
+
+        Raises
+        ------
+        ValueError, TypeError
+            For a parameter out of range.
+
+        Examples
+        --------
+        >>> from dpkit.models import Prior
+        >>> Prior.of(None, 2, 3.0, theta_bound=2.0).precision.tolist()
+        [[3.0, 0.0], [0.0, 3.0]]
         """
+        dim = integer("dim", dim, at_least=1)
+        precision, theta_bound = nonnegative("precision", precision), positive("theta_bound", theta_bound)
         if given is None:
             return cls(np.zeros(dim), precision * np.eye(dim))
         mean, P = given
@@ -80,17 +116,24 @@ def posterior(prior: Prior, precisions: Array, U: Array, evidence: Array, radius
     evidence : ndarray of shape (d,)
         p times the estimate, in the basis U.
     radius : float
-        S.
+        S, positive.
+
+    Raises
+    ------
+    ValueError
+        If ``radius`` is not positive.
 
     Examples
     --------
     One direction was seen, with the precision of the prior: there the mean is half way.
 
+    >>> from dpkit.models import Prior, posterior
     >>> prior = Prior(np.array([1.0, 1.0]), 2.0 * np.eye(2))
     >>> found = posterior(prior, np.array([2.0, 0.0]), np.eye(2), np.array([0.0, 0.0]), radius=3.0)
     >>> found.mean.tolist(), found.covariance.diagonal().tolist()
     ([0.5, 1.0], [0.25, 0.5])
     """
+    radius = positive("radius", radius)
     eigenvalues, V = np.linalg.eigh((U * precisions) @ U.T + prior.precision)
     mean = ball_constrained_minimizer(eigenvalues, V, U @ evidence + prior.precision @ prior.mean, radius)
     return Posterior(mean, (V / eigenvalues) @ V.T, (V / np.sqrt(eigenvalues)) @ V.T)
@@ -104,6 +147,12 @@ def checked_prior(prior: Any, dim: int, theta_bound: float) -> tuple[Array, Arra
     ValueError
         If it is no such pair: with mean finite, of shape (d,) and no longer than S, precision finite, not 0, and
         symmetric positive semidefinite.
+
+    Examples
+    --------
+    >>> from dpkit.models import checked_prior
+    >>> checked_prior(([0.5, 0.0], 4.0), dim=2, theta_bound=1.0)
+    (array([0.5, 0. ]), array(4.))
     """
     if prior is None:
         return None
@@ -135,24 +184,6 @@ def checked_prior(prior: Any, dim: int, theta_bound: float) -> tuple[Array, Arra
             f"prior[1], the precision, must be positive semidefinite and not 0, got a smallest eigenvalue {least:g}"
         )
     return mean, 0.5 * (precision + precision.T)
-
-
-def not_in_theory(prior: Any, parameters: str) -> None:
-    """Refuse a prior where a theorem's promise is for confidence sets around 0."""
-    if prior is not None and parameters == "theory":
-        raise ValueError(
-            "prior must be None for parameters='theory', whose promises are for no prior: use parameters='practical', "
-            "got both"
-        )
-
-
-def no_prior(prior: Any, policy: str, reason: str) -> None:
-    """Refuse a prior where a policy has no place for it."""
-    if prior is not None:
-        raise ValueError(
-            f"prior must be None for {policy}, {reason}: take OnePassPrivateGLM, DPLinUCB or a shuffled or disjoint "
-            f"policy that takes one, got a {type(prior).__name__}"
-        )
 
 
 def _numbers(name: str, value: Any) -> Array:

@@ -1,31 +1,63 @@
-"""The secret half of a policy whose records are pairs (w·x xᵀ, g·x): the open batch, and the sum of all batches."""
+"""Private running sums of pairs (w·x xᵀ, g·x): what a linear or generalized linear model asks of a stream of rows.
+
+Records come one by one, in batches of any public lengths; at the end of a batch H = Σ w·x xᵀ and b = Σ g·x over all
+records so far are released with Gaussian noise. With w = 1 and g = y these are the normal equations of least squares
+(for the method see Vu & Slavković 2009; Sheffet 2017, arXiv:1507.00056), with weights and residuals at a released θ
+those of a generalized linear model.
+
+Cost per record: O(d²), and no random numbers; per release one step of a continual sum of d(d + 3)/2 entries.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from accounting import Budget, Gaussian, Release, calibrate
 from accounting.arrays import Array
+from accounting.checks import choice, fraction, integer, positive
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum, Discounted, Weighted
 from dpkit.geometry import pair_sensitivity, several_pairs_sensitivity, smat, svec
 from dpkit.states import entries
 
-__all__ = ["MOST_WEIGHTED", "NoisyPair", "PairSums", "pair_scales", "whole_digits"]
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
+
+__all__ = ["MOST_WEIGHTED", "NoisyPair", "PairBounds", "PairSums", "pair_scales", "whole_digits"]
 
 # of more releases, the best factor takes longer to find than a stream should take to open
 MOST_WEIGHTED = 64
+# by which computed lengths of records may pass their bounds
+_ROUNDED = 1.0 + 1e-12
 
 
 def pair_scales(W: float, B: float, gradient_share: float) -> tuple[float, float]:
     """a and c, for which records (a·svec(w·x xᵀ), c·g·x) have squared sensitivity 1 if their parts changed separately.
 
-    ``gradient_share`` of it goes to g·x.
+    Parameters
+    ----------
+    W, B : float
+        0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B; positive.
+    gradient_share : float
+        In (0, 1): how much of the squared sensitivity goes to g·x.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Examples
+    --------
+    >>> from dpkit.moments import pair_scales
+    >>> a, c = pair_scales(1.0, 1.0, 0.5)
+    >>> round(a, 4), round(c, 4)
+    (0.5, 0.3536)
     """
+    W, B, gradient_share = positive("W", W), positive("B", B), fraction("gradient_share", gradient_share)
     return math.sqrt(1 - gradient_share) / (math.sqrt(2) * W), math.sqrt(gradient_share) / (2 * B)
 
 
@@ -33,9 +65,39 @@ def whole_digits(records: int, size: int) -> tuple[int, float]:
     """How many binary digits of scaled records are kept, at most 30, and what that adds to a sensitivity.
 
     For sums of at most so many ``records`` of ``size`` entries of at most 1; see :class:`PairSums`.
+
+    Examples
+    --------
+    >>> from dpkit.moments import whole_digits
+    >>> digits, slack = whole_digits(10**6, 9)
+    >>> digits, slack < 2e-8
+    (30, True)
     """
     digits = min(30, 52 - records.bit_length())
     return digits, 4.0 * math.sqrt(size) * 2.0**-digits
+
+
+class PairBounds(NamedTuple):
+    """What a pair may be, up to rounding: 0 ≤ w‖x‖² ≤ W, |g|·‖x‖ ≤ B, and w ≥ (m/B²)·g²."""
+
+    W: float
+    B: float
+    slope: float
+
+    @classmethod
+    def of(cls, W: float, B: float, least: float) -> PairBounds:
+        """``least`` is m: ‖g·x‖ ≤ qB and ‖w·x xᵀ‖ ≥ mq² for some q, so for q = |g|·‖x‖/B."""
+        return cls(W * _ROUNDED, B * _ROUNDED, least / (B * _ROUNDED) ** 2)
+
+    def check(self, x: Array, w: float, g: float) -> None:
+        """Refuse a pair that is farther from others than its sensitivity says, or holds NaN."""
+        square = float(x.dot(x))
+        W, B, slope = self
+        if not (0.0 <= w * square <= W and abs(g) * math.sqrt(square) <= B and slope * g * g <= w):
+            raise ValueError(
+                f"w·‖x‖² must be from 0 to {W:g}, |g|·‖x‖ at most {B:g} and w at least {slope:g}·g², "
+                f"got w={w!r}, g={g!r} and ‖x‖={math.sqrt(square):g}"
+            )
 
 
 @dataclass(frozen=True)
@@ -66,41 +128,52 @@ class NoisyPair:
 class PairSums:
     """Running sums H of w·x xᵀ and b of g·x over batches, each with Gaussian noise, at the cost of ``budget`` in all.
 
-    Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
-    part, were the two replaced independently. One round enters one batch by one record, so that it moves the stream by
-    at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, also where it comes into another batch. The same
-    holds for a person with one record in all. A person with up to n records, one at most in each of n batches, which
-    may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c, B)`` times what any n
-    columns of the mechanism's factor add up to (``participations=n``); for that it must be nonnegative, and it is.
+    Privacy. Adjacency: the budget's, "replace" or "zero_out" (a record that comes on one side only). Unit: one record,
+    whenever it comes, or a person with up to ``records`` of them. Cost: ``cost``, that of the continual sum, charged
+    once; it covers all releases, and records that depend on earlier ones. Which records there are in a batch is
+    secret; when batches end is public.
+
+    Sensitivity. Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to
+    the second part, were the two replaced independently. A record enters one batch, so that a change of it moves the
+    stream by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, also where it comes into another batch
+    (proof there). The same holds for a person with one record in all. A person with up to n records, one at most in
+    each of n batches, which may be other ones in the neighbouring run, moves it by ``several_pairs_sensitivity(a, W, c,
+    B)`` times what any n columns of the mechanism's factor add up to (``participations=n``); for that it must be
+    nonnegative, and it is.
 
     Records are rounded to multiples of 2^−digits before they are summed, entry by entry, so that the sum of a batch has
-    no rounding error that could tell more about a round than its record does: entries of scaled records are at most 1,
+    no rounding error that could tell more about a unit than its records do: entries of scaled records are at most 1,
     and those of a sum are whole numbers below 2⁵² in units of 2^−digits. An entry of a record is rounded by half a unit
     and computed within far less, and the half-vector of a sum is rounded by at most a unit in each world; √(number of
-    entries) times four units are added to the sensitivity, some 10⁻⁷ of it for up to 2²² rounds.
+    entries) times four units are added to the sensitivity, some 10⁻⁷ of it for up to 2²² records. (That covers what
+    :meth:`add` lets pass W and B by rounding, 10⁻¹² of them.)
 
     Parameters
     ----------
     dim : int
         d.
     W, B : float
-        0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B, always.
+        0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B for every record; :meth:`add` refuses others.
     share : float
-        In (0, 1).
+        In (0, 1): the larger, the less noise is in b, and the more in H.
     budget : Budget
+        With δ > 0.
     releases : int
         How many there are at most.
     horizon : int
-        The number of rounds; as rewards may be late, a batch may have as many records.
-    rng : numpy.random.Generator
-        The policy's.
+        The number of records at most; as they may be late, a batch may have as many.
     mechanism : {"buffered", "tree"}
+        ``dpkit.continual.BufferedToeplitz`` or ``BinaryTree``.
     records : int, optional
         n, where the unit is a person; see above.
     discount : float, optional
         The sums lose this factor with every batch, by ``dpkit.continual.Discounted``; the sensitivity is as before.
     least : float
         m: every record has a q ∈ [0, 1] for which ‖g·x‖ ≤ qB and ‖w·x xᵀ‖ ≥ mq²; as for ``pair_sensitivity``.
+    rng : numpy.random.Generator, optional
+        None draws from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        Charged with ``cost`` here, before any noise is drawn.
     weigh : callable, optional
         From σ_b and σ_H, the noise of a single release, to the weights of all of them: then the mechanism is
         ``dpkit.continual.Weighted``, unless sums are discounted, a person has several records or there are too many.
@@ -109,6 +182,26 @@ class PairSums:
     ----------
     decay : float
         ``discount``, or 1: H and b of the newest batch are those now less ``decay`` times those before it.
+    sums : ContinualSum
+        The mechanism.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range. Nothing is charged.
+    BudgetExceeded
+        If the ledger refuses.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.moments import PairSums
+    >>> sums = PairSums(2, 1.0, 1.0, 0.5, budget=Budget(1.0, 1e-6), releases=10, horizon=1000)
+    >>> for x in np.tile([[0.6, 0.8], [1.0, 0.0]], (50, 1)):
+    ...     sums.add(x, 1.0, 0.5)
+    >>> found = sums.release()
+    >>> found.H.shape, found.b.shape, [round(float(std), 1) for std in found.noise]
+    ((2, 2), (2,), [10.0, 14.1])
     """
 
     _KEPT = ("sums", "batch")
@@ -123,21 +216,27 @@ class PairSums:
         budget: Budget,
         releases: int,
         horizon: int,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
         mechanism: str = "buffered",
         records: int | None = None,
         discount: float | None = None,
         least: float = 0.0,
         weigh: Callable[[float, float], Array] | None = None,
     ) -> None:
-        self.dim = dim
+        dim = self.dim = integer("dim", dim, at_least=1)
+        releases, horizon = integer("releases", releases, at_least=0), integer("horizon", horizon, at_least=1)
+        mechanism = choice("mechanism", mechanism, "buffered", "tree")
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self._a, self._c = pair_scales(W, B, share)
+        self._bounds = PairBounds.of(W, B, least)
         digits, slack = whole_digits(horizon, dim * (dim + 1) // 2 + dim)
         self._unit = 2.0**digits
         # a record as a column times x: what is multiplied with is kept, since making arrays is half the cost of a round
         self._column, self._record = np.zeros((dim + 1, 1)), np.zeros((dim + 1, dim))
         self._weighted = self._column[:dim, 0]
-        records = 1 if records is None else records
+        records = 1 if records is None else integer("records", records, at_least=1)
         scales = self._a, W, self._c, B, budget.adjacency
         apart = pair_sensitivity(*scales, least=least) if records == 1 else several_pairs_sensitivity(*scales)
         self.decay = 1.0 if discount is None else discount
@@ -156,6 +255,7 @@ class PairSums:
             shape=dim * (dim + 1) // 2 + dim,
             sensitivity=apart + slack,
             rng=rng,
+            ledger=ledger,
         )
         self._empty()
 
@@ -165,13 +265,25 @@ class PairSums:
 
     @property
     def cost(self) -> Release:
-        """What all releases together cost a round, or a person."""
+        """What all releases together cost a unit."""
         return self.sums.cost
 
     def add(self, x: Array, w: float, g: float) -> None:
-        """Take in one record; one of two zeros adds nothing, also where x is no vector of finite numbers."""
+        """Take in one record; one of two zeros adds nothing, also where x is no vector of finite numbers.
+
+        Parameters
+        ----------
+        x : ndarray of shape (d,)
+        w, g : float
+
+        Raises
+        ------
+        ValueError
+            If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
+        """
         if w == 0.0 and g == 0.0:
             return
+        self._bounds.check(x, w, g)
         np.multiply(x, self._unit * self._a * w, self._weighted)
         self._column[-1, 0] = self._unit * self._c * g
         record = self._record
@@ -180,7 +292,15 @@ class PairSums:
         self.batch += record
 
     def release(self) -> NoisyPair:
-        """Close the batch: noisy H and b of all batches so far."""
+        """Close the batch: noisy H, symmetric, and b of all batches so far.
+
+        Raises
+        ------
+        ValueError
+            After the last release.
+        RunStopped
+            If an earlier call was interrupted, or this is a fork of the process that made it.
+        """
         batch = np.concatenate([svec(self.batch[:-1]), self.batch[-1]]) / self._unit
         self._empty()
         k = self.sums.steps + 1

@@ -1,15 +1,19 @@
-"""The secret half of a policy that protects persons by a total: everybody's rounds, and what each has left to pay.
+"""Private sums over persons who come back any number of times: each pays for every release out of a total.
+
+For a stream in which the same people have many rounds, and a budget that protects all that a person ever tells. A
+person's contribution to a release is a function of all that person's rounds so far, formed again at every release. How
+far it can move the release, α², is taken from what the person has left, 1 at first (a filter, one for each person: the
+individual accounting of Feldman & Zrnic 2021, arXiv:2008.11193, with public prices). Who has how many rounds is public.
 
 With a trusted server (:class:`PersonSums`) it adds the noise; with a shuffler every person's device does
 (:class:`~dpkit.moments.shuffled_people.ShuffledPersonSums`).
-
-A person's contribution to a release is a function of all that person's rounds so far, formed again at every release.
-How far it can move the release, α², is taken from what the person has left, 1 at first.
 
 A person moves a sum by its own contribution and nothing else, because all the rest is equal bit for bit in the two
 worlds: rounds keep their place whether or not their reward comes, places depend on public numbers only, every
 contribution is rounded to whole numbers before anything of another person is added, and sums of whole numbers are
 exact.
+
+Cost per record: O(1); per release O(d²) for every round so far, and noise for d(d + 3)/2 entries.
 """
 
 from __future__ import annotations
@@ -18,17 +22,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Gaussian, Release, calibrate
 from accounting.arrays import Array
-from dpkit.geometry import smat
+from accounting.checks import fraction, integer
+from dpkit import randomness
+from dpkit.geometry import pair_sensitivity, smat
+from dpkit.mechanisms._checked import charge
 from dpkit.moments.pairs import whole_digits
 from dpkit.samplers import rounded_gaussian
 from dpkit.states.entries import array, short
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["People", "PersonSums", "PersonTotals", "Rounds", "Weigh"]
 
@@ -37,7 +47,7 @@ _BLOCK = 1024
 # in units of the last digit; noise of a larger scale takes longer
 _LARGEST_NOISE = 2.0**38
 
-# arms (m, d) and rewards (m,) of rounds to w ≥ 0 and g, both (m,) and finite
+# rows (m, d) and responses (m,) of rounds to w ≥ 0 and g, both (m,) and finite
 Weigh = Callable[[Array, Array], tuple[Array, Array]]
 
 
@@ -53,6 +63,16 @@ class People:
         All rounds, sorted by person.
     start : (persons,) ndarray of int
         Where in ``order`` each person's begin.
+
+    Examples
+    --------
+    >>> from dpkit.moments import Rounds
+    >>> rounds = Rounds(2)
+    >>> for t, person in enumerate([7, 3, 7]):
+    ...     rounds.decided(t, person)
+    >>> people = rounds.people(3)
+    >>> people.visits.tolist(), people.order[people.start].tolist()
+    ([2, 1], [0, 1])
     """
 
     visits: NDArray[np.intp]
@@ -74,20 +94,36 @@ class People:
 
 
 class Rounds:
-    """Everybody's rounds, in the order of the decisions: whose, which arm, and the reward if it came.
+    """Everybody's rounds, in the order in which they came: whose, and if a record came of it, row and response.
 
-    The columns grow by an eighth, in place as far as the system can.
+    A round is opened by :meth:`decided` and may be told its record later by :meth:`rewarded`, or never. The columns
+    grow by an eighth, in place as far as the system can.
+
+    Parameters
+    ----------
+    dim : int
+        d, of a row.
 
     Attributes
     ----------
     count : int
         How many there are.
+
+    Examples
+    --------
+    >>> from dpkit.moments import Rounds
+    >>> rounds = Rounds(2)
+    >>> rounds.decided(0, person=12)
+    >>> rounds.rewarded(0, np.array([0.6, 0.8]), 1.0)
+    >>> rounds.count, [column.tolist() for column in rounds.of(np.array([0]))]
+    (1, [[[0.6, 0.8]], [1.0], [True]])
     """
 
     # the last one to grow tells how much room there is, so that an interrupt among them does no harm
     _COLUMNS = ("arm", "reward", "came", "person")
 
     def __init__(self, dim: int) -> None:
+        dim = integer("dim", dim, at_least=1)
         self.count = 0
         self._person = np.zeros(0, dtype=np.int64)
         self._arm = np.zeros((0, dim))
@@ -95,7 +131,7 @@ class Rounds:
         self._came = np.zeros(0, dtype=np.bool_)
 
     def decided(self, round: int, person: int) -> None:
-        """A round of this person: the next one, or the last one once more."""
+        """A round of this person, from 0: the next one, or the last one once more; persons are numbers."""
         while round >= len(self._person):
             room = len(self._person) + max(64, len(self._person) // 8)
             for name in self._COLUMNS:
@@ -105,7 +141,17 @@ class Rounds:
         self.count = round + 1
 
     def rewarded(self, round: int, arm: Array, reward: float) -> None:
-        """The reward of a round came."""
+        """The record of a round came.
+
+        Raises
+        ------
+        ValueError
+            If there is no such round, or ``arm`` is longer than 1. Nothing changes.
+        """
+        if not 0 <= round < self.count:
+            raise ValueError(f"round must be one of the {self.count} that were opened, got round={round!r}")
+        if not (arm.dot(arm) <= 1.0 + 1e-12 and math.isfinite(reward)):
+            raise ValueError(f"arm must be of norm at most 1 and reward finite, got {arm!r} and {reward!r}")
         self._arm[round], self._reward[round], self._came[round] = arm, reward, True
 
     def people(self, count: int) -> People:
@@ -148,12 +194,9 @@ class PersonTotals(ABC):
     A release costs a person α², and is a sum that the person shifts by at most α. As Σα² ≤ 1 for everybody, a run with
     Gaussian noise of standard deviation z in each entry costs ``Gaussian(z)`` (docs/privacy-proofs.md, F3).
 
-    Parameters
-    ----------
-    dim : int
-        d.
-    rng : numpy.random.Generator
-        The policy's.
+    A release takes three steps. :meth:`pay` says what share of what is left everybody pays, and returns the α of each;
+    with weights ω = α/Δ, Δ from :meth:`shifts`, :meth:`release` then adds up Σ ω_p·(a·M_p, b_p). Whoever releases with
+    larger weights than were paid for has no guarantee.
 
     Attributes
     ----------
@@ -161,14 +204,19 @@ class PersonTotals(ABC):
         Of the whole run.
     noise : float
         The standard deviation of the noise of a sum whose shift is α, at most.
+    rounds : Rounds
+        Where records are added.
     """
 
     cost: Release
     noise: float
 
-    def __init__(self, dim: int, rng: np.random.Generator) -> None:
+    def __init__(self, dim: int, budget: Budget, rng: np.random.Generator | None) -> None:
+        if not isinstance(budget, Budget):
+            raise TypeError(f"budget must be a Budget, got budget={budget!r}")
         self.dim = dim
-        self._rng = rng
+        self._adjacency = budget.adjacency
+        self._rng = randomness.resolve(rng)
         self._size = dim * (dim + 3) // 2
         self.rounds = Rounds(dim)
         self._left = np.empty(0)  # of those who had come by the last release
@@ -179,20 +227,50 @@ class PersonTotals(ABC):
         return len(self._left)
 
     def pay(self, people: People, share: float) -> Array:
-        """Take ``share`` of what each person has left, and return the α of each."""
+        """Take ``share`` of what each person has left, and return the α of each.
+
+        Parameters
+        ----------
+        people : People
+            Those of the rounds so far.
+        share : float
+            In [0, 1], and a function of public numbers.
+
+        Raises
+        ------
+        ValueError
+            If ``share`` is none. Nothing is paid.
+        """
+        fraction("share", share, include_zero=True, include_one=True)
         left = np.ones(len(people))
         left[: self.persons] = self._left
         paid = share * left
         self._left = left - paid
         return np.sqrt(paid)
 
+    def shifts(self, people: People, scale: float, matrix_bound: float, vector_bounds: Array) -> Array:
+        """Δ: how far each person can move (a·M, b), ‖M‖_F ≤ F and ‖b‖ ≤ B_p; shape (persons,).
+
+        Proof. Where a person may be absent ("zero_out") it is the length √(a²F² + B²). For "replace" both M are
+        positive semidefinite, so that they are at most √2·F apart, and both b at most 2B: √(2a²F² + 4B²). Of somebody
+        with one round M has rank 1, and b is along its eigenvector: :func:`dpkit.geometry.pair_sensitivity`, which is
+        less. How many rounds somebody has is public, and the same on both sides.
+        """
+        if self._adjacency == "zero_out":
+            return np.asarray(np.sqrt((scale * matrix_bound) ** 2 + vector_bounds**2))
+        found = np.sqrt(2 * (scale * matrix_bound) ** 2 + 4 * vector_bounds**2)
+        once = people.visits == 1
+        for bound in np.unique(vector_bounds[once]).tolist():
+            found[once & (vector_bounds == bound)] = pair_sensitivity(scale, matrix_bound, 1.0, bound, "replace")
+        return np.asarray(found)
+
     def release(
         self, people: People, weigh: Weigh, weights: Array, scale: float, matrix_bound: float, vector_bounds: Array
     ) -> tuple[Array, Array]:
         """Noisy Σ_p ω_p·M_p and Σ_p ω_p·b_p over persons p, the first with noise of standard deviation z/a.
 
-        M_p is the mean of w·x xᵀ over those of the person's rounds whose reward came, scaled down to a Frobenius norm
-        of at most F, and b_p is the mean of g·x, scaled down to a length of at most B_p.
+        M_p is the mean of w·x xᵀ over those of the person's rounds of which a record came, scaled down to a Frobenius
+        norm of at most F, and b_p is the mean of g·x, scaled down to a length of at most B_p.
 
         Parameters
         ----------
@@ -205,6 +283,10 @@ class PersonTotals(ABC):
             a and F.
         vector_bounds : (persons,) ndarray
             B.
+
+        Returns
+        -------
+        (d, d) ndarray, (d,) ndarray
         """
         contributions = self._contributions(people, weigh, weights, scale, matrix_bound, vector_bounds)
         longest = float((weights * np.hypot(scale * matrix_bound, vector_bounds)).max())
@@ -222,6 +304,7 @@ class PersonTotals(ABC):
         D = self._size - self.dim
         for who, rounds in people.groups():
             means = self._means(rounds, weigh)
+            means[:, ~np.isfinite(means).all(axis=0)] = 0.0  # a weigh that overflows spoils its person's alone
             M, b = means[:D], means[D:]
             ω = weights[who]
             M *= ω * scale * _shortened(M, matrix_bound)
@@ -260,7 +343,10 @@ class PersonTotals(ABC):
 
 
 class PersonSums(PersonTotals):
-    """With Gaussian noise that a trusted server adds.
+    """Sums over persons with Gaussian noise that a trusted server adds.
+
+    Privacy. Adjacency: the budget's, "replace" or "zero_out". Unit: a person, with any number of rounds, whose number
+    is public. Cost: ``cost``, one Gaussian, charged once for all releases (:class:`PersonTotals`).
 
     Contributions are rounded to multiples of 2^−digits, entry by entry, before they are added up: a sum has no rounding
     error that could tell more. An entry of a contribution is rounded by half a unit and computed within far less in
@@ -269,23 +355,63 @@ class PersonSums(PersonTotals):
 
     Parameters
     ----------
-    dim, rng
-        See :class:`PersonTotals`.
+    dim : int
+        d.
     budget : Budget
-        For one person.
+        For one person, with δ > 0.
     releases : int
         m, at most.
     horizon : int
         The number of rounds.
+    rng : numpy.random.Generator, optional
+        None draws from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        Charged with ``cost`` here, before any noise is drawn.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range. Nothing is charged.
+    BudgetExceeded
+        If the ledger refuses.
+
+    Examples
+    --------
+    Twenty people with 50 rounds each, and one release for all that they have left: M and b are means over people.
+
+    >>> from accounting import Budget
+    >>> from dpkit.moments import PersonSums
+    >>> rng = np.random.default_rng(0)
+    >>> sums = PersonSums(2, budget=Budget(8.0, 1e-5, unit="person"), releases=1, horizon=1000, rng=rng)
+    >>> for t in range(1000):
+    ...     sums.rounds.decided(t, person=t % 20)
+    ...     sums.rounds.rewarded(t, np.array([0.6, 0.8]), 0.5)
+    >>> people = sums.rounds.people(1000)
+    >>> bounds = np.full(len(people), 0.5)
+    >>> weights = sums.pay(people, 1.0) / sums.shifts(people, 0.5, 1.0, bounds)
+    >>> M, b = sums.release(people, lambda x, y: (np.ones(len(y)), y), weights, 0.5, 1.0, bounds)
+    >>> (b / weights.sum()).round(1).tolist(), float(round(sums.noise / weights.sum(), 3))
+    ([0.3, 0.4], 0.037)
     """
 
-    def __init__(self, dim: int, *, budget: Budget, releases: int, horizon: int, rng: np.random.Generator) -> None:
-        super().__init__(dim, rng)
+    def __init__(
+        self,
+        dim: int,
+        *,
+        budget: Budget,
+        releases: int,
+        horizon: int,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        super().__init__(dim, budget, rng)
+        releases, horizon = integer("releases", releases, at_least=0), integer("horizon", horizon, at_least=1)
         z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
         self.cost = Gaussian(z, adjacency=budget.adjacency)
         digits = min(whole_digits(horizon, self._size)[0], math.floor(math.log2(_LARGEST_NOISE / z)))
         self._unit = 2.0**digits
         self.noise = z * (1.0 + 4.0 * math.sqrt(self._size * max(1, releases)) / self._unit)
+        charge(ledger, self.cost, type(self).__name__, self._rng)
 
     def _summed(self, contributions: Iterable[Array], persons: int, longest: float) -> Array:
         total = np.zeros(self._size)

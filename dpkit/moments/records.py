@@ -86,7 +86,7 @@ class RecordSums:
     Examples
     --------
     >>> from accounting import Budget
-    >>> from dpkit.moments.records import RecordSums
+    >>> from dpkit.moments import RecordSums
     >>> sums = RecordSums(2, sensitivity=2.0, budget=Budget(1.0, 1e-6), releases=10, horizon=1000)
     >>> for _ in range(100):
     ...     sums.add([1.0, -0.5])

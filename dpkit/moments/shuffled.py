@@ -1,6 +1,7 @@
 """Sums of records over batches of users, each through users' randomizers, a shuffler and an analyzer.
 
-The rounds of a batch are its users: their number is public, and each of them is in this batch and in no other. A user
+For a stream whose server is not trusted. The rounds of a batch are its users: their number is public, and each of them
+is in this batch and in no other. What comes out are sums of single batches, not of all so far. A user
 who has something to tell before the batch ends sends one randomized record, every other user the randomized null
 vector. So a change of one user, of its record or of whether and when it came, changes one input of one sum; and what a
 user pays is one release of its batch: the batches compose in parallel. A person who is a user of m batches changes one
@@ -10,22 +11,28 @@ input of each of m sums, and pays for m releases (``accounting.amplification.par
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Release, parallel
 from accounting.arrays import Array
+from accounting.checks import integer
 from accounting.releases import Composed
+from dpkit import randomness
 from dpkit.geometry import pair_sensitivity, smat, svec
-from dpkit.moments.pairs import pair_scales
+from dpkit.mechanisms._checked import charge
+from dpkit.moments.pairs import PairBounds, pair_scales
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally, VectorSum
 from dpkit.states.entries import conform, in_units, short
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["NoisyBatch", "PairBatches", "ShuffledBatches", "batch_protocol", "max_cost"]
 
@@ -38,12 +45,31 @@ _TOGETHER = 64
 def batch_protocol(
     dimension: int, users: int, bound: float, distance: float, budget: Budget, batches: int = 1
 ) -> SumProtocol:
-    """The constants of a vector sum over ``users``, of which so many together meet ``budget``."""
+    """The constants of a vector sum over ``users``, of which so many together meet ``budget``.
+
+    Parameters and what raises as for :class:`dpkit.shuffle.VectorSum`.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.moments import batch_protocol
+    >>> protocol = batch_protocol(3, 1000, 1.0, 1.0, Budget(1.0, 1e-6))
+    >>> protocol.users, round(protocol.noise_std(1000), 1)
+    (1000, 4.3)
+    """
     return VectorSum(dimension, users, bound, budget=budget, distance=distance, rounds=batches).protocol
 
 
 def max_cost(costs: Iterable[Release]) -> Release:
-    """What batches of these costs cost a user, who is in one of them; nothing if no batch is ever released."""
+    """What batches of these costs cost a user, who is in one of them; nothing if no batch is ever released.
+
+    Examples
+    --------
+    >>> from accounting import Gaussian, epsilon
+    >>> from dpkit.moments import max_cost
+    >>> epsilon(max_cost([Gaussian(4.0), Gaussian(8.0)]), 1e-6) == epsilon(Gaussian(4.0), 1e-6)
+    True
+    """
     listed = list(costs)
     return parallel(*listed) if listed else Composed()
 
@@ -51,10 +77,15 @@ def max_cost(costs: Iterable[Release]) -> Release:
 class ShuffledBatches:
     """The sums of records x, ‖x‖₂ ≤ ``bound``, over batches of users, each through users, shuffler and analyzer.
 
+    Privacy. Adjacency: the budget's, "replace" or "zero_out". Unit: a user of one batch, or a person who is a user of
+    m of them. Sensitivity: ``distance``, which the caller has proved. Cost: ``cost``, that of the batch that costs
+    most, m times for a person; what it rests on is that users randomize their own records and that the shuffler lets
+    out nothing but the sum (:mod:`dpkit.shuffle`).
+
     Parameters
     ----------
     ends : sequence of int
-        After how many decisions the batches end, ascending.
+        After how many rounds the batches end, ascending.
     dimension : int
         Of a record.
     form : callable
@@ -63,10 +94,41 @@ class ShuffledBatches:
         ‖x‖₂ ≤ bound, and ‖x − x′‖₂ ≤ distance for any two records of one user, the null vector among them.
     budget : Budget
         What the sums of the batches may cost a user, who is in one of them.
-    rng : numpy.random.Generator
-        The policy's.
+    rng : numpy.random.Generator, optional
+        None draws from the secure source; a seeded generator gives a simulation.
+    ledger : Ledger, optional
+        Charged with ``cost`` here, before any noise is drawn.
     records : int, optional
         m, where the unit is a person, who is a user of m batches at most.
+
+    Attributes
+    ----------
+    protocols : list of SumProtocol
+        The public constants of each batch.
+    released : int
+        How many batches were released.
+    absent : float
+        The share of the last released batch's users that had sent nothing.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range. Nothing is charged.
+    BudgetExceeded
+        If the ledger refuses.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.moments import ShuffledBatches
+    >>> batches = ShuffledBatches(
+    ...     [1000], 2, np.asarray, bound=1.0, distance=2.0, budget=Budget(2.0, 1e-6), rng=np.random.default_rng(0)
+    ... )
+    >>> for _ in range(900):  # the other users send null vectors
+    ...     batches.add(np.array([0.6, 0.8]), batch=0)
+    >>> found = batches.release()
+    >>> round(batches.noise_std(0), 1), bool(np.abs(found - [540, 720]).max() < 30), batches.absent
+    (4.5, True, 0.1)
     """
 
     def __init__(
@@ -78,9 +140,14 @@ class ShuffledBatches:
         bound: float,
         distance: float,
         budget: Budget,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
         records: int | None = None,
     ) -> None:
+        if any(end <= start for start, end in pairwise([0, *ends])):
+            raise ValueError(f"ends must be positive and ascending, got ends={list(ends)!r}")
+        if records is not None:
+            integer("records", records, at_least=1)
         self._most = min(records or 1, max(1, len(ends)))
         self.protocols = [
             batch_protocol(dimension, end - start, bound, distance, budget, self._most)
@@ -88,7 +155,8 @@ class ShuffledBatches:
         ]
         self.form = form
         self._coordinates = dimension
-        self.rng = rng
+        self.rng = randomness.resolve(rng)
+        charge(ledger, self.cost, type(self).__name__, self.rng)
         self.released = 0
         self.absent = 0.0  # the share of the last released batch's users that had sent nothing
         # of the batches that are not released yet
@@ -106,7 +174,7 @@ class ShuffledBatches:
         return protocol.noise_std(protocol.users)
 
     def add(self, row: Array, batch: int) -> None:
-        """What one user of a batch tells. After the last batch it is dropped: nobody would ever see it."""
+        """What one user of a batch tells. Of a batch that was released, or after the last, it is dropped, unseen."""
         if self.released <= batch < len(self.protocols):
             waiting = self._waiting.setdefault(batch, [])
             waiting.append(row)
@@ -114,7 +182,15 @@ class ShuffledBatches:
                 self._randomize(batch)
 
     def release(self) -> Array:
-        """Close the batch: the users without a record send null vectors, and the shuffler lets the sum out."""
+        """Close the batch: the users without a record send null vectors, and the shuffler lets the sum out.
+
+        Raises
+        ------
+        ValueError
+            After the last batch.
+        """
+        if self.released == len(self.protocols):
+            raise ValueError(f"at most {len(self.protocols)} batches may be released, got one more")
         batch = self.released
         self._randomize(batch)
         protocol = self.protocols[batch]
@@ -190,13 +266,45 @@ class NoisyBatch:
     scales: tuple[float, float]
     users: int
 
+    def __iter__(self) -> Iterator[Array]:
+        """H and b."""
+        return iter((self.H, self.b))
+
 
 class PairBatches:
-    """The sums H of w·x xᵀ and b of g·x, |w| ≤ W, |g| ≤ B, over batches of users, each with noise.
+    """The sums H of w·x xᵀ and b of g·x over batches of users, each with noise.
 
-    Records are scaled to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second
-    part, were the two replaced independently; two records of one user differ by at most
-    ``dpkit.geometry.pair_sensitivity(a, W, c, B, least=m)``, m as there.
+    Users tell x, w and g, with 0 ≤ w‖x‖² ≤ W and |g|·‖x‖ ≤ B; :meth:`add` refuses others. Records are scaled
+    to (a·svec(w·x xᵀ), c·g·x), of which ``share`` of the squared sensitivity goes to the second part, were the two
+    replaced independently; two records of one user differ by at most ``dpkit.geometry.pair_sensitivity(a, W, c, B,
+    least=m)``, m as there.
+
+    Parameters
+    ----------
+    ends, budget, rng, ledger, records
+        As for :class:`ShuffledBatches`.
+    dim : int
+        d.
+    W, B, share, least : float
+        As for :class:`PairSums`.
+
+    Attributes
+    ----------
+    batches : ShuffledBatches
+        The sums of the scaled records.
+    scales : (float, float)
+        a and c.
+
+    Examples
+    --------
+    >>> from accounting import Budget
+    >>> from dpkit.moments import PairBatches
+    >>> batches = PairBatches([500], 2, 1.0, 1.0, 0.5, budget=Budget(2.0, 1e-6))
+    >>> for _ in range(500):
+    ...     batches.add(np.array([0.6, 0.8]), w=1.0, g=0.5, batch=0)
+    >>> H, b = batches.release()
+    >>> H.shape, b.shape
+    ((2, 2), (2,))
     """
 
     def __init__(
@@ -208,11 +316,14 @@ class PairBatches:
         share: float,
         *,
         budget: Budget,
-        rng: np.random.Generator,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
         records: int | None = None,
         least: float = 0.0,
     ) -> None:
+        dim = integer("dim", dim, at_least=1)
         self.scales = a, c = pair_scales(W, B, share)
+        self._bounds = PairBounds.of(W, B, least)
         self._half = dim * (dim + 1) // 2
         self.batches = ShuffledBatches(
             ends,
@@ -224,6 +335,7 @@ class PairBatches:
             rng=rng,
             records=records,
         )
+        charge(ledger, self.cost, type(self).__name__, self.batches.rng)
 
     def records(self, rows: Array) -> Array:
         """(a·svec(w·x xᵀ), c·g·x) of every row (x, w, g)."""
@@ -247,11 +359,25 @@ class PairBatches:
         return std / self.scales[0], std / self.scales[1]
 
     def add(self, x: Array, w: float, g: float, batch: int) -> None:
-        """What one user of a batch tells."""
+        """What one user of a batch tells.
+
+        Raises
+        ------
+        ValueError
+            If it passes W or B, has a long g·x with a small w·x xᵀ (``least``), or holds NaN. Nothing changes.
+        """
+        if w != 0.0 or g != 0.0:  # else it adds nothing, whatever x is
+            self._bounds.check(x, w, g)
         self.batches.add(np.concatenate([x, (w, g)]), batch)
 
     def release(self) -> NoisyBatch:
-        """Close the batch: H and b with noise."""
+        """Close the batch: H and b with noise.
+
+        Raises
+        ------
+        ValueError
+            After the last batch.
+        """
         k, (a, c), scaled = self.batches.released, self.scales, self.batches.release()
         H, b = smat(scaled[: self._half] / a), scaled[self._half :] / c
         return NoisyBatch(H, b, self.batches.noise_std(k), self.scales, self.batches.protocols[k].users)

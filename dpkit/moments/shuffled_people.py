@@ -20,14 +20,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accounting import ApproxDP, Budget, Gaussian, Release, ShuffledBinomial, calibrate
 from accounting.amplification.binomial_trade_off import MOST_TRIALS, rounded_line
 from accounting.arrays import Array
+from accounting.checks import integer
+from dpkit.mechanisms._checked import charge
 from dpkit.moments.people import PersonTotals
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, Tally
+
+if TYPE_CHECKING:
+    from accounting import Ledger  # loaded by whoever has one
 
 __all__ = ["ShuffledPersonSums"]
 
@@ -39,30 +45,60 @@ _ROUNDING = 1e-6
 
 
 class ShuffledPersonSums(PersonTotals):
-    """With binomial noise that the devices add, and a shuffler that lets out nothing but the sum.
+    """Sums over persons with binomial noise that their devices add, and a shuffler that lets out nothing but the sum.
+
+    Privacy. Adjacency: the budget's, "replace" or "zero_out". Unit: a person, with any number of rounds, whose number
+    is public. Cost: ``cost``, charged once for all releases; proof above.
 
     Parameters
     ----------
-    dim, rng
-        See :class:`PersonTotals`.
+    dim : int
+        d.
     budget : Budget
-        For one person.
+        For one person, with δ > 10⁻²⁰.
     releases : int
         m, at most.
     horizon : int
-        The number of rounds; of no use here.
+        As for :class:`PersonSums`; of no use here, where nothing is rounded to digits that depend on it.
+    rng, ledger
+        As for :class:`PersonSums`.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For a parameter out of range, or a budget that would take more bits than can be priced. Nothing is charged.
+    BudgetExceeded
+        If the ledger refuses.
+
+    Examples
+    --------
+    It is used as :class:`PersonSums` is.
+
+    >>> from accounting import Budget
+    >>> from dpkit.moments import ShuffledPersonSums
+    >>> sums = ShuffledPersonSums(2, budget=Budget(8.0, 1e-5, unit="person"), releases=3, horizon=1000)
+    >>> sums.protocol(users=500, longest=1.0).noise_bits >= 100, round(sums.noise, 2)
+    (True, 0.61)
     """
 
-    def __init__(self, dim: int, *, budget: Budget, releases: int, horizon: int, rng: np.random.Generator) -> None:
-        super().__init__(dim, rng)
-        adjacency = budget.adjacency
+    def __init__(
+        self,
+        dim: int,
+        *,
+        budget: Budget,
+        releases: int,
+        horizon: int,
+        rng: np.random.Generator | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        super().__init__(dim, budget, rng)
+        releases, adjacency = integer("releases", releases, at_least=0), budget.adjacency
 
         def run(z: float) -> Release:
             return Gaussian(z, adjacency=adjacency) + ApproxDP(0.0, _FAILURE, adjacency=adjacency)
 
         self._z = calibrate(run, budget)
         self.cost = run(self._z)
-        self._adjacency = adjacency
         self._releases = max(1, releases)
         wanted = self._trials_wanted()
         if wanted > MOST_TRIALS / 4:
@@ -72,6 +108,7 @@ class ShuffledPersonSums(PersonTotals):
             )
         # the slope k is 2/√N, but for half a percent where few bits suffice
         self.noise = self._z / (1.0 - _SLACK) * 1.005 * math.sqrt(1.0 + 1.0 / _FEWEST_BITS)
+        charge(ledger, self.cost, type(self).__name__, self._rng)
 
     def _trials_wanted(self) -> float:
         """N, as o is about 25√D/N."""

@@ -29,11 +29,11 @@ cost before anything is drawn. Bad input is refused before anything is spent.
 from dpkit.queries.above_threshold import AboveThreshold
 from dpkit.queries.answer import Answer
 from dpkit.queries.candidates import top_k
+from dpkit.queries.counts_and_sums import count, sum
 from dpkit.queries.histograms import histogram
-from dpkit.queries.moments import mean, variance
+from dpkit.queries.means_and_variances import mean, variance
 from dpkit.queries.private_bounds import private_bounds
 from dpkit.queries.quantiles import quantile
-from dpkit.queries.totals import count, sum
 from dpkit.queries.vectors import mean_vector
 
 __all__ = [

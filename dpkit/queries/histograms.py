@@ -18,7 +18,7 @@ from dpkit.clipping import real_array
 from dpkit.queries._columns import check_bounds, mask, name_of, numbers
 from dpkit.queries._noise import NoiseName
 from dpkit.queries.answer import Answer
-from dpkit.queries.totals import counted
+from dpkit.queries.counts_and_sums import counted
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one

@@ -1,9 +1,9 @@
 """A random search whose choice is private: one budget for all settings that are tried.
 
-Source: Papernot & Steinke (2022), arXiv:2110.03620, by :func:`dpkit.selection.best_of`. A public permutation puts every
-row, by its place, into the part to train on or into the one to score on. A run draws a setting from the grid, fits on
-the first part, and scores on the second: the number of right answers, or of the regressor the negative sum of squared
-errors within the target range, over the square of its length, with Gaussian noise.
+Source: Papernot & Steinke (2022), arXiv:2110.03620, by :func:`dpkit.hyperparameters.best_of`. A public permutation puts
+every row, by its place, into the part to train on or into the one to score on. A run draws a setting from the grid,
+fits on the first part, and scores on the second: the number of right answers, or of the regressor the negative sum of
+squared errors within the target range, over the square of its length, with Gaussian noise.
 
 Privacy. Unit: one row, replaced or blanked in its place, or with ``groups`` one person, all of whose rows are in one
 part and count there as one, with their mean score. A unit is in one of the two parts, so a run costs the dearer one of
@@ -31,13 +31,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from accounting import BestOfRuns, Budget, Gaussian, Ledger, calibrate, epsilon
 from accounting.checks import fraction, positive
 from dpkit import randomness
+from dpkit.hyperparameters import best_of
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize.parts.people import checked_people
-from dpkit.optimize.parts.rows import checked_budget
-from dpkit.selection import best_of
 from dpkit.sklearn._classifier import PrivateGLMClassifier
 from dpkit.sklearn._estimator import KeepsLedger, as_a_whole, checked_ledger, generator_of
 from dpkit.sklearn._regressor import PrivateGLMRegressor
+from dpkit.training.groups import checked_groups
+from dpkit.training.rows import checked_budget
 
 __all__ = ["PrivateSearch"]
 
@@ -163,7 +163,7 @@ class PrivateSearch(MetaEstimatorMixin, KeepsLedger):  # type: ignore[misc]
             estimator.scale()
         else:
             fixed["classes"] = estimator.checked_labels(labels)[0]
-        checked_people(budget, groups, len(rows))
+        checked_groups(budget, groups, len(rows))
         # a unit is a row, or all rows of a person
         unit = np.arange(len(rows)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
         units = int(unit.max(initial=-1)) + 1

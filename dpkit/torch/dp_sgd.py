@@ -19,9 +19,9 @@ as the beginning of all: a ledger that is still empty then follows the rule of t
 and ends where it ends. Whenever the run stops, and whatever that looked at, what was done is dominated by all epochs.
 Opacus itself only knows add_remove: its history says what was done, not what a swap costs.
 
-Noise and sums are exact (``_private_steps``; for lists of linear layers and activations ``_linear_layers``). One thing
-is not: torch may compute a row's gradient with other last digits if the batch has another size, since it picks its
-kernels by that. The claim is for gradients that do not.
+Noise and sums are exact (:mod:`.private_optimizer`; for lists of linear layers and activations :mod:`.linear_layers`).
+One thing is not: torch may compute a row's gradient with other last digits if the batch has another size, since it
+picks its kernels by that. The claim is for gradients that do not.
 
 Released are the parameters and nothing else: they are copied into a fresh copy of the module after each epoch, and
 what the module itself stored while it saw rows (buffers, attributes, gradients) is thrown away.
@@ -55,11 +55,8 @@ from accounting.checks import integer, positive
 from dpkit import randomness
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import People, checked_people
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, poisson_sample, public_count
-from dpkit.torch.private_steps import private_optimizer
-from dpkit.torch.torch_models import (
+from dpkit.torch.private_optimizer import private_optimizer
+from dpkit.torch.problem import (
     Problem,
     Released,
     linear_problem,
@@ -67,7 +64,10 @@ from dpkit.torch.torch_models import (
     person_means,
     torch_optimizer,
 )
-from dpkit.whole_rows import check_rows
+from dpkit.training.groups import Groups, checked_groups
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, poisson_sample, public_count
+from dpkit.training.whole_rows import check_rows
 
 if TYPE_CHECKING:
     import torch
@@ -147,7 +147,7 @@ def dp_sgd(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for
+        See :func:`dpkit.training.result.outcome`: ``x`` are the trainable parameters as one float64 vector (θ for
         a GLM), ``cost`` what was charged, ``nfev`` the expected number of gradients, which is public. Also ``module``
         (trained), ``epsilon`` (of the cost at the budget's δ), ``noise_multiplier`` (z) and ``history``, that of
         Opacus's accountant: the steps that were taken. A ``KeyboardInterrupt``, or a ledger that refuses a later
@@ -204,7 +204,7 @@ def dp_sgd(
     else:
         problem = module_problem(model, X, y, loss, clip)
     check_rows(len(problem.rows))
-    people = checked_people(budget, groups, len(problem.rows))
+    people = checked_groups(budget, groups, len(problem.rows))
     units = len(problem.rows) if people is None else len(people.sizes)
     n = public_count(units, public_rows, budget.adjacency)
     last = integer("epochs", epochs, at_least=1)
@@ -306,7 +306,7 @@ def _settled(ledger: Ledger | None, row: Row | None) -> Iterator[None]:
 
 
 def _step(
-    private: Any, problem: Problem, people: People | None, rate: float, held: int, source: np.random.Generator
+    private: Any, problem: Problem, people: Groups | None, rate: float, held: int, source: np.random.Generator
 ) -> None:
     """One Poisson sample, some of its rows (or people) at a time, and one noisy step."""
     chosen = poisson_sample(source, len(problem.rows) if people is None else len(people.sizes), rate)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from dpkit.whole_rows import BITS, COARSE, UnitRows, grid, whole_product, whole_rows
+from dpkit.training.whole_rows import BITS, COARSE, UnitRows, grid, whole_product, whole_rows
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,8 @@ import pytest
 from private_policies import SMALL, offered, play, small
 
 from accounting import Budget
-from dpbandits import policies
+from dpbandits import evaluate, policies
 from dpbandits.durability.decision_log import DecisionLog
-from dpbandits.lab import evaluate
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM
 
 COLUMNS = ["id", "index", "arm", "probability", "release", "reward", "arms"]

@@ -12,8 +12,8 @@ from tabled import tabled
 from typer.testing import CliRunner
 
 from accounting import Budget, BudgetExceeded, Ledger, PureDP, audit
+from dpbandits import evaluate
 from dpbandits.cli import app
-from dpbandits.lab import evaluate
 from dpbandits.lab.environments import LogReplay
 from dpbandits.lab.evaluate import LoggedRound, rejection_replay
 from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform

@@ -26,7 +26,7 @@ from dpbandits.policies import JointDPGLM
 from dpbandits.private import joint_dp_glm
 from dpkit.continual import BufferedToeplitz
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.optimize.parts.rows import GradientSums
+from dpkit.training.rows import GradientSums
 
 BUDGET = Budget(8.0, 1e-2)
 TRIALS = 153

@@ -209,7 +209,7 @@ def test_no_two_histories_of_a_person_are_farther_apart_than_was_paid(seed, n, l
     η = float(once)
     a, F, B = policy.contribution.bounds(people, η)
     α = rng.random()
-    ω = α / policy.contribution.sensitivities(people, a, F, B)
+    ω = α / policy.sums.shifts(people, a, F, B)
     absent = [(np.zeros(d), None)] * n
     pairs = [(history(), absent if adjacency == "zero_out" else history()) for _ in range(2)]
     for one, other in pairs:
@@ -227,7 +227,7 @@ def test_the_bound_is_nearly_attained():
             policy.sums.rounds.decided(t, 5)
         people = policy.sums.rounds.people(n)
         a, F, B = policy.contribution.bounds(people, float(once))
-        ω = 1.0 / policy.contribution.sensitivities(people, a, F, B)
+        ω = 1.0 / policy.sums.shifts(people, a, F, B)
         weigh = policy.contribution.weigh(np.zeros(2), float(once))
         P, Q = (sums_of([[(np.array([x, 0.0]), 1.0)] * n], weigh, ω, a, F, B) for x in (1.0, -1.0))
         assert np.linalg.norm(P - Q) / 2.0**30 > 0.85

@@ -16,6 +16,7 @@ from accounting import Budget, audit
 from dpbandits.policies import PrivateHvtUCB
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import svec
+from dpkit.moments.pairs import PairBounds
 
 BUDGET = Budget(8.0, 1e-2)
 ROUNDS = 4
@@ -82,8 +83,12 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
             runs.lower_bound(changed, BUDGET, noise=0.5).check(claim)
 
 
-def test_rewards_that_are_not_clipped_are_caught(monkeypatch):
+def test_rewards_that_are_not_clipped_are_refused_or_caught(monkeypatch):
     policy, runs = played(monkeypatch, 170, Unclipped, 1)
+    decision = policy.select([OTHER[0]])
+    with pytest.raises(ValueError, match="at most 1"):
+        policy.learn(policy.waiting[decision.id], OTHER[1])
+    monkeypatch.setattr(PairBounds, "check", lambda *told: None)
     with pytest.raises(audit.PrivacyViolation):
         runs.lower_bound(0, BUDGET).check(float(policy.privacy().epsilon))
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.lab.simulation.results import Results
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.protocol import PrivacyReport
 
 NOT_PRIVATE = PrivacyReport(math.inf, 0.0, 0.0, "none", "replace", "round", True)

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpkit import whole_rows
 from dpkit.clipping import clipped, clipped_slope, lengths, shortened, within_norm
-from dpkit.whole_rows import UnitRows, whole_product
+from dpkit.training import whole_rows
+from dpkit.training.whole_rows import UnitRows, whole_product
 
 finite = st.floats(allow_nan=False, allow_infinity=False, allow_subnormal=True)
 sizes = st.one_of(finite, st.sampled_from([5e-324, 2.2e-308, 1e-162, 1e-154, 1e154, 1e160, 1.7976931348623157e308]))

@@ -13,10 +13,10 @@ from interrupts import Interrupter
 from accounting import BestOfRuns, Budget, Gaussian, Ledger
 from dpkit.continual import BufferedToeplitz
 from dpkit.geometry import LpBall
+from dpkit.hyperparameters import best_of
 from dpkit.optimize import DPFTRL, dp_ftrl, glm, preconditioned_descent, shuffle_gradient_descent
 from dpkit.optimize import noisy_gradient_descent as descent
 from dpkit.reproduce.convex_workload import ALGORITHMS, Cell
-from dpkit.selection import best_of
 from dpkit.sklearn import PrivateGLMClassifier, PrivateGLMRegressor, PrivateSearch
 from dpkit.states import RunStopped
 

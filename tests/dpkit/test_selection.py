@@ -24,8 +24,8 @@ from accounting import (
     epsilon,
     rdp,
 )
+from dpkit.hyperparameters import best_of, number_of_runs
 from dpkit.mechanisms import GaussianMechanism
-from dpkit.selection import best_of, number_of_runs
 
 LAWS = [
     BestOfRuns(Gaussian(1.0), 0.3),

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 import csv
 import json
-import math
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from dpbandits._extras import need
-from dpbandits.lab.simulation.results import Results, Run
-from dpbandits.policy.protocol import PrivacyReport
+from dpbandits.lab.simulation import runlog
+from dpbandits.lab.simulation.runs import CURVES, PRIVACY, Run, entry, from_entry, run_of
 
-__all__ = ["columns", "entry", "from_entry", "read", "write"]
+if TYPE_CHECKING:
+    from dpbandits.lab.simulation.results import Results
+
+__all__ = ["Found", "columns", "read", "write"]
 
 _FORMAT = "dpbandits-results-1"
-_CURVES = ("round", "reward", "regret", "seconds")
-_PRIVACY = tuple(field.name for field in fields(PrivacyReport))
-_COLUMNS = ("environment", "planned_runs", "policy", "algorithm", "seed", "untold", *_CURVES, *_PRIVACY)
+_COLUMNS = ("environment", "planned_runs", "policy", "algorithm", "seed", "untold", *CURVES, *PRIVACY)
+
+# what a Results is made of: the environment's name, the runs, and how many were planned
+Found = tuple[str, tuple[Run, ...], int]
 
 
 def write(results: Results, path: Path) -> Path:
@@ -43,13 +43,11 @@ def write(results: Results, path: Path) -> Path:
     return path
 
 
-def read(path: Path) -> Results:
-    """The inverse of :func:`write`."""
+def read(path: Path) -> Found:
+    """What :func:`write` wrote, or a simulation as it went."""
     suffix = _checked_suffix(path, ".jsonl")
     try:
         if suffix == ".jsonl":
-            from dpbandits.lab.simulation import runlog
-
             return runlog.read(path)
         if suffix == ".json":
             return _from_document(json.loads(path.read_text(encoding="utf-8")))
@@ -69,15 +67,15 @@ def columns(results: Results) -> dict[str, list[Any]]:
     for run in results.runs:
         one = {"environment": results.environment, "planned_runs": results.planned_runs}
         one |= {name: getattr(run, name) for name in ("policy", "algorithm", "seed", "untold")}
-        one |= {name: getattr(run.privacy, name) for name in _PRIVACY}
+        one |= {name: getattr(run.privacy, name) for name in PRIVACY}
         for name, value in one.items():
             table[name] += [value] * len(run.round)
-        for name in _CURVES:
+        for name in CURVES:
             table[name] += getattr(run, name).tolist()
     return table
 
 
-def _from_columns(table: dict[str, list[Any]]) -> Results:
+def _from_columns(table: dict[str, list[Any]]) -> Found:
     keys = list(zip(table["policy"], table["seed"], strict=True))
     starts = [i for i in range(len(keys)) if i == 0 or keys[i] != keys[i - 1]]
     runs = []
@@ -87,8 +85,8 @@ def _from_columns(table: dict[str, list[Any]]) -> Results:
         privacy = {name: float(one[name]) for name in ("epsilon", "delta", "left")}
         privacy |= {name: one[name] for name in ("trust", "adjacency", "unit")}
         privacy["simulation"] = str(one["simulation"]) == "True"
-        runs.append(_run(one, {name: table[name][start:stop] for name in _CURVES}, privacy))
-    return Results(table["environment"][0], tuple(runs), int(table["planned_runs"][0]))
+        runs.append(run_of(one, {name: table[name][start:stop] for name in CURVES}, privacy))
+    return table["environment"][0], tuple(runs), int(table["planned_runs"][0])
 
 
 def _document(results: Results) -> dict[str, Any]:
@@ -97,37 +95,10 @@ def _document(results: Results) -> dict[str, Any]:
     return head | {"complete": results.complete, "simulation": results.simulation, "runs": runs}
 
 
-def entry(run: Run) -> dict[str, Any]:
-    """One run for JSON."""
-    one: dict[str, Any] = {name: getattr(run, name) for name in ("policy", "algorithm", "seed", "untold")}
-    one |= {name: getattr(run, name).tolist() for name in _CURVES}
-    if np.isnan(run.regret).any():
-        one["regret"] = None
-    # JSON has no infinity: null stands for it
-    privacy = {name: getattr(run.privacy, name) for name in _PRIVACY}
-    return one | {"privacy": {k: None if v == math.inf else v for k, v in privacy.items()}}
-
-
-def _from_document(document: dict[str, Any]) -> Results:
+def _from_document(document: dict[str, Any]) -> Found:
     if document["format"] != _FORMAT:
         raise ValueError(f"format must be {_FORMAT!r}, got {document['format']!r}")
-    return Results(document["environment"], tuple(map(from_entry, document["runs"])), document["planned_runs"])
-
-
-def from_entry(one: dict[str, Any]) -> Run:
-    """The inverse of :func:`entry`."""
-    privacy = {name: math.inf if value is None else value for name, value in one["privacy"].items()}
-    curves = {name: one[name] for name in _CURVES}
-    if curves["regret"] is None:
-        curves["regret"] = [math.nan] * len(curves["round"])
-    return _run(one, curves, privacy)
-
-
-def _run(one: dict[str, Any], curves: dict[str, list[Any]], privacy: dict[str, Any]) -> Run:
-    noted = np.array(curves["round"], dtype=np.int64)
-    reward, regret, seconds = (np.array(curves[name], dtype=np.float64) for name in ("reward", "regret", "seconds"))
-    head = (str(one["policy"]), str(one["algorithm"]), int(one["seed"]))
-    return Run(*head, noted, reward, regret, seconds, PrivacyReport(**privacy), int(one["untold"]))
+    return document["environment"], tuple(map(from_entry, document["runs"])), document["planned_runs"]
 
 
 def _checked_suffix(path: Path, *more: str) -> str:

@@ -15,7 +15,7 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability.state import config_of
 from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.results import Run
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.protocol import Decision, Policy
 
 __all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "made", "parameters", "play"]

@@ -12,10 +12,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from dpbandits._extras import need
-from dpbandits.lab.simulation.results import Metric, Results
 
 if TYPE_CHECKING:
     from dpbandits.lab.price_table import PriceTable
+    from dpbandits.lab.simulation.results import Metric, Results
 
 __all__ = ["COLOURS", "STYLE", "draw", "draw_prices"]
 

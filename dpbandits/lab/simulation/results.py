@@ -21,46 +21,13 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from accounting.printed import as_html, as_text
 from dpbandits._extras import need
-from dpbandits.policy.protocol import PrivacyReport
+from dpbandits.lab.simulation import files as resultfile
+from dpbandits.lab.simulation import plots
+from dpbandits.lab.simulation.runs import Run
 
-__all__ = ["Metric", "Results", "Run"]
+__all__ = ["Metric", "Results"]
 
 Metric = Literal["reward", "regret"]
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One policy on one seed.
-
-    Attributes
-    ----------
-    policy : str
-        The name that the policy was given.
-    algorithm : str
-        Its class.
-    seed : int
-        The seed of the environment and of the policy.
-    round : ndarray of shape (P,)
-        The rounds after which the rest was noted; the last is the number of rounds.
-    reward, regret, seconds : ndarray of shape (P,)
-        Sums up to that round: rewards; the best arm's expected reward less the chosen one's (NaN where unknown);
-        and the time that the policy itself took.
-    privacy : PrivacyReport
-        What the whole run cost.
-    untold : int
-        How many rewards the policy was never told: missing, or still on their way after the last round. They count
-        in ``reward`` all the same.
-    """
-
-    policy: str
-    algorithm: str
-    seed: int
-    round: NDArray[np.int64]
-    reward: Array
-    regret: Array
-    seconds: Array
-    privacy: PrivacyReport
-    untold: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,16 +143,12 @@ class Results:
 
     def to_frame(self) -> Any:
         """A pandas ``DataFrame`` with one row per policy, seed and noted round."""
-        from dpbandits.lab.simulation import files as resultfile
-
         return need("pandas", "to_frame").DataFrame(resultfile.columns(self))
 
     # ----------------------------------------------------------------------------------------------- files
 
     def save(self, path: str | Path) -> Path:
         """Write to a ``.json``, ``.csv`` or ``.parquet`` file, by its suffix; :meth:`load` gives the same back."""
-        from dpbandits.lab.simulation import files as resultfile
-
         return resultfile.write(self, Path(path))
 
     @classmethod
@@ -197,9 +160,7 @@ class Results:
         ValueError
             If the file does not hold results.
         """
-        from dpbandits.lab.simulation import files as resultfile
-
-        return resultfile.read(Path(path))
+        return cls(*resultfile.read(Path(path)))
 
     # ----------------------------------------------------------------------------------------------- plots
 
@@ -215,8 +176,6 @@ class Results:
         band : {"95%", "se"}
             The 95 % confidence interval of the mean over seeds (Student's t), or ± one standard error.
         """
-        from dpbandits.lab.simulation import plots
-
         return plots.draw(self, target, ("time",), metric, band)
 
     def plot_epsilon(self, target: Any, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
@@ -229,15 +188,11 @@ class Results:
         ValueError
             If no policy is private.
         """
-        from dpbandits.lab.simulation import plots
-
         return plots.draw(self, target, ("epsilon",), metric, band)
 
     def plot(self, path: str | Path, metric: Metric | None = None, *, band: Literal["95%", "se"] = "95%") -> Any:
         """Both plots side by side in one image file (the first alone if no policy is private)."""
         private = any(math.isfinite(run.privacy.epsilon) for run in self.runs)
-        from dpbandits.lab.simulation import plots
-
         return plots.draw(self, path, ("time", "epsilon") if private else ("time",), metric, band)
 
 

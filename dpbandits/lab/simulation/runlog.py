@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpbandits.lab.environments.base import Environment, Wrapper
-from dpbandits.lab.simulation.files import entry, from_entry
 from dpbandits.lab.simulation.play import Played, PolicyFactory, Task, generator, made, parameters
-from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.lab.simulation.runs import Run, entry, from_entry
 
 __all__ = ["RunLog", "read"]
 
@@ -111,15 +110,15 @@ class RunLog:
             os.fsync(file.fileno())
 
 
-def read(path: Path) -> Results:
-    """All runs in the file, whichever call asked for them."""
+def read(path: Path) -> tuple[str, tuple[Run, ...], int]:
+    """The environment's name, all runs in the file, whichever call asked for them, and how many were planned."""
     head, *rest = _whole_lines(path)
     plans = [line for line in rest if "seeds" in line]
     planned = {(name, seed) for plan in plans for name in plan["policies"] for seed in plan["seeds"]}
     names = list(dict.fromkeys(name for plan in plans for name in plan["policies"]))
     runs = {(line["policy"], line["seed"]): from_entry(line) for line in rest if "seed" in line}
     ordered = sorted(runs.values(), key=lambda run: (names.index(run.policy), run.seed))
-    return Results(head["environment"], tuple(ordered), len(planned))
+    return head["environment"], tuple(ordered), len(planned)
 
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:

@@ -23,7 +23,8 @@ from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
 from dpbandits.lab.environments.base import Environment
 from dpbandits.lab.simulation.play import PolicyFactory, Task
-from dpbandits.lab.simulation.results import Results, Run
+from dpbandits.lab.simulation.results import Results
+from dpbandits.lab.simulation.runs import Run
 from dpbandits.lab.simulation.workers import by_joblib, by_processes, one_by_one
 
 __all__ = ["PolicyFactory", "simulate"]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,15 +27,11 @@ from accounting.arrays import Array
 from accounting.checks import positive
 from dpkit.models.links import Link
 
-if TYPE_CHECKING:
-    from dpkit.models.losses import GLM
-
 __all__ = [
     "GLMRecord",
     "SecantRecord",
     "balanced_share",
     "checked_slope",
-    "link_objective",
     "typical_deviation",
 ]
 
@@ -188,17 +183,3 @@ def balanced_share(W: float, B: float, theta_bound: float, dim: int) -> float:
     """
     gradients, matrices = 2.0 * B, math.sqrt(0.7 * (1.0 + 1.0 / dim)) * W * theta_bound
     return min(max(gradients / (gradients + matrices), 0.65), 0.8)
-
-
-def link_objective(link: Link, theta_bound: float, clip: float) -> GLM:
-    """The loss m(e) − r·e of a link, for the optimizers of ``dpkit``: gradients are cut to the length ``clip``."""
-    from dpkit.models.losses import GLM  # the optimizers cost 25 ms, and few policies have one
-
-    return GLM(
-        link.name,
-        loss=lambda e, r: np.asarray(link.integral(e) - r * e),
-        slope=lambda e, r: np.asarray(link.mean(e) - r),
-        slope_bound=math.inf,
-        curvature_bound=link.lipschitz(theta_bound),
-        clip=clip,
-    )

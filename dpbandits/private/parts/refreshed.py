@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting import Adjacency, Budget, Gaussian, calibrate
+from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.policy.choices import Law, Perturbed
 from dpbandits.private.parts.cold_start import clarity
 from dpbandits.private.parts.records import checked_slope
-from dpkit.geometry import pair_sensitivity
 from dpkit.models.ellipsoid import norms
 from dpkit.models.links import Link
 from dpkit.models.prior import Prior, posterior
@@ -91,7 +90,6 @@ class PersonRecord:
     link : Link
     theta_bound : float
         S.
-    adjacency : {"replace", "zero_out"}
     centre, R : float
         μ(0), and the largest |r − μ(0)|.
     W, saturated : float
@@ -102,7 +100,6 @@ class PersonRecord:
 
     link: Link
     theta_bound: float
-    adjacency: Adjacency
     centre: float
     R: float
     W: float
@@ -111,9 +108,7 @@ class PersonRecord:
     slopes: Array
 
     @classmethod
-    def of(
-        cls, link: Link, theta_bound: float, reward_range: tuple[float, float], adjacency: Adjacency
-    ) -> PersonRecord:
+    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float]) -> PersonRecord:
         """The levels for rewards in this range."""
         (low, high), S = reward_range, theta_bound
         W, centre = checked_slope(link.lipschitz(S)), float(link.mean(0.0))
@@ -124,9 +119,7 @@ class PersonRecord:
         w = _secants(link, W, e)
         slopes = np.fmin(np.fmax(link.derivative(e) / w, _FLATTEST), 1.0)
         energies = np.maximum.accumulate(w * e**2)
-        return cls(
-            link, S, adjacency, centre, max(abs(low - centre), abs(high - centre)), W, saturated, energies, slopes
-        )
+        return cls(link, S, centre, max(abs(low - centre), abs(high - centre)), W, saturated, energies, slopes)
 
     def bounds(self, people: People, η: float) -> tuple[float, float, Array]:
         """a, F and everybody's B."""
@@ -136,16 +129,6 @@ class PersonRecord:
         if η:
             return a, F, np.full(len(people), _CLIP * self.R)
         return a, F, self.R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
-
-    def sensitivities(self, people: People, a: float, F: float, B: Array) -> Array:
-        """Δ: how far each person can move (a·M, b)."""
-        if self.adjacency == "zero_out":
-            return np.asarray(np.sqrt((a * F) ** 2 + B**2))
-        Δ = np.sqrt(2 * (a * F) ** 2 + 4 * B**2)
-        once = people.visits == 1
-        if once.any():
-            Δ[once] = pair_sensitivity(a, F, 1.0, B[once][0], "replace")
-        return np.asarray(Δ)
 
     def weigh(self, theta: Array, η: float) -> Weigh:
         """What forms w and g at θ: within public bounds whatever a caller's link says, and never NaN."""
@@ -167,11 +150,11 @@ class PersonRecord:
         """
         return float(self.slopes[min(int(np.searchsorted(self.energies, theta @ h @ theta)), len(self.slopes) - 1)])
 
-    def clarity(self, dim: int, horizon: int, noise: float) -> float:
+    def clarity(self, dim: int, horizon: int, sums: PersonSums | ShuffledPersonSums) -> float:
         """The signal over the noise at the end, at best: everybody comes once, and spends all on one release."""
         newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
         a, F, B = self.bounds(newcomers, 1.0)
-        noise *= float(self.sensitivities(newcomers, a, F, B)[0])
+        noise = sums.noise * float(sums.shifts(newcomers, a, F, B)[0])
         return clarity(dim, horizon, self.W, self.theta_bound, noise, noise / a)
 
 
@@ -235,7 +218,7 @@ def refreshed(
     κ = max(spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
     η = 1.0 if end < _RETURNS * len(people) else 0.0
     a, F, B = record.bounds(people, η)
-    ω = sums.pay(people, κ) / record.sensitivities(people, a, F, B)
+    ω = sums.pay(people, κ) / sums.shifts(people, a, F, B)
     H, G = sums.release(people, record.weigh(theta, η), ω, a, F, B)
     Ω, z = float(ω.sum()), sums.noise
     rounds = Ω**2 / float((ω**2 / people.visits).sum())

@@ -20,11 +20,12 @@ from accounting.arrays import Array
 from accounting.checks import fraction, positive
 from dpbandits.policy.choices import Law, inverse_gap
 from dpbandits.policy.parameters import Parameters, checked_parameters
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Options, Pending, Policy
 from dpbandits.reference.confidence import Ellipsoid
 from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer
 from dpkit.models.links import Link, get_link
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["GLBOMD"]
 

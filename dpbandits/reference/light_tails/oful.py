@@ -15,10 +15,11 @@ from accounting.arrays import Array
 from accounting.checks import choice, positive
 from dpbandits.policy.choices import Law, inverse_gap
 from dpbandits.policy.parameters import Parameters, noise_level
+from dpbandits.policy.priors import not_in_theory
 from dpbandits.policy.protocol import Pending
 from dpbandits.reference.confidence import ReferenceOptions, ReferencePolicy
 from dpkit.models.ellipsoid import RankOneInverse
-from dpkit.models.prior import Prior, PriorLike, checked_prior, not_in_theory
+from dpkit.models.prior import Prior, PriorLike, checked_prior
 
 __all__ = ["OFUL"]
 

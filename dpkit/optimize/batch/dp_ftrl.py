@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from dpkit.mechanisms._checked import settle
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.ftrl_run import DPFTRL
+from dpkit.optimize.batch.ftrl_run import DPFTRL
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ def dp_ftrl(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`: ``x`` is θ, or the trainable parameters as one vector, ``cost``
+        See :func:`dpkit.training.result.outcome`: ``x`` is θ, or the trainable parameters as one vector, ``cost``
         what was charged. Also ``epsilon``, ``noise_multiplier``, ``learning_rate`` and, for a torch module, ``module``.
         A ``KeyboardInterrupt`` ends the run: what was released before it is returned, with ``success=False``, and with
         a ``checkpoint`` :meth:`DPFTRL.load` goes on from there.

@@ -11,7 +11,7 @@ allows instead of n² and the composite form of a step. With Φ(θ) = ‖θ‖_p
 Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of that person's rows; n and the order of
 the rows are public. Gradients are clipped to L = ``objective.clip`` in ℓ₂, the T sums of a phase get Gaussian noise
 of z·2L (z·L under zero_out): a phase costs T × Gaussian(z). The phases are disjoint by position, so all of them
-together cost the same. Sums are exact (:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
+together cost the same. Sums are exact (:class:`dpkit.training.whole_rows.UnitRows`), and so is the noise.
 
 Cost: at most n·T gradients.
 """
@@ -32,9 +32,9 @@ from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import checked_people, gradient_sums
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, checked_data, checked_start
+from dpkit.training.groups import checked_groups, gradient_sums
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, checked_data, checked_start
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -93,7 +93,7 @@ def localized_mirror_descent(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def localized_mirror_descent(
     checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     T = integer("steps", steps, at_least=1)
     scale = positive("step_scale", step_scale)
-    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    sums = gradient_sums(objective, X, y, checked_groups(budget, groups, len(X)))
     n = sums.units
     source = randomness.resolve(rng)
     if n == 0:

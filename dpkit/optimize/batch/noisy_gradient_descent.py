@@ -11,7 +11,7 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 clipped to L = ``objective.clip`` in ℓ₂, so one row moves the sum by at most 2L (replace) or L (add_remove, zero_out).
 Each of the T sums has Gaussian noise of z times that, and costs Gaussian(z): the run is exactly √T/z-GDP, and z is
 the smallest that meets the budget. n is public; under add_remove it is the caller's ``public_rows``. Sums are exact
-(:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
+(:class:`dpkit.training.whole_rows.UnitRows`), and so is the noise.
 
 Cost per step: one pass over the rows, and one projection.
 """
@@ -33,9 +33,9 @@ from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import checked_people, gradient_sums
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import (
+from dpkit.training.groups import checked_groups, gradient_sums
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import (
     checked_budget,
     checked_data,
     checked_start,
@@ -110,7 +110,7 @@ def noisy_gradient_descent(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def noisy_gradient_descent(
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
-    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    sums = gradient_sums(objective, X, y, checked_groups(budget, groups, len(X)))
     n = public_count(sums.units, public_rows, budget.adjacency)
     scale = positive("step_scale", step_scale)
     beta = fraction("momentum", momentum, include_zero=True)

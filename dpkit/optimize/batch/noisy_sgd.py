@@ -13,8 +13,8 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 clipped to L = ``objective.clip`` in ℓ₂, so one row moves a sum by at most L when it comes or goes; the noise is
 Gaussian of z·L. The run costs T × PoissonSubsampled(Gaussian(z), q), under add_remove or for a swap, whichever the
 budget counts (``accounting.amplification.subsampling`` has the proofs). n is public: the number of rows under
-replace, the caller's ``public_rows`` under add_remove. Sums are exact (:class:`dpkit.whole_rows.UnitRows`), and so is
-the noise.
+replace, the caller's ``public_rows`` under add_remove. Sums are exact
+(:class:`dpkit.training.whole_rows.UnitRows`), and so is the noise.
 
 Where ``steps`` is None the schedule is that of 2019 for smooth losses, of linear time (T steps on batches of m rows):
 
@@ -40,9 +40,9 @@ from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import checked_people, gradient_sums
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import (
+from dpkit.training.groups import checked_groups, gradient_sums
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import (
     checked_budget,
     checked_data,
     checked_start,
@@ -110,7 +110,7 @@ def noisy_sgd(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def noisy_sgd(
     X, y = checked_data(X, y, d)
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "add_remove"), people=True)
-    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    sums = gradient_sums(objective, X, y, checked_groups(budget, groups, len(X)))
     n = public_count(sums.units, public_rows, budget.adjacency)
     T, expected = _schedule(n, d, budget) if steps is None else (steps, max(1, math.isqrt(n)))
     T = integer("steps", T, at_least=1)

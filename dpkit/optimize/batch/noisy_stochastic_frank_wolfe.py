@@ -11,7 +11,7 @@ Privacy. Unit: one row, or with ``groups`` one person and the mean gradient of t
 the rows are public. Each row is in one batch, whose sum gets Gaussian noise once, of z times the sensitivity: ∇ℓ is
 clipped to L = ``objective.clip`` in ℓ₂, the difference in brackets to ``drift``·L. The batches are disjoint by
 position, so all of them together cost one Gaussian(z). (The noises add up in d_k.) Sums are exact
-(:class:`dpkit.whole_rows.UnitRows`), and so is the noise.
+(:class:`dpkit.training.whole_rows.UnitRows`), and so is the noise.
 
 Cost: 3n/2 gradients and K linear minimizations.
 """
@@ -32,9 +32,9 @@ from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import checked_people, gradient_sums
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, checked_data, checked_start
+from dpkit.training.groups import checked_groups, gradient_sums
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, checked_data, checked_start
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -91,7 +91,7 @@ def noisy_stochastic_frank_wolfe(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def noisy_stochastic_frank_wolfe(
     theta = checked_start(constraint, start)
     checked_budget(budget, allowed=("replace", "zero_out"), people=True)
     scale = positive("step_scale", step_scale)
-    sums = gradient_sums(objective, X, y, checked_people(budget, groups, len(X)))
+    sums = gradient_sums(objective, X, y, checked_groups(budget, groups, len(X)))
     n = sums.units
     source = randomness.resolve(rng)
     if n == 0:

@@ -67,9 +67,10 @@ from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import checked_people
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import (
+from dpkit.samplers import rounded_gaussian
+from dpkit.training.groups import checked_groups
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import (
     checked_budget,
     checked_data,
     checked_start,
@@ -77,7 +78,6 @@ from dpkit.optimize.parts.rows import (
     convex_labels,
     row_sensitivity,
 )
-from dpkit.samplers import rounded_gaussian
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -140,7 +140,7 @@ def objective_perturbation(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`; also ``ridge`` (Λ) and ``noise_std`` (σ). ``nit`` and ``nfev``
+        See :func:`dpkit.training.result.outcome`; also ``ridge`` (Λ) and ``noise_std`` (σ). ``nit`` and ``nfev``
         depend on the rows here and are not private. Without rows (unless their number is private) ``x`` is the set's
         centre, at no cost.
 
@@ -172,7 +172,7 @@ def objective_perturbation(
     d = constraint.dimension
     X, y = checked_data(X, y, d)
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
-    people = checked_people(budget, groups, len(X))
+    people = checked_groups(budget, groups, len(X))
     R, share = positive("row_norm", row_norm), fraction("curvature_share", curvature_share)
     if not 0 < objective.curvature_bound < math.inf:
         raise ValueError(

@@ -44,8 +44,8 @@ from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import (
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import (
     checked_budget,
     checked_data,
     checked_start,
@@ -105,7 +105,7 @@ def phased_sgd(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------

@@ -44,12 +44,12 @@ from dpkit.geometry import smat
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.moments import LAST_DIGIT, half_vector, rounded_once
-from dpkit.optimize.parts.people import PersonSums, checked_people, gradient_sums
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import GradientSums, checked_budget, checked_data, public_count
+from dpkit.optimize.parts.exact_products import LAST_DIGIT, half_vector, rounded_once
 from dpkit.optimize.parts.softmax import Softmax, SoftmaxSums
-from dpkit.whole_rows import BITS
+from dpkit.training.groups import GroupSums, checked_groups, gradient_sums
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import GradientSums, checked_budget, checked_data, public_count
+from dpkit.training.whole_rows import BITS
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -124,7 +124,7 @@ def preconditioned_descent(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`; ``x`` has shape (d,), or (K, d) for a ``Softmax``, the
+        See :func:`dpkit.training.result.outcome`; ``x`` has shape (d,), or (K, d) for a ``Softmax``, the
         constant's parameter last. ``shortened`` and ``shortened_std`` are the share of rows that were shortened,
         released with noise, and its standard deviation. Without rows ``x`` is 0, at no cost.
 
@@ -224,13 +224,13 @@ def _sums(
     groups: ArrayLike | None,
     row_norm: float,
     constant: float,
-) -> tuple[GradientSums | PersonSums | SoftmaxSums, Vector, int]:
+) -> tuple[GradientSums | GroupSums | SoftmaxSums, Vector, int]:
     """What is summed, the parameter to start from, and how many units were shortened, in 2⁻³⁶."""
     given = np.asarray(X)
     if given.ndim != 2 or given.shape[1] == 0:
         raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={given.shape}")
     given, labels = checked_data(given, y, given.shape[1])
-    people = checked_people(budget, groups, len(given))
+    people = checked_groups(budget, groups, len(given))
     n, d = given.shape
     rows = np.full((n, d + (constant > 0)), constant)
     _, found = shortened(given, row_norm, out=rows[:, :d])

@@ -45,9 +45,9 @@ from dpkit.clipping import clipped, lengths
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, checked_data, checked_start, clip_of
 from dpkit.shuffle import Analyzer, Randomizer, Shuffler, SumProtocol, VectorSum
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, checked_data, checked_start, clip_of
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -110,7 +110,7 @@ def shuffle_gradient_descent(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`; also ``noise_std`` (of a coordinate of ḡ), ``step_size`` (η)
+        See :func:`dpkit.training.result.outcome`; also ``noise_std`` (of a coordinate of ḡ), ``step_size`` (η)
         and ``messages_per_user`` (labelled bits, over all rounds). Without rows ``x`` is the start, at no cost.
 
     Raises

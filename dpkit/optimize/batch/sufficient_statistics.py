@@ -36,11 +36,11 @@ from dpkit.clipping import shortened
 from dpkit.geometry import ConvexSet, nearest_psd, pair_sensitivity, smat
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.mechanisms._checked import charged
-from dpkit.optimize.parts.moments import LAST_DIGIT, half_vector, rounded_once
-from dpkit.optimize.parts.people import checked_people
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, checked_data, checked_start
-from dpkit.whole_rows import BITS, check_rows, whole_product
+from dpkit.optimize.parts.exact_products import LAST_DIGIT, half_vector, rounded_once
+from dpkit.training.groups import checked_groups
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, checked_data, checked_start
+from dpkit.training.whole_rows import BITS, check_rows, whole_product
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -91,7 +91,7 @@ def sufficient_statistics(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`; ``clipped`` counts the rows that were shortened or had their
+        See :func:`dpkit.training.result.outcome`; ``clipped`` counts the rows that were shortened or had their
         label cut. Without rows (unless their number is private) ``x`` is the set's centre, at no cost.
 
     Raises
@@ -118,7 +118,7 @@ def sufficient_statistics(
     X, y = checked_data(X, y, d)
     check_rows(len(X))
     checked_budget(budget, allowed=("replace", "add_remove", "zero_out"), people=True)
-    people = checked_people(budget, groups, len(X))
+    people = checked_groups(budget, groups, len(X))
     B, R = positive("label_bound", label_bound), positive("row_norm", row_norm)
     source = randomness.resolve(rng)
     start = checked_start(constraint, None)

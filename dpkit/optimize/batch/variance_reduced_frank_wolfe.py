@@ -43,9 +43,9 @@ from dpkit import randomness
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms._checked import charged
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_budget, checked_data, checked_start, row_sensitivity
 from dpkit.optimize.parts.vertex_choices import BoundedMeans, check_vertices, choose, largest_rho
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_budget, checked_data, checked_start, row_sensitivity
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -104,7 +104,7 @@ def variance_reduced_frank_wolfe(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------

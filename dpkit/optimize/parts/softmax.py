@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from accounting import Adjacency
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpkit.optimize.parts.people import People
-from dpkit.whole_rows import BITS, UnitRows, whole_rows
+from dpkit.training.groups import Groups
+from dpkit.training.whole_rows import BITS, UnitRows, whole_rows
 
 __all__ = ["Softmax", "SoftmaxSums", "softmax", "softmax_probabilities"]
 
@@ -97,7 +97,7 @@ class SoftmaxSums:
     """Sums of clipped gradients over rows, or over people: exact, as those of a GLM."""
 
     def __init__(
-        self, objective: Softmax, X: Array, y: NDArray[np.intp], people: People | None, longest: float
+        self, objective: Softmax, X: Array, y: NDArray[np.intp], people: Groups | None, longest: float
     ) -> None:
         self.clip, self.classes = objective.clip, objective.classes
         self._people = people
@@ -137,7 +137,7 @@ class SoftmaxSums:
         found[np.arange(len(found)), self._y[rows]] -= 1.0
         return found
 
-    def _of_people(self, theta: Array, people: People, persons: slice) -> Array:
+    def _of_people(self, theta: Array, people: Groups, persons: slice) -> Array:
         """Σ_p over some of the clipped mean gradients: whole numbers of a power of two."""
         rows, begins = people.rows(persons)
         slopes = self._slopes(theta, rows) * (self.rows.lengths[rows] * 2.0**-BITS)[:, None]

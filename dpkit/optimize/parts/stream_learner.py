@@ -24,10 +24,10 @@ from dpkit.continual import ContinualSum
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms._checked import settle, still_spent
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.result import NOTHING, outcome
-from dpkit.optimize.parts.rows import checked_data, checked_row, clip_of
 from dpkit.states import Run, Unrepeatable
 from dpkit.states.entries import check_kind, conform, generator, generator_text, kept, resume
+from dpkit.training.result import NOTHING, outcome
+from dpkit.training.rows import checked_data, checked_row, clip_of
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult

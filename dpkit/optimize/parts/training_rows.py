@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from accounting import Adjacency, Budget
 from accounting.checks import integer
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import People, PersonSums, checked_people, gradient_sums
-from dpkit.optimize.parts.rows import GradientSums, checked_data
-from dpkit.torch.private_steps import clipped_sums
-from dpkit.torch.torch_models import Problem, Released, module_problem, person_means
-from dpkit.whole_rows import WHOLE_BITS, check_rows, grid
+from dpkit.torch.private_optimizer import clipped_sums
+from dpkit.torch.problem import Problem, Released, module_problem, person_means
+from dpkit.training.groups import Groups, GroupSums, checked_groups, gradient_sums
+from dpkit.training.rows import GradientSums, checked_data
+from dpkit.training.whole_rows import WHOLE_BITS, check_rows, grid
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +44,7 @@ class Sums(Protocol):
 class ModuleSums:
     """:class:`Sums` of a torch module, whose parameters are one vector here."""
 
-    def __init__(self, problem: Problem, people: People | None, held: int) -> None:
+    def __init__(self, problem: Problem, people: Groups | None, held: int) -> None:
         check_rows(len(problem.rows))
         self.problem, self.clip, self.clipped, self.nfev = problem, problem.clip, 0, 0
         self._people, self._held = people, held
@@ -110,7 +110,7 @@ def sums_of(
     clip: float | None,
     groups: ArrayLike | None,
     rows_at_once: int,
-) -> tuple[GradientSums | PersonSums | ModuleSums, Vector]:
+) -> tuple[GradientSums | GroupSums | ModuleSums, Vector]:
     """The sums of a GLM or a torch module, and the parameters that training starts from."""
     held = integer("rows_at_once", rows_at_once, at_least=1)
     if isinstance(model, GLM):
@@ -120,7 +120,7 @@ def sums_of(
         if rows.ndim != 2 or rows.shape[1] == 0:
             raise ValueError(f"X must have shape (n, d) with d of at least 1, got X.shape={rows.shape}")
         rows, labels = checked_data(rows, y, rows.shape[1])
-        sums = gradient_sums(model, rows, labels, checked_people(budget, groups, len(rows)))
+        sums = gradient_sums(model, rows, labels, checked_groups(budget, groups, len(rows)))
         return sums, np.zeros(rows.shape[1])
     try:
         import opacus  # noqa: F401
@@ -128,7 +128,7 @@ def sums_of(
     except ImportError:
         raise ImportError("torch modules need Opacus and torch: pip install dpkit[opacus]") from None
     problem = module_problem(model, X, y, loss, clip)
-    people = checked_people(budget, groups, len(problem.rows))
+    people = checked_groups(budget, groups, len(problem.rows))
     problem.try_one_row()
     module = ModuleSums(problem, people, held)
     return module, module.start

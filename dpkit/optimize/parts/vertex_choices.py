@@ -18,7 +18,7 @@ from dpkit.clipping import clipped, lengths
 from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.rows import clip_of
+from dpkit.training.rows import clip_of
 
 __all__ = ["BoundedMeans", "check_vertices", "choose", "largest_rho"]
 

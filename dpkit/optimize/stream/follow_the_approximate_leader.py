@@ -54,8 +54,8 @@ from dpkit import randomness
 from dpkit.continual import BinaryTree, BufferedToeplitz, ContinualSum
 from dpkit.geometry import ConvexSet
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.rows import checked_budget, checked_start, clipped_gradient, row_sensitivity
 from dpkit.optimize.parts.stream_learner import StreamLearner, checked_ridge, largest_noise, one_pass
+from dpkit.training.rows import checked_budget, checked_start, clipped_gradient, row_sensitivity
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -234,7 +234,7 @@ def follow_the_approximate_leader(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------

@@ -69,8 +69,8 @@ from dpkit.clipping import clipped_slope, shortened
 from dpkit.geometry import ConvexSet
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.rows import checked_budget, checked_start, convex_labels, row_sensitivity
 from dpkit.optimize.parts.stream_learner import StreamLearner, checked_ridge, one_pass
+from dpkit.training.rows import checked_budget, checked_start, convex_labels, row_sensitivity
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -352,7 +352,7 @@ def implicit_gradient_descent(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------

@@ -60,8 +60,8 @@ from dpkit.geometry import PolyhedralSet
 from dpkit.mechanisms import report_noisy_max
 from dpkit.models.losses import GLM
 from dpkit.optimize.parts.recursive_gradients import RecursiveGradients
-from dpkit.optimize.parts.rows import checked_budget, checked_start, row_sensitivity
 from dpkit.optimize.parts.stream_learner import one_pass
+from dpkit.training.rows import checked_budget, checked_start, row_sensitivity
 
 if TYPE_CHECKING:
     from scipy.optimize import OptimizeResult
@@ -333,7 +333,7 @@ def polyhedral_online_frank_wolfe(
     Returns
     -------
     OptimizeResult
-        See :func:`dpkit.optimize.parts.result.outcome`. Without rows ``x`` is the start, at no cost.
+        See :func:`dpkit.training.result.outcome`. Without rows ``x`` is the start, at no cost.
 
     Raises
     ------

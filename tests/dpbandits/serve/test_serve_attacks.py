@@ -14,9 +14,9 @@ from dpbandits.serve import desk, posts
 from dpbandits.serve.apprentice import Event, report, sums
 from dpbandits.serve.config import Mismatch
 from dpbandits.serve.learner import Learner
+from dpbandits.serve.messages import Asked, Rewards, Tickets, bounded
 from dpbandits.serve.store import Choice
 from dpbandits.serve.tickets import punched, read
-from dpbandits.serve.wire import Asked, Rewards, Tickets, bounded
 
 ARMS = np.eye(3).tolist()
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd need
 
 nn = torch.nn
 source_of = importlib.import_module("dpkit.torch.dp_sgd")
-steps_of = importlib.import_module("dpkit.torch.private_steps")
+steps_of = importlib.import_module("dpkit.torch.private_optimizer")
 
 BUDGET = Budget(2.0, 1e-5, adjacency="add_remove")
 # its gradient is −x, whatever θ is: the steps of a run are independent, alike releases of the sum of the rows

@@ -136,7 +136,7 @@ def test_objective_perturbation_releases_a_lattice_that_is_coarser_than_the_solv
 def test_dp_sgd(exact):
     torch = pytest.importorskip("torch")
     pytest.importorskip("opacus")
-    from dpkit.torch.private_steps import private_optimizer
+    from dpkit.torch.private_optimizer import private_optimizer
 
     weight = torch.nn.Parameter(torch.zeros(D))
     mechanism = GaussianMechanism(noise_multiplier=0.3, sensitivity=1.0, adjacency="add_remove", exact=exact)
@@ -162,7 +162,7 @@ def test_dp_sgd_sums_whole_numbers():
     pytest.importorskip("opacus")
     from fractions import Fraction
 
-    from dpkit.torch.private_steps import private_optimizer
+    from dpkit.torch.private_optimizer import private_optimizer
 
     rng = np.random.default_rng(0)
     gradients = rng.normal(size=(30, 50)) * 10.0 ** rng.uniform(-20, 20, size=(30, 1))
@@ -188,7 +188,7 @@ def test_dp_sgd_sums_whole_numbers():
 def test_a_poisson_sample_is_no_likelier_than_its_price():
     from fractions import Fraction
 
-    from dpkit.optimize.parts.rows import poisson_sample
+    from dpkit.training.rows import poisson_sample
 
     class Grid:
         """Every multiple of 2⁻⁵³ next to the rate."""

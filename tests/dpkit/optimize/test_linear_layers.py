@@ -15,16 +15,16 @@ from tabled import tabled
 
 from accounting import Budget
 from dpkit.torch.linear_layers import clipped_sum, linear_layers
-from dpkit.whole_rows import BITS, grid
+from dpkit.training.whole_rows import BITS, grid
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(find_spec("opacus") is None, reason="dp_sgd needs Opacus")
 
 from dpkit.optimize import dp_ftrl, dp_sgd  # noqa: E402
-from dpkit.torch.private_steps import clipped_sums, row_gradients  # noqa: E402
+from dpkit.torch.private_optimizer import clipped_sums, row_gradients  # noqa: E402
 
 nn = torch.nn
-models = importlib.import_module("dpkit.torch.torch_models")
+models = importlib.import_module("dpkit.torch.problem")
 
 numbers = st.one_of(
     st.floats(allow_nan=True, allow_infinity=True),

@@ -16,8 +16,8 @@ from accounting import Budget
 from dpkit import optimize
 from dpkit.geometry import LpBall, pair_sensitivity
 from dpkit.optimize import GLM, glm
-from dpkit.optimize.parts.people import People, PersonSums
-from dpkit.optimize.parts.rows import GradientSums
+from dpkit.training.groups import Groups, GroupSums
+from dpkit.training.rows import GradientSums
 
 BUDGET = Budget(1.0, 1e-5, unit="person")
 OBJECTIVE = glm("squared", clip=0.5)
@@ -97,7 +97,7 @@ def neighbours(draw):
 @given(neighbours(), st.floats(1e-3, 1e3), arrays(np.float64, 3, elements=st.floats(-1e3, 1e3)))
 def test_no_person_moves_a_sum_by_more_than_the_sensitivity(pair, clip, theta):
     objective = glm("squared", clip=clip)
-    sums = [PersonSums(objective, X, y, People(groups)) for X, y, groups in pair]
+    sums = [GroupSums(objective, X, y, Groups(groups)) for X, y, groups in pair]
     first, second = (one.at(theta) for one in sums)
     absent = sums[0].at(theta, np.array([0, 2]))  # position 1 is the person in the middle
     for other, adjacency in ((second, "replace"), (absent, "add_remove")):
@@ -315,7 +315,7 @@ def test_rows_and_people_have_the_same_sums_but_for_the_mean():
     X, y = problem(30)
     theta = np.array([0.3, 0.1, -0.2])
     rows = GradientSums(OBJECTIVE, X, y)
-    people = PersonSums(OBJECTIVE, X, y, People(np.arange(30)))
+    people = GroupSums(OBJECTIVE, X, y, Groups(np.arange(30)))
     np.testing.assert_allclose(rows.at(theta), people.at(theta), atol=1e-3)
     some = np.array([3, 7, 8])
     np.testing.assert_allclose(rows.at(theta, some), people.at(theta, some), atol=1e-4)

@@ -15,9 +15,9 @@ from dpkit.geometry import LpBall
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.optimize import glm, noisy_gradient_descent, preconditioned_descent, softmax
 from dpkit.optimize.batch.preconditioned_descent import _within
-from dpkit.optimize.parts.people import People
 from dpkit.optimize.parts.softmax import SoftmaxSums, softmax_probabilities
-from dpkit.whole_rows import UnitRows
+from dpkit.training.groups import Groups
+from dpkit.training.whole_rows import UnitRows
 
 BUDGET = Budget(1.0, 1e-6)
 AMPLE = Budget(1e5, 1e-6)
@@ -201,7 +201,7 @@ def test_one_person_moves_the_joint_sum_by_no_more_than_the_clip(seed):
     change = X.copy()
     change[whose == whose[0]] *= -1
     objective = softmax(3, clip=0.5)
-    sums = [SoftmaxSums(objective, Z, y, People(whose), math.inf) for Z in (X, change)]
+    sums = [SoftmaxSums(objective, Z, y, Groups(whose), math.inf) for Z in (X, change)]
     assert np.linalg.norm(sums[0].at(theta) - sums[1].at(theta)) <= sums[0].sensitivity("replace") == 1.0
 
 

@@ -16,7 +16,9 @@ from scipy.integrate import trapezoid
 
 from accounting import Budget, BudgetExceeded, DiscreteLaplace, Gaussian, Laplace, Ledger, NoisyMax, epsilon
 from dpkit import queries
-from dpkit.queries import _moment, moments, totals
+from dpkit.queries import _moment
+from dpkit.queries import counts_and_sums as totals
+from dpkit.queries import means_and_variances as moments
 from dpkit.queries._noise import Noise, range_per_round
 
 ALARM = 1e-10

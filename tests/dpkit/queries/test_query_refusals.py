@@ -12,7 +12,7 @@ from watched import WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Ledger, audit, epsilon
 from dpkit import queries
-from dpkit.queries import totals
+from dpkit.queries import counts_and_sums as totals
 
 ROW = Budget(1.0, 1e-6, adjacency="add_remove")
 PERSON = Budget(1.0, 1e-6, adjacency="add_remove", unit="person")

@@ -13,7 +13,7 @@ from dpkit.clipping import clipped_slope, grown, lengths, real_array
 from dpkit.geometry import ConvexSet
 from dpkit.geometry.sets import vector
 from dpkit.models.losses import GLM
-from dpkit.whole_rows import UnitRows
+from dpkit.training.whole_rows import UnitRows
 
 __all__ = [
     "GradientSums",

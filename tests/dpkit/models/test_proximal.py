@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
 
-from dpkit.models.proximal import proximal_point
+from dpkit.models import proximal_point
 
 
 @settings(max_examples=40)

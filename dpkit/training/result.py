@@ -32,11 +32,11 @@ def outcome(
     --------
     >>> import numpy as np
     >>> from accounting import Gaussian
-    >>> from dpkit.optimize.parts.result import outcome
+    >>> from dpkit.training.result import outcome
     >>> outcome(np.zeros(1), Gaussian(2.0), nit=1, nfev=3, message="one step", clipped=0).cost
     Gaussian(noise_multiplier=2.0)
     """
-    from dpkit.optimize.parts.printed_result import PrivateResult
+    from dpkit.training.printed_result import PrivateResult
 
     return PrivateResult(
         x=x, nit=nit, nfev=nfev, message=message, success=True, cost=cost, release=cost, clipped=clipped, **more

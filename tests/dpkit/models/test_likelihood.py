@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from regret import ball
 from scipy.optimize import minimize
 
-from dpkit.models.likelihood import Rows, glm_loss, level_set_maxima, minimize_in_ball
-from dpkit.models.links import get_link
+from dpkit.models import Rows, get_link, glm_loss, level_set_maxima, minimize_in_ball
 
 NAMES = ("linear", "logistic", "poisson", "probit")
 

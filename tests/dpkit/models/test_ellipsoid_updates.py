@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkit.models.ellipsoid import RankOneInverse, project_on_ball, within
+from dpkit.models import RankOneInverse, project_on_ball, within
 
 
 @settings(deadline=None, max_examples=40)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpkit.models.links import get_link
+from dpkit.models import get_link
 
 NAMES = ("linear", "logistic", "poisson", "probit")
 points = st.floats(-6.0, 6.0)

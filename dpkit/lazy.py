@@ -16,10 +16,9 @@ def attributes_of(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str
     def getattribute(name: str) -> object:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes[name]
-        found = import_module(home)
-        if not home.endswith(f".{name}") or hasattr(found, name):  # else the module itself is what is asked for
-            found = getattr(found, name)
+        home = import_module(homes[name])
+        # a module of the name's may hold a thing of that name, as that of ``simulate`` does
+        found = home if homes[name].endswith(f".{name}") and not hasattr(home, name) else getattr(home, name)
         setattr(module, name, found)
         return found
 

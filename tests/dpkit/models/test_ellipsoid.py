@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpkit.models.ellipsoid import RankOneInverse, ball_constrained_minimizer, norms
+from dpkit.models import RankOneInverse, ball_constrained_minimizer, norms
 
 
 @settings(deadline=None, max_examples=40)

@@ -5,6 +5,7 @@ One class: its steps, its states and its checkpoints are one transaction. Half o
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable, Mapping
@@ -18,16 +19,16 @@ from accounting import Budget, Gaussian, Release, calibrate, epsilon
 from accounting.checks import fraction, integer, positive
 from accounting.printed import as_html, parameter_cells
 from dpkit import randomness
-from dpkit.continual import Factorization
+from dpkit.continual import Banded, Factorization
 from dpkit.geometry import ConvexSet
 from dpkit.models.losses import GLM
 from dpkit.optimize.parts.ftrl_noise import Kind, learning_rates, noise_stream
-from dpkit.optimize.parts.ftrl_states import part, rebuilt, tree
-from dpkit.optimize.parts.result import outcome
-from dpkit.optimize.parts.rows import checked_budget
 from dpkit.optimize.parts.training_rows import ModuleSums, sums_of
 from dpkit.states import Run, Unrepeatable, files
+from dpkit.states.entries import check_kind, conform, generator, generator_text, kept, resume
 from dpkit.states.run import newest
+from dpkit.training.result import outcome
+from dpkit.training.rows import checked_budget
 
 if TYPE_CHECKING:
     import torch
@@ -307,7 +308,25 @@ class DPFTRL(Unrepeatable):
     # ------------------------------------------------------------------------------------------------ states
 
     def _tree(self) -> dict[str, Any]:
-        return tree(self)
+        """What a state holds, but the right to go on."""
+        banded = self._stream._factorization if self._kind in ("banded", "independent") else None
+        return {
+            "learner": type(self).__name__,
+            "version": self._VERSION,
+            "problem": self._problem(),
+            "budget": dataclasses.asdict(self.budget),
+            "parameters": {name: getattr(self, name) for name in self._PARAMETERS},
+            "factorization": self._kind,
+            "coefficients": np.array(banded.coefficients if isinstance(banded, Banded) else []),
+            "inverse": isinstance(banded, Banded) and banded.inverse,
+            "sums": self._stream.kept(),
+            "learned": kept(self, self._LEARNED),
+            "generator": generator_text(self._rng),
+        }
+
+    def _problem(self) -> dict[str, Any]:
+        """What the rows, the model and the set of a restored run must have in common with those of the saved one."""
+        return {"units": self._sums.units, "dimension": len(self._position), "clip": self._sums.clip}
 
     def state(self) -> dict[str, Any]:
         """Everything that a later :meth:`restore` needs: a tree for :func:`dpkit.states.files.write`.
@@ -361,8 +380,8 @@ class DPFTRL(Unrepeatable):
         ValueError, TypeError
             If the state is not one of such a run, must not go on, or was not paid for in ``ledger``.
         """
-        self = rebuilt(cls, state, model, X, y, loss, constraint, factorization, rows_at_once, groups, rng, ledger)
-        self._run.resume(part(state, "run"), ledger=ledger, unattended=unattended, once=True)
+        self = cls._rebuilt(state, model, X, y, loss, constraint, factorization, rows_at_once, groups, rng, ledger)
+        self._run.resume(_tree_in(state, "run"), ledger=ledger, unattended=unattended, once=True)
         return self
 
     @classmethod
@@ -390,8 +409,8 @@ class DPFTRL(Unrepeatable):
         hold = files.hold(path)
         try:
             state, digest = newest(path, ledger)
-            self = rebuilt(cls, state, model, X, y, loss, constraint, factorization, rows_at_once, groups, rng, ledger)
-            self._run.resume(part(state, "run"), ledger=ledger, unattended=unattended, digest=digest)
+            self = cls._rebuilt(state, model, X, y, loss, constraint, factorization, rows_at_once, groups, rng, ledger)
+            self._run.resume(_tree_in(state, "run"), ledger=ledger, unattended=unattended, digest=digest)
         except BaseException:
             hold.close()
             raise
@@ -399,6 +418,56 @@ class DPFTRL(Unrepeatable):
         for draft in files.drafts(path):  # never marked, so that nobody saw what is in them
             draft.unlink()
         return self
+
+    @classmethod
+    def _rebuilt(
+        cls,
+        state: Mapping[str, Any],
+        model: Any,
+        X: Any,
+        y: Any,
+        loss: Any,
+        constraint: ConvexSet | None,
+        factorization: Factorization | None,
+        rows_at_once: int,
+        groups: ArrayLike | None,
+        rng: np.random.Generator | None,
+        ledger: Ledger | None,
+    ) -> Self:
+        """The run of a state, without the right to go on."""
+        check_kind(state, "learner", cls.__name__, cls._VERSION)
+        parts = {name: _tree_in(state, name) for name in ("problem", "budget", "parameters", "sums", "learned")}
+        run = cls.__new__(cls)
+        run.budget = checked_budget(Budget(**parts["budget"]), allowed=("replace", "zero_out"), people=True)
+        run.constraint = constraint
+        clip = None if isinstance(model, GLM) else parts["problem"].get("clip")
+        run._sums, start = sums_of(
+            model, X, y, budget=run.budget, loss=loss, clip=clip, groups=groups, rows_at_once=rows_at_once
+        )
+        run._rng = generator(conform("generator", state.get("generator"), like=""), rng)
+        if set(parts["parameters"]) != set(cls._PARAMETERS):
+            raise ValueError(f"parameters must be {cls._PARAMETERS}, got {sorted(parts['parameters'])}")
+        run._configure(**parts["parameters"])
+        run._begin(start)
+        if parts["problem"] != run._problem():
+            raise ValueError(f"model and X must be those of the saved run, {parts['problem']}, got {run._problem()}")
+        kind = conform("factorization", state.get("factorization"), like="")
+        if (factorization is not None) != (kind == "given"):
+            raise ValueError(f"factorization must be given if the saved run was given one, got {factorization!r}")
+        made: Any = kind if factorization is None else factorization
+        if kind in ("banded", "independent"):  # as it was found then: another search may end elsewhere
+            made = Banded(state.get("coefficients", ()), run.horizon, inverse=bool(state.get("inverse")))
+        run._prepare(made)
+        run._kind = kind
+        run._stream.resume(parts["sums"])
+        resume(run, cls._LEARNED, parts["learned"])
+        if run._t != run._stream.steps:
+            raise ValueError(f"state must hold as many sums as steps, got {run._stream.steps} and {run._t}")
+        if ledger is not None and not any(row.release == run.cost for row in ledger.rows()):
+            raise ValueError(f"ledger must hold the cost of what is restored, {run.cost!r}, got other rows only")
+        run._expose()
+        run._run = Run(run._LABEL, simulation=randomness.is_simulation(run._rng))
+        return run
 
     def result(self, message: str = "") -> OptimizeResult:
         """What was released so far, as :func:`dp_ftrl` returns it."""
@@ -420,3 +489,10 @@ class DPFTRL(Unrepeatable):
         )
         found.success = self.steps == self.horizon
         return found
+
+
+def _tree_in(state: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = state.get(name)
+    if not isinstance(found, Mapping):
+        raise ValueError(f"state must have a tree of entries {name!r}, got entries {sorted(state)}")
+    return found

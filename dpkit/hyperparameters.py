@@ -84,7 +84,7 @@ def best_of(
     >>> import numpy as np
     >>> from accounting import BestOfRuns, Budget, Gaussian, calibrate
     >>> from dpkit.mechanisms import GaussianMechanism
-    >>> from dpkit.selection import best_of
+    >>> from dpkit.hyperparameters import best_of
     >>> z = calibrate(lambda z: BestOfRuns(Gaussian(z), stop=0.1), Budget(1.0, 1e-6))
     >>> counts = np.array([400.0, 900.0, 500.0])  # rows that each of three rules gets right
     >>> def run(rng):
@@ -122,7 +122,7 @@ def number_of_runs(cost: BestOfRuns | BestOfPoissonRuns, rng: np.random.Generato
     --------
     >>> import numpy as np
     >>> from accounting import BestOfRuns, Gaussian
-    >>> from dpkit.selection import number_of_runs
+    >>> from dpkit.hyperparameters import number_of_runs
     >>> number_of_runs(BestOfRuns(Gaussian(1.0), stop=0.1), np.random.default_rng(1)) >= 1
     True
     """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dpkit.whole_rows import BITS, COARSE
+from dpkit.training.whole_rows import BITS, COARSE
 
 __all__ = ["LAST_DIGIT", "half_vector", "rounded_once"]
 

@@ -1,4 +1,4 @@
-"""What goes into the sums of a private bandit: whole numbers, whose sums tell no more than their records."""
+"""What goes into the sums of a stream: whole numbers, whose sums tell no more than their records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from accounting import Budget
 from dpkit.geometry import pair_sensitivity, svec
-from dpkit.moments.pairs import PairSums, whole_digits
+from dpkit.moments import PairSums, whole_digits
 from dpkit.randomness import secure
 
 BUDGET = Budget(1.0, 1e-6)
@@ -104,7 +104,7 @@ def test_low_bits_of_a_released_sum_do_not_tell_the_reward():
     shares, variance = {}, 0.0
     for in_floats in (True, False):
         for g in (0.0, 0.7):
-            small, fine = small_and_fine(g, 400 if in_floats else 1200, in_floats=in_floats)
+            small, fine = small_and_fine(g, 800 if in_floats else 1200, in_floats=in_floats)
             assert small >= (20 if in_floats else 60)
             shares[in_floats, g] = fine / small
             variance += 0.0 if in_floats else 0.25 / small

@@ -26,7 +26,7 @@ import numpy as np
 from dpkit.clipping import grown
 from dpkit.mechanisms import GaussianMechanism
 from dpkit.torch.linear_layers import LinearLayers
-from dpkit.whole_rows import WHOLE_BITS, grid
+from dpkit.training.whole_rows import WHOLE_BITS, grid
 
 if TYPE_CHECKING:
     import torch

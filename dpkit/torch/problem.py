@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from accounting.checks import positive
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.people import People
-from dpkit.optimize.parts.rows import checked_data, clip_of
 from dpkit.torch.linear_layers import LinearLayers, linear_layers
-from dpkit.torch.private_steps import row_gradients
+from dpkit.torch.private_optimizer import row_gradients
+from dpkit.training.groups import Groups
+from dpkit.training.rows import checked_data, clip_of
 
 if TYPE_CHECKING:
     import torch
@@ -188,7 +188,7 @@ def torch_optimizer(
     return inner
 
 
-def person_means(problem: Problem, people: People, persons: NDArray[np.intp]) -> list[Any]:
+def person_means(problem: Problem, people: Groups, persons: NDArray[np.intp]) -> list[Any]:
     """The mean gradients of some people's rows."""
     import torch
 

@@ -72,7 +72,7 @@ def whole_rows(X: Vector, bound: float, bits: int = WHOLE_BITS) -> tuple[Vector,
     Examples
     --------
     >>> import numpy as np
-    >>> from dpkit.whole_rows import whole_rows
+    >>> from dpkit.training.whole_rows import whole_rows
     >>> whole, unit, count = whole_rows(np.array([[3.0, 4.0], [0.5, 0.0], [np.nan, 0.0]]), 1.0)
     >>> (whole * unit).round(6), count
     (array([[0.6, 0.8],
@@ -111,7 +111,7 @@ class UnitRows:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpkit.whole_rows import UnitRows
+    >>> from dpkit.training.whole_rows import UnitRows
     >>> rows = UnitRows(np.array([[3.0, 4.0], [0.0, 2.0]]))
     >>> rows.products(np.array([1.0, 1.0])).round(3)
     array([7., 2.])

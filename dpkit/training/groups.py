@@ -9,22 +9,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting import Adjacency, Budget
 from dpkit.models.losses import GLM
-from dpkit.optimize.parts.rows import GradientSums, clip_of
-from dpkit.whole_rows import BITS, UnitRows, whole_rows
+from dpkit.training.rows import GradientSums, clip_of
+from dpkit.training.whole_rows import BITS, UnitRows, whole_rows
 
-__all__ = ["People", "PersonSums", "checked_people", "gradient_sums"]
+__all__ = ["Groups", "GroupSums", "checked_groups", "gradient_sums"]
 
 Vector = NDArray[np.float64]
 
 
-class People:
+class Groups:
     """Who has which rows: ``order`` sorts the rows by person, and ``starts`` says where each one's begin.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from dpkit.optimize.parts.people import People
-    >>> people = People(np.array(["ann", "bob", "ann"]))
+    >>> from dpkit.training.groups import Groups
+    >>> people = Groups(np.array(["ann", "bob", "ann"]))
     >>> people.order.tolist(), people.starts.tolist(), people.sizes.tolist()
     ([0, 2, 1], [0, 2], [2, 1])
     """
@@ -69,7 +69,7 @@ class People:
         return np.repeat(starts - begins, sizes) + np.arange(int(sizes.sum())), begins
 
 
-def checked_people(budget: Budget, groups: ArrayLike | None, rows: int) -> People | None:
+def checked_groups(budget: Budget, groups: ArrayLike | None, rows: int) -> Groups | None:
     """Who has which rows, if ``groups`` says so; its presence and ``budget.unit`` must go together."""
     if groups is None:
         if budget.unit == "person":
@@ -85,19 +85,19 @@ def checked_people(budget: Budget, groups: ArrayLike | None, rows: int) -> Peopl
         raise TypeError(f"groups must be integers or strings, got groups.dtype={labels.dtype}")
     if labels.shape != (rows,):
         raise ValueError(f"groups must have shape ({rows},), got groups.shape={labels.shape}")
-    return People(labels)
+    return Groups(labels)
 
 
 def gradient_sums(
-    objective: GLM, X: Vector, y: Vector, people: People | None, longest: float = math.inf
-) -> GradientSums | PersonSums:
+    objective: GLM, X: Vector, y: Vector, people: Groups | None, longest: float = math.inf
+) -> GradientSums | GroupSums:
     """Sums over rows, or over people; rows are shortened to ``longest``."""
     if people is None:
         return GradientSums(objective, X, y, longest)
-    return PersonSums(objective, X, y, people, longest)
+    return GroupSums(objective, X, y, people, longest)
 
 
-class PersonSums:
+class GroupSums:
     """:class:`GradientSums` with people in the place of rows: Σ_p of the mean gradient of p's rows, clipped as one.
 
     A person's mean is computed from that person's rows alone, then scaled to length at most ``clip`` and cut to whole
@@ -105,7 +105,7 @@ class PersonSums:
     there are. A mean that is not finite counts as zero.
     """
 
-    def __init__(self, objective: GLM, X: Vector, y: Vector, people: People, longest: float = math.inf) -> None:
+    def __init__(self, objective: GLM, X: Vector, y: Vector, people: Groups, longest: float = math.inf) -> None:
         self.clip = clip_of(objective)
         self._slope = objective.slope
         self._people = people
