@@ -50,7 +50,7 @@ from dpbandits.policy.protocol import Pending
 from dpbandits.policy.schedule import Schedule, first_length
 from dpbandits.private.parts.ridge import lifted, surely_lifted, theory_width
 from dpkit.models.ellipsoid import norms
-from dpkit.moments.shuffled import NoisyBatch, PairBatches
+from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
 
 __all__ = ["ShuffleLinUCB"]
 

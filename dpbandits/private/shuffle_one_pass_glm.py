@@ -61,7 +61,7 @@ from dpbandits.private.parts.progress import warn_of_misfit
 from dpbandits.private.parts.records import SecantRecord, balanced_share
 from dpkit.models.links import Link, get_link
 from dpkit.models.prior import Prior, PriorLike, checked_prior
-from dpkit.moments.shuffled import PairBatches
+from dpkit.moments.shuffled_pairs import PairBatches
 
 __all__ = ["ShuffleOnePassGLM"]
 

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from dpkit.moments.pairs import NoisyPair, PairSums, pair_scales, whole_digits
     from dpkit.moments.people import People, PersonSums, PersonTotals, Rounds, Weigh
     from dpkit.moments.records import NoisyRecords, RecordSums
-    from dpkit.moments.shuffled import NoisyBatch, PairBatches, ShuffledBatches, batch_protocol, max_cost
+    from dpkit.moments.shuffled import ShuffledBatches, batch_protocol, max_cost
+    from dpkit.moments.shuffled_pairs import NoisyBatch, PairBatches
     from dpkit.moments.shuffled_people import ShuffledPersonSums
 
 __all__ = [
@@ -84,7 +85,8 @@ _HOMES = {
     "dpkit.moments.pairs": "NoisyPair PairSums pair_scales whole_digits",
     "dpkit.moments.people": "People PersonSums PersonTotals Rounds Weigh",
     "dpkit.moments.records": "NoisyRecords RecordSums",
-    "dpkit.moments.shuffled": "NoisyBatch PairBatches ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled": "ShuffledBatches batch_protocol max_cost",
+    "dpkit.moments.shuffled_pairs": "NoisyBatch PairBatches",
     "dpkit.moments.shuffled_people": "ShuffledPersonSums",
 }
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from exact_batches import recorded
 from regret import ball
 
 from accounting import Budget
@@ -13,7 +14,6 @@ from dpbandits.lab.environments import LinearBernoulli
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import ShuffleLinUCB
 from dpkit.geometry import svec
-from dpkit.moments.shuffled import ShuffledBatches
 
 BUDGET = Budget(1.0, 1e-5)
 
@@ -33,23 +33,9 @@ def play(policy: ShuffleLinUCB, rounds: int, theta: np.ndarray, rng: np.random.G
     return played
 
 
-def fixed_noise(monkeypatch, noise: np.ndarray) -> None:
-    """Replaces the shuffled sum of a batch by its exact sum plus ``noise``."""
-    sent: list[np.ndarray] = []
-
-    def release(self):
-        total = np.sum(sent, axis=0) + noise
-        sent.clear()
-        self.released += 1
-        return total
-
-    monkeypatch.setattr(ShuffledBatches, "add", lambda self, row, batch: sent.append(self.form(row[None])[0]))
-    monkeypatch.setattr(ShuffledBatches, "release", release)
-
-
 @pytest.mark.parametrize("parameters", ["practical", "theory"])
 def test_what_is_played_is_the_ridge_fit_of_all_batches(monkeypatch, parameters):
-    fixed_noise(monkeypatch, np.zeros(9))
+    recorded(monkeypatch, np.zeros(9))
     policy = policy_with(
         horizon=91,
         first_batch=30,
@@ -99,7 +85,7 @@ def test_a_repair_keeps_the_matrix_positive(monkeypatch):
     D = 6
     noise = np.zeros(9)
     noise[:D] = -1e6 * svec(np.eye(3))
-    fixed_noise(monkeypatch, noise)
+    recorded(monkeypatch, noise)
     policy = policy_with(horizon=40, first_batch=10, reward_range=(-0.5, 0.5))
     play(policy, 12, np.zeros(3), np.random.default_rng(0))
     assert np.isfinite(policy.theta).all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from exact_batches import recorded
 from regret import ball, regret_of
 
 from accounting import Budget
@@ -13,7 +14,6 @@ from dpbandits.policies import OnePassPrivateGLM, ShuffleOnePassGLM
 from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
 from dpkit.geometry import smat, svec
 from dpkit.models.links import get_link
-from dpkit.moments.shuffled import ShuffledBatches
 
 BUDGET = Budget(1.0, 1e-5)
 LINKS = ("logistic", "probit", "linear")
@@ -24,45 +24,19 @@ def policy_with(link="logistic", dim=3, horizon=200, **parameters) -> ShuffleOne
     return ShuffleOnePassGLM(dim, link, horizon=horizon, **parameters)
 
 
-@pytest.fixture
-def records(monkeypatch):
-    """Every record that a user sends, in order."""
-    sent: list[np.ndarray] = []
-    original = ShuffledBatches.add
-
-    def add(self, row, batch):
-        sent.append(self.form(row[None])[0])
-        original(self, row, batch)
-
-    monkeypatch.setattr(ShuffledBatches, "add", add)
-    return sent
-
-
-def exact_sums(monkeypatch, records) -> None:
-    """The noise taken away: what is released is the sum of the records since the last release."""
-    start = [0]
-
-    def release(self):
-        total = np.sum(records[start[0] :], axis=0)
-        start[0] = len(records)
-        self.released += 1
-        return total
-
-    monkeypatch.setattr(ShuffledBatches, "release", release)
-
-
 # ------------------------------------------------------------------------------------------------- records
 
 
 @pytest.mark.parametrize("link", LINKS)
-def test_a_record_is_formed_at_the_released_parameter(records, link):
-    rng, policy = np.random.default_rng(1), policy_with(link, theta_bound=2.0)
+def test_a_record_is_formed_at_the_released_parameter(monkeypatch, link):
+    records = recorded(monkeypatch)
+    rng, policy = np.random.default_rng(1), policy_with(link, horizon=120, first_batch=10, theta_bound=2.0)
     L, c = get_link(link).at(0.5), 0.5
     e = np.linspace(-2.0, 2.0, 100_000)  # without 0
     secants = (L.mean(e) - c) / e
     highest = min(float(L.derivative(0.0)), (float(L.mean(1.2)) - c) / 1.2)
     lowest = max(secants.min(), 0.2 * highest)
-    for _ in range(150):
+    for _ in range(100):
         decision = policy.select(ball(rng, 4, 3))
         r, x, e = float(rng.random()), decision.arm, float(decision.arm @ policy.theta)
         psi = min(1 / np.linalg.norm(x), 2.0)
@@ -74,8 +48,8 @@ def test_a_record_is_formed_at_the_released_parameter(records, link):
     assert policy.releases >= 3
 
 
-def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch, records):
-    exact_sums(monkeypatch, records)
+def test_a_released_parameter_is_the_fit_of_the_weighted_sums(monkeypatch):
+    records = recorded(monkeypatch, np.zeros(9))
     policy, rng = policy_with(horizon=91, first_batch=30, growth=2.0, theta_bound=50.0), np.random.default_rng(2)
     assert policy.schedule.ends == (30, 90)
     thetas = [np.zeros(3)]

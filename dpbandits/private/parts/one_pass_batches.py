@@ -17,7 +17,7 @@ from dpbandits.private.parts.noisy_estimate import errors, shrunken_eigenvalues,
 from dpbandits.private.parts.progress import Past, misfit
 from dpbandits.private.parts.records import SecantRecord
 from dpkit.models.prior import Prior
-from dpkit.moments.shuffled import NoisyBatch
+from dpkit.moments.shuffled_pairs import NoisyBatch
 
 __all__ = ["Estimate", "Refit"]
 
