@@ -84,11 +84,11 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 
 
 def test_rewards_that_are_not_clipped_are_refused_or_caught(monkeypatch):
-    other = made(kind=Unclipped)
-    with pytest.raises(ValueError, match="at most 1"):
-        other.update(other.select([OTHER[0]]), OTHER[1])
-    monkeypatch.setattr(PairBounds, "check", lambda *told: None)
     policy, runs = played(monkeypatch, 170, Unclipped, 1)
+    decision = policy.select([OTHER[0]])
+    with pytest.raises(ValueError, match="at most 1"):
+        policy.learn(policy.waiting[decision.id], OTHER[1])
+    monkeypatch.setattr(PairBounds, "check", lambda *told: None)
     with pytest.raises(audit.PrivacyViolation):
         runs.lower_bound(0, BUDGET).check(float(policy.privacy().epsilon))
 
