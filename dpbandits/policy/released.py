@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 
 from accounting import Budget, BudgetExceeded
 from accounting.arrays import Array
-from dpbandits.durability.state import config_of, kind_name, known_kind
+from dpbandits.durability.state import config_of, kind_name, known_kind, renamed
 from dpbandits.policy.choices import Law
 from dpkit import randomness
 from dpkit.models.links import is_named
@@ -122,7 +122,7 @@ class Released:
     @property
     def names(self) -> tuple[str, ...]:
         """What arms are called, by their index, where they have names."""
-        found = getattr(self._shell, "catalogue", None)
+        found = self._shell.catalogue
         return () if found is None else tuple(found.names)
 
     # -------------------------------------------------------------------------------------------- choosing
@@ -243,6 +243,7 @@ def choosing(policy: PrivatePolicy[Any]) -> dict[str, Any]:
 
 def choose_by(shell: PrivatePolicy[Any], saved: Any) -> None:
     """Let the shell choose by what :func:`choosing` said, checked, from now on; it cannot be changed."""
+    saved = renamed(saved, shell.public_parts)
     for name in shell.public_parts:
         part = deepcopy(getattr(shell, name))
         part.resume(saved[name])

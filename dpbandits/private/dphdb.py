@@ -52,9 +52,8 @@ O(ln²(dT)·ln²(T)/ε²).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import numpy as np
 
@@ -70,7 +69,6 @@ from dpkit.geometry import LpBall
 from dpkit.mechanisms import report_noisy_max
 from dpkit.models.likelihood import Rows
 from dpkit.models.links import Link, get_link
-from dpkit.states.entries import conform
 
 __all__ = ["DPHDB"]
 
@@ -237,16 +235,6 @@ class DPHDB(PrivatePolicy[Estimates]):
         """ε_i, the range of the privacy loss of the i-th steps of all arms together."""
         return self._first_epsilon * math.pow(integer("i", i, at_least=1), -self._power)
 
-    def add_arm(self, name: str) -> None:
-        """Refuse: arms stand for the whole run."""
-        raise TypeError(f"DPHDB has the same arms for the whole run and cannot add {name!r}: take DisjointPrivateGLM")
-
-    def retire_arm(self, name: str) -> None:
-        """Refuse, as :meth:`add_arm` does."""
-        raise TypeError(
-            f"DPHDB has the same arms for the whole run and cannot retire {name!r}: take DisjointPrivateGLM"
-        )
-
     # ---------------------------------------------------------------------------------------------- choose
 
     def score(self, context: Array) -> Array:
@@ -312,10 +300,6 @@ class DPHDB(PrivatePolicy[Estimates]):
         slopes: Array = np.nan_to_num(np.clip(self.link.mean(X @ theta) - r, -self.clip, self.clip))
         starts = range(0, len(r), _BLOCK)
         return np.asarray(sum((slopes[i : i + _BLOCK] @ X[i : i + _BLOCK] for i in starts), np.zeros(self.dim)))
-
-    @classmethod
-    def elements(cls, config: Mapping[str, Any]) -> int:
-        return super().elements(config) * int(conform("n_arms", config["n_arms"], 0))
 
 
 def _harmonic(n: int) -> float:

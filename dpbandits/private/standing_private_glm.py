@@ -62,9 +62,9 @@ from numpy.typing import ArrayLike
 from accounting import Budget
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.arms.public_arms import PublicArms
 from dpbandits.policy.checks import unit_rows
 from dpbandits.policy.choices import Law, Perturbed, inverse_gap
+from dpbandits.policy.offers import PublicArms
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.policy.private import PrivateOptions, PrivatePolicy, finite_rewards
 from dpbandits.policy.protocol import Decision, Pending

@@ -613,7 +613,7 @@ def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatc
         policy.update(decision, 1.0)
         if policy.releases > releases:
             public = getattr(policy.public, "estimate", policy.public)
-            law = policy._play.law(public, z, policy.catalogue.active, policy.schedule.start(policy.releases))
+            law = policy.score(z)
             x = blocks.features(z)
             told.append(float(law.scale[0] / math.sqrt(public.covariance[0] @ svec(np.outer(x, x)))))
             started.append(policy.schedule.start(policy.releases))
@@ -627,7 +627,7 @@ def test_draws_narrow_as_rounds_run_out_and_the_replay_knows_it(kind, monkeypatc
 
 def test_sums_that_forget_are_looked_at_as_widely_for_ever():
     policy = policy_with(discount=0.9, exploration=0.6)
-    assert [policy._play.width(t) for t in (0, 10, 199)] == [0.6, 0.6, 0.6]
+    assert [policy.draws.width(t) for t in (0, 10, 199)] == [0.6, 0.6, 0.6]
 
 
 @pytest.mark.parametrize("kind", [DisjointPrivateGLM, DisjointShuffleGLM], ids=lambda kind: kind.__name__)

@@ -16,7 +16,7 @@ from factors import toeplitz_factor
 
 from accounting import Budget, audit
 from dpbandits.policies import DisjointPrivateGLM
-from dpbandits.private.parts.disjoint import PlayedBlocks
+from dpbandits.private.parts.disjoint import Refit
 from dpkit.continual import BufferedToeplitz
 from dpkit.moments.blocks import BlockSums, block_record
 
@@ -44,7 +44,7 @@ def noise_times(monkeypatch, factor: float) -> None:
 @pytest.fixture(autouse=True)
 def without_a_fit(monkeypatch):
     """The audits look at what is released; what is computed from it takes most of the time."""
-    monkeypatch.setattr(PlayedBlocks, "refit", lambda self, known, *_: known)
+    monkeypatch.setattr(Refit, "__call__", lambda self, known, *_: known)
 
 
 @pytest.mark.parametrize(("noise", "sound", "late"), [(1.0, True, False), (0.5, False, False), (1.0, True, True)])
