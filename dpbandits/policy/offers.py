@@ -137,6 +137,13 @@ class PublicArms(_Rows):
         # of two arms that are the same, the first
         self._numbers = {row.tobytes(): k for k, row in reversed(list(enumerate(rows)))}
 
+    @classmethod
+    def of(cls, arms: ArrayLike, dim: int) -> PublicArms:
+        """Of a copy of an array of arms that a round may offer."""
+        rows = np.array(unit_rows(arms, dim))
+        rows.setflags(write=False)
+        return cls(rows)
+
     def checked(self, offered: ArrayLike, dim: int) -> Array:
         return self.rows if offered is self.rows else self.rows[self.which(super().checked(offered, dim))]
 

@@ -13,7 +13,7 @@ from tossed import Tossed, released_by
 
 from accounting import Budget, audit
 from dpbandits.policies import StandingPrivateGLM
-from dpbandits.private import standing_private_glm
+from dpbandits.private.parts import standing
 from dpkit.continual import ContinualSum
 from dpkit.models.prior import Posterior
 
@@ -39,7 +39,7 @@ def played(monkeypatch) -> tuple[StandingPrivateGLM, Tossed]:
     start_again = rewinder(policy)
     # where there is one arm, nothing that follows from a release touches the next one
     known = Posterior(policy.theta, policy.public.covariance, policy.public.root)
-    monkeypatch.setattr(standing_private_glm, "fitted", lambda *arguments: known)
+    monkeypatch.setattr(standing, "fitted", lambda *arguments: known)
     collected = released_by(monkeypatch, ContinualSum)
 
     def play(coins) -> np.ndarray:
