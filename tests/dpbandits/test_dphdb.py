@@ -16,7 +16,7 @@ from accounting import ZCDP, Budget, Ledger, zcdp
 from dpbandits import Policy, simulate
 from dpbandits.lab.environments import PerArm
 from dpbandits.policies import DPHDB, DPLinUCB
-from dpbandits.private import dphdb
+from dpbandits.private.parts import corners
 from dpkit.geometry import LpBall
 
 BUDGET = Budget(1.0, 1e-5)
@@ -43,7 +43,7 @@ def spied(monkeypatch):
         calls.append((np.array(scores), sensitivity, epsilon, int(np.argmin(scores))))
         return calls[-1][-1]
 
-    monkeypatch.setattr(dphdb, "report_noisy_max", argmin)
+    monkeypatch.setattr(corners, "report_noisy_max", argmin)
     return calls
 
 
@@ -141,8 +141,8 @@ def test_all_steps_together_cost_the_budget(mode, budget):
     ledger = Ledger(budget)
     policy = policy_with(horizon=500, release=mode, budget=budget, ledger=ledger)
     (row,) = ledger.rows()
-    steps = len(policy.schedule.ends) * policy._per_release
-    total = sum(policy.epsilon(i) ** 2 / 8 for i in range(1, steps + 1))
+    steps = len(policy.schedule.ends) * policy.steps_per_release
+    total = sum(policy.corners.epsilon(i) ** 2 / 8 for i in range(1, steps + 1))
     assert total <= zcdp(row.release)
     assert total == pytest.approx(zcdp(row.release), rel=1e-9)
     assert row.release == ZCDP(zcdp(row.release), adjacency=budget.adjacency)
@@ -168,16 +168,16 @@ def test_one_round_moves_the_scores_of_all_arms_together_by_no_more_than_declare
     X, luck = contexts(rng, T, d), rng.random(T)
     other = X.copy()
     other[changed] = -np.sign(X[changed]) if extreme else rng.uniform(-1, 1, d)
-    corners = rng.integers(0, 2 * d, 10_000).tolist()
+    named = rng.integers(0, 2 * d, 10_000).tolist()
     runs = []
     for side, (Z, delay) in enumerate(zip((X, other), delays, strict=True)):
         calls: list[tuple[np.ndarray, float]] = []
 
         def given_corner(scores, sensitivity, epsilon, noise, *, minimise, rng, calls=calls):
             calls.append((np.array(scores), sensitivity))
-            return corners[len(calls) - 1]
+            return named[len(calls) - 1]
 
-        original, dphdb.report_noisy_max = dphdb.report_noisy_max, given_corner
+        original, corners.report_noisy_max = corners.report_noisy_max, given_corner
         try:
             policy = policy_with(
                 d, K, link, T, release=mode, forced=1, growth=1.2, steps=2, reward_range=(0.0, 1.0), clip=0.6,
@@ -193,7 +193,7 @@ def test_one_round_moves_the_scores_of_all_arms_together_by_no_more_than_declare
                 for each, r in waiting.pop(t, []):
                     policy.update(each, r)
         finally:
-            dphdb.report_noisy_max = original
+            corners.report_noisy_max = original
         runs.append(calls)
     assert len(runs[0]) == len(runs[1])
     for start in range(0, len(runs[0]), K):
