@@ -86,7 +86,7 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 def test_rewards_that_are_not_clipped_are_caught(monkeypatch):
     """By the sums, which refuse them; and by the audit, where sums do not look."""
     policy = made(record=unclipped)
-    with pytest.raises(ValueError, match=r"\|g\|·‖x‖ at most 1, .* got w=1.0, g=666666666666"):
+    with pytest.raises(ValueError, match=r"\|g\|·‖x‖ at most 1 and .* got w=1.0, g=666666666666"):
         policy.update(policy.select(OTHER[:1]), OTHER[1])
     monkeypatch.setattr(PairBounds, "check", lambda *pair: None)
     policy, runs = played(monkeypatch, 170, 1, record=unclipped)
