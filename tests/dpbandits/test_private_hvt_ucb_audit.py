@@ -39,10 +39,9 @@ def made(record=None, **parameters) -> PrivateHvtUCB:
 
 def record(policy: PrivateHvtUCB, arm: list[float], reward: float) -> np.ndarray:
     """What a first round adds to the stream, for an honest clip."""
-    x, sums = np.array(arm), policy.sums
-    return np.concatenate(
-        [sums._a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), sums._c * np.clip(reward / CLIP, -1.0, 1.0) * x]
-    )
+    x, std = np.array(arm), policy.sums.sums.noise_std(1)
+    a, c = (std / noise for noise in policy.sums.noise(1))
+    return np.concatenate([a * (abs(reward) <= CLIP) * svec(np.outer(x, x)), c * np.clip(reward / CLIP, -1.0, 1.0) * x])
 
 
 def played(monkeypatch, trials: int, tossed: int = ROUNDS - 1, record=None):

@@ -79,4 +79,5 @@ def test_one_round_shows_no_more_than_the_budget_and_half_the_noise_is_caught(mo
 
 def test_a_changed_reward_is_as_far_as_any_record_may_move():
     policy = StandingPrivateGLM(2, np.eye(2), budget=BUDGET, horizon=len(ROUNDS))
-    assert policy.sums._c * 1.0 == pytest.approx(policy.sums.sums.sensitivity, rel=1e-6)
+    c = policy.sums.sums.noise_std(1) / policy.sums.noise_of_sums(1)
+    assert c * 1.0 == pytest.approx(policy.sums.sums.sensitivity, rel=1e-6)
