@@ -173,6 +173,8 @@ class PrivatePolicy(Policy, Generic[Public]):
         self.persons: Registry | None = None
         if self.rounds_per_person is not None:
             self.persons = Registry(self.rounds_per_person)
+        if self.prices_totals:
+            self.rounds_per_person = None  # there is no cap
         if self.persons is not None:
             self.protects = "person"
         self.label = label or f"{type(self).__name__} {secrets.token_hex(4)}"

@@ -95,7 +95,7 @@ class Doubling(Epochs):
     (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
-    _MOST_EPOCHS: ClassVar[int] = 60
+    most_epochs: ClassVar[int] = 60
 
     def __init__(
         self,
@@ -112,12 +112,12 @@ class Doubling(Epochs):
         self.previous: PrivatePolicy[Any] | None = None  # chooses until the epoch's policy has seen as many rounds
         super().__init__(dim, algorithm, budget=budget, parameters=parameters, horizon=horizon, **options)
 
-    def _rounds(self, epoch: int) -> int:
+    def rounds_of(self, epoch: int) -> int:
         return self.first_epoch << epoch
 
-    def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
+    def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         last = self.policy
-        super()._start(epoch, fresh)
+        super().begin_epoch(epoch, fresh)
         self.previous = None
         if self.algorithm in _CONTINUED and last.releases:
             fresh.public, self.previous = replace(fresh.public, theta=last.public.theta), last
@@ -148,5 +148,5 @@ class Doubling(Epochs):
     def resume(self, saved: Any) -> None:
         super().resume(saved)
         if saved["previous"] is not None and self.epoch:
-            self.previous = self._fresh(self.epoch - 1, self.reward_range, self.base_rate)
+            self.previous = self.fresh(self.epoch - 1, self.reward_range, self.base_rate)
             resume_half(self.previous, saved["previous"])

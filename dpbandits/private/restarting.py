@@ -99,7 +99,7 @@ class Restarting(Epochs):
     (1, 1e-06)-DP joint, one round under replace, ε left 0 (SIMULATION: the noise came from a seeded generator...)
     """
 
-    _MOST_EPOCHS: ClassVar[int] = 10_000
+    most_epochs: ClassVar[int] = 10_000
 
     def __init__(
         self,
@@ -120,15 +120,15 @@ class Restarting(Epochs):
         self._length_of_epochs = integer("horizon", horizon, at_least=1) if self.every is None else self.every
         super().__init__(dim, algorithm, budget=budget, parameters=parameters, horizon=horizon, **options)
 
-    def _rounds(self, epoch: int) -> int:
+    def rounds_of(self, epoch: int) -> int:
         return self._length_of_epochs
 
-    def _own_parameters(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         if not self.on_change:
             return self.parameters
-        if not hasattr(self._make, "changed"):
+        if not hasattr(self.algorithm_class, "changed"):
             raise ValueError(f"on_change needs a policy that has changed, got algorithm={self.algorithm!r}")
         return {"longest_batch": math.isqrt(2 * self._length_of_epochs)} | self.parameters
 
-    def _over(self) -> bool:
-        return super()._over() or (self.on_change and bool(getattr(self.policy, "changed", False)))
+    def over(self) -> bool:
+        return super().over() or (self.on_change and bool(getattr(self.policy, "changed", False)))

@@ -107,7 +107,7 @@ def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(tmp_path,
         play(policy, np.random.default_rng(1), 10)
         scope = f"{policy.label}: epoch 1"
         with monkeypatch.context() as crash:
-            crash.setattr(Doubling, "_start", lambda self, epoch, fresh: 1 / 0)
+            crash.setattr(Doubling, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.select(np.eye(3))
     assert [row.label for row in policy.ledger.rows()].count(scope) == 1

@@ -207,14 +207,14 @@ def test_no_two_histories_of_a_person_are_farther_apart_than_was_paid(seed, n, l
         sums.rounds.decided(t, 5)
     people = sums.rounds.people(n)
     η = float(once)
-    a, F, B = policy._bounds(people, η)
+    a, F, B = policy.contribution.bounds(people, η)
     α = rng.random()
     ω = α / policy.sums.shifts(people, a, F, B)
     absent = [(np.zeros(d), None)] * n
     pairs = [(history(), absent if adjacency == "zero_out" else history()) for _ in range(2)]
     for one, other in pairs:
         with np.errstate(invalid="ignore"):  # of links that are wrong
-            P, Q = (sums_of([those], policy._weigh(theta, η), ω, a, F, B) for those in (one, other))
+            P, Q = (sums_of([those], policy.contribution.weigh(theta, η), ω, a, F, B) for those in (one, other))
         slack = 4 * math.sqrt(len(P))
         assert np.linalg.norm(P - Q) <= α * 2.0**30 + slack
 
@@ -226,9 +226,9 @@ def test_the_bound_is_nearly_attained():
         for t in range(n):
             policy.sums.rounds.decided(t, 5)
         people = policy.sums.rounds.people(n)
-        a, F, B = policy._bounds(people, float(once))
+        a, F, B = policy.contribution.bounds(people, float(once))
         ω = 1.0 / policy.sums.shifts(people, a, F, B)
-        weigh = policy._weigh(np.zeros(2), float(once))
+        weigh = policy.contribution.weigh(np.zeros(2), float(once))
         P, Q = (sums_of([[(np.array([x, 0.0]), 1.0)] * n], weigh, ω, a, F, B) for x in (1.0, -1.0))
         assert np.linalg.norm(P - Q) / 2.0**30 > 0.85
 
@@ -246,7 +246,7 @@ def test_a_person_moves_nothing_but_its_own_contribution(seed):
     nobody = [[(x, None) for x, _ in those] for those in everybody]
     p = int(rng.integers(60))
     other = [(ball(rng, 1, 3)[0], float(rng.random()) if rng.random() < 0.5 else None) for _ in range(visits[p])]
-    weigh = policy_with("probit")._weigh(np.array([0.3, -0.4, 0.5]), 0.0)
+    weigh = policy_with("probit").contribution.weigh(np.array([0.3, -0.4, 0.5]), 0.0)
     weights, B = rng.random(60) / 60, rng.random(60)
 
     def change(rest):
@@ -315,7 +315,7 @@ def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
     policy = policy_with(link, theta_bound=2.0, horizon=50)
     mean, u = policy.link.mean, np.array([0.6, 0.0, 0.8])
     w = (float(mean(np.array(e))) - float(mean(0.0))) / e
-    found = policy._slope(w * np.outer(u, u), e * u)
+    found = policy.contribution.slope(w * np.outer(u, u), e * u)
     here, there = (
         float(policy.link.derivative(np.array(z))) * z / (float(mean(np.array(z))) - float(mean(0.0)))
         for z in (e, e + 1 / 30)

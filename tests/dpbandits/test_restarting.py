@@ -74,7 +74,7 @@ def test_where_an_epoch_ends_is_a_function_of_releases():
     for policy, reward in zip(policies, (0.0, 1.0), strict=True):
         for _ in range(left - 1):
             policy.update(policy.select(np.eye(3)), reward)
-    assert [policy._over() for policy in policies] == [False, False]
+    assert [policy.over() for policy in policies] == [False, False]
     assert policies[0].policy.public.surprise == policies[1].policy.public.surprise
     assert not np.array_equal(*(policy.policy.sums.batch for policy in policies))
 
@@ -110,7 +110,7 @@ def test_a_crash_between_a_change_and_the_next_epoch_loses_nothing(tmp_path, mon
         play(policy, 10)
         scope = f"{policy.label}: epoch 1"
         with monkeypatch.context() as crash:
-            crash.setattr(Restarting, "_start", lambda self, epoch, fresh: 1 / 0)
+            crash.setattr(Restarting, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.select(np.eye(3))
     del policy  # one object at a time holds a checkpoint
@@ -161,7 +161,7 @@ def test_a_person_teaches_once_in_all_epochs_together():
 
 
 def test_it_stops_at_its_last_epoch(monkeypatch):
-    monkeypatch.setattr(Restarting, "_MOST_EPOCHS", 1)
+    monkeypatch.setattr(Restarting, "most_epochs", 1)
     policy = restarting(every=2)
     play(policy, 4)
     with pytest.raises(ValueError, match="epochs must be at most 1"):

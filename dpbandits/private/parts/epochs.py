@@ -51,7 +51,10 @@ class InEpochs(AsDecided):
 
 
 class Epochs(PrivatePolicy[None]):
-    """Base of the policies that start another one afresh; they say how long an epoch is.
+    """Base of the policies that start another one afresh; they hold it, and ask it by its public protocol.
+
+    They say by ``rounds_of`` how long an epoch is, and may say by ``over`` that it has ended, by ``arguments`` what
+    else its policy is made with, and by ``begin_epoch`` what the next one knows from it.
 
     Attributes
     ----------
@@ -61,7 +64,7 @@ class Epochs(PrivatePolicy[None]):
         Its policy.
     """
 
-    _MOST_EPOCHS: ClassVar[int]
+    most_epochs: ClassVar[int]
 
     def __init__(
         self,
@@ -74,7 +77,7 @@ class Epochs(PrivatePolicy[None]):
         **options: Unpack[PrivateOptions],
     ) -> None:
         self.algorithm = algorithm if isinstance(algorithm, str) else algorithm.__name__
-        self._make = _private_policy(self.algorithm)
+        self.algorithm_class = _private_policy(self.algorithm)
         self.parameters = dict(parameters or {})
         if taken := sorted(set(self.parameters) & set(_OWN)):
             raise ValueError(
@@ -83,7 +86,7 @@ class Epochs(PrivatePolicy[None]):
         super().__init__(dim, (-math.inf, math.inf), budget=budget, horizon=horizon, **options)
         self.counting, self.drops_arms = InEpochs(), True
         self.epoch = 0
-        self.policy = self._fresh(0, options.get("reward_range"), options.get("base_rate"))
+        self.policy = self.fresh(0, options.get("reward_range"), options.get("base_rate"))
         self.reward_range, self.base_rate = self.policy.reward_range, self.policy.base_rate
         # the wrapped policy's, which differ from class to class
         self.trust, self.takes, self.offer = self.policy.trust, self.policy.takes, self.policy.offer  # type: ignore[misc]
@@ -93,30 +96,30 @@ class Epochs(PrivatePolicy[None]):
         self.open_run(self.policy.ledger.total, self._scope(0))
 
     @abstractmethod
-    def _rounds(self, epoch: int) -> int:
+    def rounds_of(self, epoch: int) -> int:
         """For how many rounds the policy of an epoch is made."""
 
-    def _own_parameters(self) -> dict[str, Any]:
+    def arguments(self) -> dict[str, Any]:
         """Further arguments of an epoch's policy."""
         return self.parameters
 
-    def _over(self) -> bool:
+    def over(self) -> bool:
         """Whether the epoch at hand has ended."""
         return self.policy.decisions == self.policy.horizon
 
-    def _fresh(
+    def fresh(
         self, epoch: int, reward_range: tuple[float, float] | None, base_rate: float | None
     ) -> PrivatePolicy[Any]:
         """The policy of an epoch. It has a ledger of its own, and nothing is drawn yet."""
-        return self._make(
+        return self.algorithm_class(
             self.dim,
             budget=self.budget,
-            horizon=self._rounds(epoch),
+            horizon=self.rounds_of(epoch),
             reward_range=reward_range,
             base_rate=base_rate,
             on_violation=self.on_violation,
             rng=self.rng,
-            **self._own_parameters(),
+            **self.arguments(),
         )
 
     def _scope(self, epoch: int) -> str:
@@ -126,17 +129,17 @@ class Epochs(PrivatePolicy[None]):
     def _next_epoch(self) -> None:
         """Pay for the next epoch, and start it; if it is refused, nothing has changed."""
         epoch = self.epoch + 1
-        if epoch > self._MOST_EPOCHS:
-            raise ValueError(f"epochs must be at most {self._MOST_EPOCHS}: start a new policy, got epoch {epoch}")
-        fresh = self._fresh(epoch, self.reward_range, self.base_rate)
+        if epoch > self.most_epochs:
+            raise ValueError(f"epochs must be at most {self.most_epochs}: start a new policy, got epoch {epoch}")
+        fresh = self.fresh(epoch, self.reward_range, self.base_rate)
         self.charge_once(fresh.ledger.total, self._scope(epoch))
         self.run.begin()
-        self._start(epoch, fresh)
+        self.begin_epoch(epoch, fresh)
         self._drop_arms(0)
         self.keep()
         self.run.end()
 
-    def _start(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
+    def begin_epoch(self, epoch: int, fresh: PrivatePolicy[Any]) -> None:
         self.epoch, self.policy = epoch, fresh
 
     def _drop_arms(self, start: int) -> None:
@@ -147,7 +150,7 @@ class Epochs(PrivatePolicy[None]):
 
     def prepare(self, arms: Array) -> None:
         super().prepare(arms)
-        if self._over():
+        if self.over():
             self._next_epoch()
 
     def score(self, arms: Array) -> Array | Law:
@@ -223,14 +226,14 @@ class Epochs(PrivatePolicy[None]):
         if not isinstance(saved, Mapping) or set(saved) != set(self.kept()):
             raise ValueError(f"learned must hold the entries {sorted(self.kept())}, got {short(saved)}")
         epochs = conform("epoch", saved["epoch"], 0)
-        if epochs > self._MOST_EPOCHS:
-            raise ValueError(f"epoch must be at most {self._MOST_EPOCHS}, got epoch={epochs}")
+        if epochs > self.most_epochs:
+            raise ValueError(f"epoch must be at most {self.most_epochs}, got epoch={epochs}")
         for epoch in range(1, epochs + 1):
             # nothing has happened to the policy at hand: one of the same length is as good as it is
-            alike = self._rounds(epoch) == self.policy.horizon
-            fresh = self.policy if alike else self._fresh(epoch, self.reward_range, self.base_rate)
+            alike = self.rounds_of(epoch) == self.policy.horizon
+            fresh = self.policy if alike else self.fresh(epoch, self.reward_range, self.base_rate)
             self.charge(fresh.ledger.total, self._scope(epoch))
-            self._start(epoch, fresh)
+            self.begin_epoch(epoch, fresh)
         resume_half(self.policy, saved["policy"])
 
 

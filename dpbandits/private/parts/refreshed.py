@@ -6,27 +6,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from accounting import Budget, Gaussian, calibrate
 from accounting.arrays import Array
-from accounting.checks import fraction, integer, nonnegative, positive
+from accounting.checks import integer
 from dpbandits.policy.choices import Law, Perturbed
-from dpbandits.policy.private import PrivateOptions, PrivatePolicy, Schedule, checked_budget, finite_rewards
-from dpbandits.policy.protocol import Pending
-from dpbandits.private.parts.cold_start import clarity, warn_of_cold_start
+from dpbandits.private.parts.cold_start import clarity
 from dpbandits.private.parts.records import checked_slope
 from dpkit.models.ellipsoid import norms
-from dpkit.models.links import Link, get_link
-from dpkit.models.prior import Prior, PriorLike, checked_prior, posterior
+from dpkit.models.links import Link
+from dpkit.models.prior import Prior, posterior
 from dpkit.moments.people import People, PersonSums, Weigh
 from dpkit.moments.shuffled_people import ShuffledPersonSums
 
-__all__ = ["RefreshingPolicy"]
+__all__ = ["Estimate", "PersonRecord", "Refit", "Refreshed", "Rule", "check_rounds", "first_release", "refreshed"]
 
 # visits per person on average from which residuals are taken at θ
 _RETURNS = 1.4
@@ -84,197 +81,216 @@ class Estimate:
     levels: Array
 
 
-class RefreshingPolicy(PrivatePolicy[Estimate]):
-    """Base of the policies that release everybody's refreshed statistics."""
+@dataclass(frozen=True)
+class PersonRecord:
+    """What each person contributes to a release, formed anew at θ: a mean of w·x xᵀ and one of g·x, both cut.
 
-    # where the sums come from
-    _sums_of: ClassVar[type[PersonSums | ShuffledPersonSums]]
-    choices_read = ("theta", "inverse")
-    prices_totals = True
-    sums: PersonSums | ShuffledPersonSums
+    Attributes
+    ----------
+    link : Link
+    theta_bound : float
+        S.
+    centre, R : float
+        μ(0), and the largest |r − μ(0)|.
+    W, saturated : float
+        The largest slope of the link, and F/c: the secant weight of arms with |xᵀθ| = S, which are what a good θ plays.
+    energies, slopes : ndarray
+        (μ(e) − μ(0))·e, ascending, and slope over secant, for e in (0, S].
+    """
 
-    def __init__(
-        self,
-        dim: int,
-        link: str | Link = "logistic",
-        *,
-        budget: Budget,
-        horizon: int,
-        theta_bound: float = 3.0,
-        growth: float = 1.2,
-        first_batch: int | None = None,
-        spending: float = 0.3,
-        exploration: float = 0.5,
-        prior: PriorLike | None = None,
-        **options: Unpack[PrivateOptions],
-    ) -> None:
-        self.link = get_link(link)
-        checked_budget(budget, units=("person",))
-        super().__init__(dim, self.link.reward_range, budget=budget, horizon=horizon, **options)
-        self.rounds_per_person = None  # there is no cap
-        self.theta_bound = positive("theta_bound", theta_bound)
-        T = integer("horizon", horizon, at_least=1)
-        self.growth = positive("growth", growth)
-        if self.growth < 1.02:
-            raise ValueError(f"growth must be at least 1.02, as every release is kept, got growth={growth!r}")
-        if first_batch is None:
-            # a release over n newcomers has noise in proportion to z/n: with little noise it is worth having sooner
-            z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
-            typical = math.ceil(self.dim * min(max(1.0 + 2.0 * z, 2.0), 4.0))
-            first_batch = min(typical, -(-T // 20))
-        self.first_batch = integer("first_batch", first_batch, at_least=1)
-        self.schedule = Schedule.batches(T, self.first_batch, growth)
-        self.spending = fraction("spending", spending)
-        self.exploration = nonnegative("exploration", exploration)
-        S = self.theta_bound
-        self.prior = checked_prior(prior, self.dim, S)
-        self._prior = Prior.of(self.prior, self.dim, self.dim / S**2, S)
-
-        low, high = finite_rewards(self.reward_range)
-        self._W = checked_slope(self.link.lipschitz(self.theta_bound))
-        self._centre = float(self.link.mean(0.0))
-        self._R = max(abs(low - self._centre), abs(high - self._centre))
-        # F/c: the secant weight of arms with |xᵀθ| = S, which are what a good θ plays
-        ends = np.array([-S, S])
-        self._saturated = float(self._secants(ends, self.link.mean(ends)).max())
-        self._grid = self._slopes_by_energy()
-        d, m = self.dim, len(self.schedule.ends)
-        self.sums = self._sums_of(d, budget=budget, releases=m, horizon=T, rng=self.rng)
-        none, vectors = np.zeros(m), np.zeros((m, d))
-        guess = self._prior
-        self.public = Estimate(
-            guess.mean, guess.covariance, np.zeros((m, d, d)), vectors, vectors, none, none, none, none, none
-        )
-        # at best everybody comes once, and spends all on one release
-        newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
-        a, F, B = self._bounds(newcomers, 1.0)
-        noise = self.sums.noise * float(self.sums.shifts(newcomers, a, F, B)[0])
-        if self.prior is None:
-            warn_of_cold_start(clarity(d, T, self._W, S, noise, noise / a), d, T, budget)
-        self.open_run(self.sums.cost)
-
-    @property
-    def theta(self) -> Array:
-        """θ as released."""
-        return self.public.theta
-
-    # ---------------------------------------------------------------------------------------------- choose
-
-    def score(self, arms: Array) -> Array | Law:
-        if self.releases == 0 and self.prior is None:
-            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
-            return Perturbed(arms)
-        return arms @ self.public.theta + self.exploration * norms(arms, self.public.inverse)
-
-    # ----------------------------------------------------------------------------------------------- learn
-
-    def decided(self, pending: Pending) -> None:
-        self.sums.rounds.decided(pending.round, pending.person)
-
-    def learn(self, pending: Pending, reward: float) -> None:
-        self.sums.rounds.rewarded(pending.round, pending.arm, reward)
-
-    # ----------------------------------------------------------------------------------------------- state
-
-    def check_releases(self) -> None:
-        super().check_releases()
-        # an interrupt may have left one more, which the next decision writes over
-        if self.sums.rounds.count not in (self.decisions, self.decisions + 1):
-            raise ValueError(f"rounds must be of {self.decisions} decisions, got {self.sums.rounds.count}")
-        # whoever is left out would pay once more from the start
-        paid = len(self.sums.rounds.people(self.schedule.start(self.releases)))
-        if self.sums.persons != paid:
-            raise ValueError(f"left must be of the {paid} persons who have paid, got {self.sums.persons}")
+    link: Link
+    theta_bound: float
+    centre: float
+    R: float
+    W: float
+    saturated: float
+    energies: Array
+    slopes: Array
 
     @classmethod
-    def elements(cls, config: Mapping[str, Any]) -> int:
-        schedule = Schedule.batches(config["horizon"], config["first_batch"], config["growth"])
-        return super().elements(config) * len(schedule.ends)
+    def of(cls, link: Link, theta_bound: float, reward_range: tuple[float, float]) -> PersonRecord:
+        """The levels for rewards in this range."""
+        (low, high), S = reward_range, theta_bound
+        W, centre = checked_slope(link.lipschitz(S)), float(link.mean(0.0))
+        ends = np.array([-S, S])
+        saturated = float(_secants(link, W, ends).max())
+        # whatever a caller's link says
+        e = np.linspace(0.0, S, 61)[1:]
+        w = _secants(link, W, e)
+        slopes = np.fmin(np.fmax(link.derivative(e) / w, _FLATTEST), 1.0)
+        energies = np.maximum.accumulate(w * e**2)
+        return cls(link, S, centre, max(abs(low - centre), abs(high - centre)), W, saturated, energies, slopes)
 
-    # --------------------------------------------------------------------------------------------- release
+    def bounds(self, people: People, η: float) -> tuple[float, float, Array]:
+        """a, F and everybody's B."""
+        F = _MATRIX_BOUND * self.saturated
+        share, clip = _SHARES[int(η)]
+        a = clip * self.R / F * math.sqrt(2 * (1 - share) / share)
+        if η:
+            return a, F, np.full(len(people), _CLIP * self.R)
+        return a, F, self.R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
 
-    def close_batch(self) -> Estimate:
-        j, last = self.releases, self.public
-        people = self.sums.rounds.people(self.decisions)
-        η = 1.0 if self.decisions < _RETURNS * len(people) else 0.0
-        a, F, B = self._bounds(people, η)
-        ω = self.sums.pay(people, self._share(people)) / self.sums.shifts(people, a, F, B)
-        H, G = self.sums.release(people, self._weigh(last.theta, η), ω, a, F, B)
+    def weigh(self, theta: Array, η: float) -> Weigh:
+        """What forms w and g at θ: within public bounds whatever a caller's link says, and never NaN."""
+        # |r − μ(e)| ≤ R + W‖θ‖ and |w·e| ≤ W‖θ‖
+        most = self.R + 2 * self.W * self.theta_bound
 
-        # from here on all is post-processing
-        Ω, z = float(ω.sum()), self.sums.noise
-        h = H / Ω
+        def weigh(arms: Array, rewards: Array) -> tuple[Array, Array]:
+            e = arms @ theta
+            mean = self.link.mean(e)
+            w = _secants(self.link, self.W, e, mean)
+            return w, np.fmin(np.fmax(rewards - mean + η * w * e, -most), most)
+
+        return weigh
+
+    def slope(self, h: Array, theta: Array) -> float:
+        """γ: how much flatter the link is than its secant, where the arms are that are played.
+
+        Their typical e is where (μ(e) − μ(0))·e equals θᵀhθ, the mean of w·e².
+        """
+        return float(self.slopes[min(int(np.searchsorted(self.energies, theta @ h @ theta)), len(self.slopes) - 1)])
+
+    def clarity(self, dim: int, horizon: int, sums: PersonSums | ShuffledPersonSums) -> float:
+        """The signal over the noise at the end, at best: everybody comes once, and spends all on one release."""
+        newcomers = People(np.ones(1, dtype=np.intp), np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp))
+        a, F, B = self.bounds(newcomers, 1.0)
+        noise = sums.noise * float(sums.shifts(newcomers, a, F, B)[0])
+        return clarity(dim, horizon, self.W, self.theta_bound, noise, noise / a)
+
+
+def _secants(link: Link, W: float, e: Array, mean: Array | None = None) -> Array:
+    """w at e, where the link's mean is ``mean``."""
+    near = np.abs(e) < 1e-6
+    rise = (link.mean(e) if mean is None else mean) - float(link.mean(0.0))
+    w = np.where(near, float(link.derivative(0.0)), rise / np.where(near, 1.0, e))
+    return np.asarray(np.fmin(np.fmax(w, W / 5), W))
+
+
+def first_release(first: int | None, dim: int, horizon: int, budget: Budget) -> int:
+    """After how many rounds: by default (1 + 2z)d, from 2d to 4d and at most T/20."""
+    if first is None:
+        # a release over n newcomers has noise in proportion to z/n: with little noise it is worth having sooner
+        z = calibrate(lambda z: Gaussian(z, adjacency=budget.adjacency), budget)
+        typical = math.ceil(dim * min(max(1.0 + 2.0 * z, 2.0), 4.0))
+        first = min(typical, -(-horizon // 20))
+    return integer("first_batch", first, at_least=1)
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a release says, and the noise in it; see :class:`Estimate`, whose next row it is."""
+
+    curvature: Array
+    gradient: Array
+    centre: float
+    variance: float
+    rounds: float
+    level: float
+
+
+def refreshed(
+    sums: PersonSums | ShuffledPersonSums,
+    record: PersonRecord,
+    theta: Array,
+    spending: float,
+    *,
+    batch: tuple[int, int],
+    left: int,
+) -> Refreshed:
+    """Take what everybody pays, form everybody's contribution anew at θ, and release the sums.
+
+    Parameters
+    ----------
+    sums, record
+        The secret half, and what persons contribute.
+    theta : (d,) ndarray
+        As last released.
+    spending : float
+        κ while every round is a newcomer's.
+    batch : (int, int)
+        How many decisions there were at its beginning and end.
+    left : int
+        How many releases there still are, with this one.
+    """
+    start, end = batch
+    people = sums.rounds.people(end)
+    newcomers = (len(people) - sums.persons) / (end - start)
+    κ = max(spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
+    η = 1.0 if end < _RETURNS * len(people) else 0.0
+    a, F, B = record.bounds(people, η)
+    ω = sums.pay(people, κ) / sums.shifts(people, a, F, B)
+    H, G = sums.release(people, record.weigh(theta, η), ω, a, F, B)
+    Ω, z = float(ω.sum()), sums.noise
+    rounds = Ω**2 / float((ω**2 / people.visits).sum())
+    return Refreshed(H / Ω, G / Ω, η, (z / Ω) ** 2, rounds, z / (a * Ω))
+
+
+def check_rounds(sums: PersonSums | ShuffledPersonSums, decisions: int, released: int) -> None:
+    """Refuse a state whose rounds are not those of so many decisions, of which so many were released.
+
+    Raises
+    ------
+    ValueError
+    """
+    # an interrupt may have left one more, which the next decision writes over
+    if sums.rounds.count not in (decisions, decisions + 1):
+        raise ValueError(f"rounds must be of {decisions} decisions, got {sums.rounds.count}")
+    # whoever is left out would pay once more from the start
+    paid = len(sums.rounds.people(released))
+    if sums.persons != paid:
+        raise ValueError(f"left must be of the {paid} persons who have paid, got {sums.persons}")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """argmax xᵀθ + β‖x‖_{P⁻¹}; before the first release, without a prior, the best arm in a random direction."""
+
+    exploration: float
+    given: bool
+
+    def __call__(self, public: Estimate, arms: Array, since: int) -> Array | Law:
+        if since == 0 and not self.given:
+            # nothing is known yet: a random direction takes informative (long) arms and looks everywhere
+            return Perturbed(arms)
+        return arms @ public.theta + self.exploration * norms(arms, public.inverse)
+
+
+@dataclass(frozen=True)
+class Refit:
+    """θ and its precision from all releases so far: post-processing."""
+
+    record: PersonRecord
+    prior: Prior
+
+    def nothing(self, releases: int) -> Estimate:
+        """What is known at the start, with room for so many releases."""
+        m, d = releases, len(self.prior.mean)
+        none, vectors = np.zeros(m), np.zeros((m, d))
+        history = np.zeros((m, d, d)), vectors, vectors, none, none, none, none, none
+        return Estimate(self.prior.mean, self.prior.covariance, *history)
+
+    def __call__(self, last: Estimate, released: Refreshed, ends: Sequence[int]) -> Estimate:
+        j, h = len(ends) - 1, released.curvature
         latest = [*last.curvatures[max(0, j - _LATEST + 1) : j], h]
         said = {
             "curvatures": h,
-            "gradients": G / Ω,
+            "gradients": released.gradient,
             "points": last.theta,
-            "centres": η,
-            "slopes": self._slope(np.mean(latest, axis=0), last.theta),
-            "variances": (z / Ω) ** 2,
-            "rounds": Ω**2 / float((ω**2 / people.visits).sum()),
-            "levels": z / (a * Ω),
+            "centres": released.centre,
+            "slopes": self.record.slope(np.mean(latest, axis=0), last.theta),
+            "variances": released.variance,
+            "rounds": released.rounds,
+            "levels": released.level,
         }
         history = {name: getattr(last, name).copy() for name in said}
         for name, value in said.items():
             history[name][j] = value
         return self._fitted(j + 1, history)
 
-    def _share(self, people: People) -> float:
-        """κ: a public number, which is 1 at the last release."""
-        new = len(people) - self.sums.persons
-        newcomers = new / (self.decisions - self.schedule.start(self.releases))
-        left = len(self.schedule.ends) - self.releases
-        return max(self.spending * (_SETTLED + (1 - _SETTLED) * newcomers), 1.0 / left)
-
-    def _bounds(self, people: People, η: float) -> tuple[float, float, Array]:
-        """a, F and everybody's B."""
-        F = _MATRIX_BOUND * self._saturated
-        share, clip = _SHARES[int(η)]
-        a = clip * self._R / F * math.sqrt(2 * (1 - share) / share)
-        if η:
-            return a, F, np.full(len(people), _CLIP * self._R)
-        return a, F, self._R * (_CLIP_LIMIT + _CLIP_FALL / np.sqrt(people.visits))
-
-    def _secants(self, e: Array, mean: Array) -> Array:
-        """w at e, where the link's mean is ``mean``."""
-        near = np.abs(e) < 1e-6
-        w = np.where(near, float(self.link.derivative(0.0)), (mean - self._centre) / np.where(near, 1.0, e))
-        return np.asarray(np.fmin(np.fmax(w, self._W / 5), self._W))
-
-    def _slopes_by_energy(self) -> tuple[Array, Array]:
-        """(μ(e) − μ(0))·e, ascending, and slope over secant, for e in (0, S]; whatever a caller's link says."""
-        e = np.linspace(0.0, self.theta_bound, 61)[1:]
-        w = self._secants(e, self.link.mean(e))
-        slopes = np.fmin(np.fmax(self.link.derivative(e) / w, _FLATTEST), 1.0)
-        return np.maximum.accumulate(w * e**2), slopes
-
-    def _slope(self, h: Array, theta: Array) -> float:
-        """γ: how much flatter the link is than its secant, where the arms are that are played.
-
-        Their typical e is where (μ(e) − μ(0))·e equals θᵀhθ, the mean of w·e².
-        """
-        energies, slopes = self._grid
-        return float(slopes[min(int(np.searchsorted(energies, theta @ h @ theta)), len(slopes) - 1)])
-
-    def _weigh(self, theta: Array, η: float) -> Weigh:
-        """What forms w and g at θ: within public bounds whatever a caller's link says, and never NaN."""
-        link = self.link
-        # |r − μ(e)| ≤ R + W‖θ‖ and |w·e| ≤ W‖θ‖
-        most = self._R + 2 * self._W * self.theta_bound
-
-        def weigh(arms: Array, rewards: Array) -> tuple[Array, Array]:
-            e = arms @ theta
-            mean = link.mean(e)
-            w = self._secants(e, mean)
-            return w, np.fmin(np.fmax(rewards - mean + η * w * e, -most), most)
-
-        return weigh
-
     def _fitted(self, k: int, history: dict[str, Array]) -> Estimate:
         """θ and its precision from the first k releases."""
         h, G, θ, η, γ, D, N, levels = (column[:k] for column in history.values())
-        d, W, S = self.dim, self._W, self.theta_bound
+        d, W, S = θ.shape[1], self.record.W, self.record.theta_bound
         y = G + np.einsum("jik,jk->ji", h, (γ - η)[:, None] * θ)
         # what y_j is around the same number for: noise, and luck that the releases share
         luck = _VARIANCE * W / np.maximum.outer(N, N)
@@ -286,5 +302,5 @@ class RefreshingPolicy(PrivatePolicy[Estimate]):
         raised = np.maximum(λ + _RAISE * level * math.sqrt(2 * d), W / 20)
         right = U.T @ (u @ y) + _ANCHOR * (raised - λ) * (U.T @ ((u * (1.0 - η)) @ θ))
         variance = (u**2) @ D + (u @ luck @ u) / (_VARIANCE * W) * raised
-        known = posterior(self._prior, raised**2 / variance, U, raised / variance * right, S)
+        known = posterior(self.prior, raised**2 / variance, U, raised / variance * right, S)
         return Estimate(known.mean, known.covariance, **history)
