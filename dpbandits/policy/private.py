@@ -364,6 +364,10 @@ class PrivatePolicy(Policy, Generic[Public]):
         """``public``, in the shape that other public parts ask for."""
         return public
 
+    def grow(self) -> None:
+        self.sums.grow()
+        self.public = self.with_room(self.public)
+
     # ---------------------------------------------------------------------------------- learning, durably
 
     def who(self, person: object) -> int:
@@ -420,10 +424,10 @@ class PrivatePolicy(Policy, Generic[Public]):
 
     def kept(self) -> dict[str, Any]:
         public = self.public if self.unseen is None else self.unseen
-        return {"public": plain(public), **kept(self, self.secret)}
+        return self.with_names({"public": plain(public), **kept(self, self.secret)})
 
     def resume(self, saved: Any) -> None:
-        resume(self, ("public", *self.secret), state.renamed(saved, self.secret))
+        resume(self, ("public", *self.secret), state.renamed(self.without_names(saved), self.secret))
 
     def books(self) -> dict[str, Any]:
         persons = {} if self.persons is None else {"persons": self.persons.kept()}

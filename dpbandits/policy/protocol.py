@@ -30,6 +30,7 @@ from accounting.printed import as_html, parameter_cells
 from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
 from dpbandits.durability.registry import NOBODY, kind_of
+from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.checks import checked_base_rate, real_array, real_number
 from dpbandits.policy.choices import Law, Told
 from dpbandits.policy.decision import Decision, Pending, PrivacyReport
@@ -38,7 +39,7 @@ from dpbandits.policy.open_decisions import OpenDecisions
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
-from dpkit.states.entries import conform, short
+from dpkit.states.entries import short
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -89,10 +90,11 @@ class Policy(ABC):
     * ``learned``: the names of the attributes that a state keeps: arrays, numbers, and parts that keep and resume
       themselves.
     * ``offer``: what a round offers, rows of arms or one context (:mod:`dpbandits.policy.offers`); with a context,
-      ``n_arms`` or ``count`` says how many arms there are.
+      ``n_arms`` says how many arms there are, or a ``catalogue``: where that is set arms have names, they come and go
+      (``add_arm``, ``retire_arm``), and ``grow`` makes room for one more in what is learned.
     * ``prepare(arms)``, before one of them is chosen; ``checked_arms(arms)``, refusing them; ``chosen(arms, index)``,
       what is kept of a choice; ``note(arm, index)``, whole numbers that are kept beside it, ``notes`` many;
-      ``decided(pending)``, after it was made; ``name_of(index)``, what an arm is called.
+      ``decided(pending)``, after it was made.
 
     Parameters
     ----------
@@ -121,10 +123,12 @@ class Policy(ABC):
 
     trust: ClassVar[Literal["none", "joint", "shuffle", "local"]] = "none"
     # what a round offers; ``takes`` is the word for it
-    offer: ClassVar[Offer] = ROWS
+    offer: Offer = ROWS
     takes: ClassVar[Literal["arms", "context"]] = "arms"
     # how many arms there are, where that is the same in all rounds
     n_arms: int | None = None
+    # the names of arms that come and go
+    catalogue: Catalogue | None = None
     # how many numbers ``note`` gives
     notes: int = 0
     # the attributes that hold what was learned: arrays, numbers, and parts that keep and resume themselves
@@ -392,6 +396,66 @@ class Policy(ABC):
             self.check_open()
             return learn(self, checked, progress)
 
+    # --------------------------------------------------------------------------------- arms that come and go
+
+    @property
+    def standing(self) -> list[str]:
+        """The names of the arms that may be chosen, in the order in which they came; none where arms have no names."""
+        with self.lock:
+            return [] if self.catalogue is None else self.catalogue.standing
+
+    def add_arm(self, name: str) -> None:
+        """Let a new arm stand, from the next decision on, of which nothing is known.
+
+        Its coming is public and costs nothing: what is released of its records was charged with the run.
+
+        Raises
+        ------
+        ValueError
+            If it is no name, or that of an arm that stands. The policy's state is as it was.
+        TypeError
+            If arms do not come and go here.
+        """
+        catalogue = self._catalogue("add", name)
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            catalogue.check_new(name)
+
+            def change() -> None:
+                catalogue.add(name, self.decisions)
+                self.grow()
+
+            self.publicly(change)
+
+    def retire_arm(self, name: str) -> None:
+        """Never choose this arm again. Rewards on their way are taken in; its name becomes free.
+
+        Raises
+        ------
+        ValueError
+            If no arm of that name stands, or it is the last one. The policy's state is as it was.
+        TypeError
+            If arms do not come and go here.
+        """
+        catalogue = self._catalogue("retire", name)
+        self.check_process()
+        with self.lock:
+            self.check_open()
+            slot = catalogue.slot(name)
+            if len(catalogue.standing) == 1:
+                raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
+            self.publicly(lambda: catalogue.retire(slot, self.decisions))
+
+    def _catalogue(self, change: str, name: str) -> Catalogue:
+        if self.catalogue is None:
+            why = "is given its arms in every round" if self.takes == "arms" else "has the same arms for the whole run"
+            raise TypeError(f"{type(self).__name__} {why} and cannot {change} {name!r}: take DisjointPrivateGLM")
+        return self.catalogue
+
+    def grow(self) -> None:  # noqa: B027
+        """Make room, in what is learned, for the arm that has come."""
+
     # ------------------------------------------------------------------------------------------- the algorithm
 
     @abstractmethod
@@ -426,11 +490,13 @@ class Policy(ABC):
 
     def count(self, arms: Array) -> int:
         """Among how many arms there is a choice."""
-        return len(arms) if self.takes == "arms" else self.n_arms or _LONGEST
+        if self.takes == "arms":
+            return len(arms)
+        return len(self.catalogue) if self.catalogue is not None else self.n_arms or _LONGEST
 
     def name_of(self, index: int) -> str:
         """What an arm is called, where arms have names."""
-        return ""
+        return "" if self.catalogue is None else self.catalogue.names[index]
 
     def check_log(self) -> None:  # noqa: B027
         """Refuse to learn from choices that were made elsewhere, where a policy has a reason to."""
@@ -551,11 +617,24 @@ class Policy(ABC):
 
     def kept(self) -> dict[str, Any]:
         """What the algorithm has learned, as a tree of plain values and arrays."""
-        return entries.kept(self, self.learned)
+        return self.with_names(entries.kept(self, self.learned))
 
     def resume(self, saved: Any) -> None:
         """The inverse of :meth:`kept`, checked; keys of older states may have an underscore before them."""
-        entries.resume(self, self.learned, state.renamed(saved, self.learned))
+        entries.resume(self, self.learned, state.renamed(self.without_names(saved), self.learned))
+
+    def with_names(self, learned: dict[str, Any]) -> dict[str, Any]:
+        """What is kept, with the arms where they come and go."""
+        return learned if self.catalogue is None else {"arms": self.catalogue.kept(), "learned": learned}
+
+    def without_names(self, saved: Any) -> Any:
+        """The inverse of :meth:`with_names`; there is room for the arms from now on."""
+        if self.catalogue is None:
+            return saved
+        before, learned = len(self.catalogue), self.catalogue.resume_with(saved, self.dim)
+        for _ in range(before, len(self.catalogue)):
+            self.grow()
+        return learned
 
     def books(self) -> dict[str, Any]:
         """What else a state holds, but for the open decisions."""
@@ -572,7 +651,7 @@ class Policy(ABC):
     @classmethod
     def elements(cls, config: Mapping[str, Any]) -> int:
         """How many numbers a state holds at least, so that a file cannot ask for more memory than its own size."""
-        return cls.offer.numbers(int(conform("dim", config["dim"], 0)))
+        return cls.offer.numbers(config)
 
     def checked_pending(self, pending: Pending) -> Pending:
         """An open decision that was read from a file, checked like what comes in; the arm of a closed one is empty."""
@@ -582,7 +661,7 @@ class Policy(ABC):
         dropped = self.drops_arms and not len(arm)
         if not dropped and not (len(arm) == self.dim and float(self.offer.length(arm)) <= longest):  # also for NaN
             raise ValueError(f"an open arm must be finite, of {self.dim} entries and length at most 1, got others")
-        if not 0 <= pending.index < (self.n_arms or math.inf):
+        if not 0 <= pending.index < (self.count(arm) if self.takes == "context" else math.inf):
             raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
         if len(pending.note) != self.notes:
             raise ValueError(f"an open decision's note must have length {self.notes}, got {short(pending.note)}")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from private_policies import SMALL, offered, small
 
-from dpbandits.private import dphdb
+from dpbandits.private.parts import corners
 from dpkit.continual._noise import Ahead
 from dpkit.mechanisms import additive
 from dpkit.moments.local import PairMessages
@@ -33,7 +33,7 @@ OUTLETS = [
     (additive, "from_lattice"),
     (PersonSums, "_noised"),
     (Shuffler, "shuffle_tallies"),
-    (dphdb, "report_noisy_max"),
+    (corners, "report_noisy_max"),
     (PairMessages, "randomized"),
 ]
 

@@ -1,9 +1,10 @@
 """Arms that stand, by name: they come and go at any round, and every decision says whose turn it is.
 
 A policy whose arms have a parameter each, and which takes contexts of length at most 1, keeps one *slot* for every arm
-that it has ever had, in the order in which they came; ``decision.index`` is a slot. ``add_arm`` opens a new slot,
-``retire_arm`` closes one for choices: rewards that are still on their way to it are taken in as for any other. Which
-arms stand is public, and must not depend on what the policy has not released; then coming and going cost nothing.
+that it has ever had, in the order in which they came; ``decision.index`` is a slot. It has a :class:`Catalogue` as its
+attribute ``catalogue``. ``add_arm`` opens a new slot, ``retire_arm`` closes one for choices: rewards that are still on
+their way to it are taken in as for any other. Which arms stand is public, and must not depend on what the policy has
+not released; then coming and going cost nothing.
 
 >>> from dpbandits.policies import DisjointThompson
 >>> import numpy as np
@@ -18,7 +19,6 @@ True
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,12 +28,9 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability.state import numbers
-from dpbandits.policy.choices import Shares
-from dpbandits.policy.offers import BALL
-from dpbandits.policy.protocol import Pending, Policy
 from dpkit.states.entries import conform, short
 
-__all__ = ["Catalogue", "StandingArms"]
+__all__ = ["Catalogue"]
 
 _LONGEST_NAME = 200
 
@@ -41,15 +38,24 @@ _LONGEST_NAME = 200
 class Catalogue:
     """The arms' names, and between which rounds each of them stood.
 
+    Parameters
+    ----------
+    arms : int or list of str
+        The names of the arms at the start; a number K stands for "0", …, str(K − 1).
+
     Attributes
     ----------
-    names : list of str
-        By slot.
+    names, standing : list of str
+        By slot; and those of the arms that may be chosen, in the order in which they came.
     born, died : (K,) ndarray of int
         How many decisions had been made when it came, and when it went; −1 where it stands.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, arms: int | Sequence[str]) -> None:
+        if isinstance(arms, str):
+            raise ValueError(f"arms must be a number or a list of names, got arms={arms!r}")
+        # a number of arms is that many names, which are numbers
+        names = list(arms) if isinstance(arms, Sequence) else [str(k) for k in range(integer("arms", arms, at_least=1))]
         self.names: list[str] = []
         self.born = self.died = np.empty(0, dtype=np.int64)
         for name in names:
@@ -62,6 +68,10 @@ class Catalogue:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def standing(self) -> list[str]:
+        return [name for name, died in zip(self.names, self.died, strict=True) if died < 0]
 
     @property
     def active(self) -> NDArray[np.bool_]:
@@ -105,11 +115,6 @@ class Catalogue:
         """The scores, with those of closed slots out of reach."""
         return np.where(self.died < 0, scores, -np.inf)
 
-    def alike(self) -> Shares:
-        """Each of the arms that stand, with the same probability."""
-        active = self.active
-        return Shares(active / active.sum())
-
     def kept(self) -> dict[str, Any]:
         """For a state file."""
         return {"names": list(self.names), "born": self.born.copy(), "died": self.died.copy()}
@@ -135,101 +140,17 @@ class Catalogue:
             raise ValueError("arms.died must leave an arm that stands, got none")
         self.names, self.born, self.died, self._slots = list(names), born, died, slots
 
-
-class StandingArms(Policy):
-    """What a policy with named arms derives from, before its other base.
-
-    It calls ``open_slots`` in its constructor, has ``grow`` to make room for one more arm, and scores all slots; those
-    that are closed are left out by ``catalogue.offered`` and ``catalogue.alike``.
-    """
-
-    offer = BALL
-    arms: list[str]
-    catalogue: Catalogue
-
-    def open_slots(self, arms: int | Sequence[str]) -> None:
-        if isinstance(arms, str):
-            raise ValueError(f"arms must be a number or a list of names, got arms={arms!r}")
-        # a number of arms is that many names, which are numbers
-        names = list(arms) if isinstance(arms, Sequence) else [str(k) for k in range(integer("arms", arms, at_least=1))]
-        self.catalogue = Catalogue(names)
-        self.arms = names
-
-    @property
-    def standing(self) -> list[str]:
-        """The names of the arms that may be chosen, in the order in which they came."""
-        with self.lock:
-            return [name for name, active in zip(self.catalogue.names, self.catalogue.active, strict=True) if active]
-
-    def name_of(self, index: int) -> str:
-        # a slot never changes its name
-        return self.catalogue.names[index]
-
-    def count(self, arms: Array) -> int:
-        return len(self.catalogue)
-
-    def checked_pending(self, pending: Pending) -> Pending:
-        if pending.index >= len(self.catalogue):
-            raise ValueError(f"an open decision's index must be that of an arm, got index={pending.index}")
-        return super().checked_pending(pending)
-
-    def add_arm(self, name: str) -> None:
-        """Let a new arm stand, from the next decision on, of which nothing is known.
-
-        Its coming is public and costs nothing: what is released of its records was charged with the run.
+    def resume_with(self, saved: Any, dim: int) -> Any:
+        """Take over the arms of a state, and return what else was learned of them, with ``dim`` numbers for each.
 
         Raises
         ------
         ValueError
-            If it is no name, or that of an arm that stands. The policy's state is as it was.
+            If it is no such state, or has arms of which nothing was learned.
         """
-        self.check_process()
-        with self.lock:
-            self.check_open()
-            self.catalogue.check_new(name)
-
-            def change() -> None:
-                self.catalogue.add(name, self.decisions)
-                self.grow()
-
-            self.publicly(change)
-
-    def retire_arm(self, name: str) -> None:
-        """Never choose this arm again. Rewards on their way are taken in; its name becomes free.
-
-        Raises
-        ------
-        ValueError
-            If no arm of that name stands, or it is the last one. The policy's state is as it was.
-        """
-        self.check_process()
-        with self.lock:
-            self.check_open()
-            slot = self.catalogue.slot(name)
-            if self.catalogue.active.sum() == 1:
-                raise ValueError(f"name must not be that of the last arm that stands, got name={name!r}")
-            self.publicly(lambda: self.catalogue.retire(slot, self.decisions))
-
-    @abstractmethod
-    def grow(self) -> None:
-        """Make room, in what is learned, for the slot that was opened last."""
-
-    # ---------------------------------------------------------------------------------------------- state
-
-    def kept(self) -> dict[str, Any]:
-        return {"arms": self.catalogue.kept(), "learned": super().kept()}
-
-    def resume(self, saved: Any) -> None:
         if not isinstance(saved, Mapping) or set(saved) != {"arms", "learned"}:
             raise ValueError(f"learned must hold the entries ['arms', 'learned'], got {short(saved)}")
-        before = len(self.catalogue)
-        self.catalogue.resume(saved["arms"])
-        if self.dim * len(self.catalogue) > 2 * numbers(saved["learned"]) + 2**12:
-            raise ValueError(f"arms must be those of the arrays in the file, got {len(self.catalogue)} names")
-        for _ in range(before, len(self.catalogue)):
-            self.grow()
-        super().resume(saved["learned"])
-
-    @classmethod
-    def elements(cls, config: Mapping[str, Any]) -> int:
-        return super().elements(config) * len(config["arms"])
+        self.resume(saved["arms"])
+        if dim * len(self) > 2 * numbers(saved["learned"]) + 2**12:
+            raise ValueError(f"arms must be those of the arrays in the file, got {len(self)} names")
+        return saved["learned"]
