@@ -87,7 +87,10 @@ class Release:
         >>> Laplace(2.0).pair()
         LaplacePair(theta=0.5)
         """
-        raise UnsupportedRelease(f"the PLD accountant has no bound for {self!r}")
+        raise UnsupportedRelease(
+            f"the PLD accountant has no bound for {self!r} by itself: what is made of others has the pairs of its parts, "
+            "which accounting.PLD.of composes"
+        )
 
     def renyi(self, orders: Array) -> Array:
         """The Rényi curve ε_α at real ``orders`` > 1, shape (m,), where a description from outside knows one.
