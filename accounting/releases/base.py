@@ -88,8 +88,8 @@ class Release:
         LaplacePair(theta=0.5)
         """
         raise UnsupportedRelease(
-            f"the PLD accountant has no bound for {self!r} by itself: what is made of others has the pairs of its parts, "
-            "which accounting.PLD.of composes"
+            f"the PLD accountant has no bound for {self!r} by itself: what is made of others has those of its "
+            "parts, which accounting.PLD.of composes"
         )
 
     def renyi(self, orders: Array) -> Array:
