@@ -2,7 +2,10 @@
 
 Which accountants are tried when none is named: GDP alone where it is exact (Gaussians only), else all that know the
 whole description; the privacy loss distribution only while it takes a fraction of a second, that is for at
-most some hundred different parts (``compare``, or naming it, always runs it).
+most some hundred different parts (``compare``, or naming it, always runs it). For ε of a sum whose parts' pairs are
+their own that one alone is asked, as no other can say less.
+
+A description from outside is replaced by what it says of itself first (:func:`accounting.releases.known`).
 
 An accountant that knows a description and finds no finite answer, where another one does, says so by a
 :class:`UserWarning`: the other answer may be far above the truth.

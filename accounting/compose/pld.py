@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -37,6 +37,7 @@ from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import ConcentratedPair
 from accounting.loss.concentrated_curve import zcdp_epsilon
 from accounting.loss.pair import LossPair
+from accounting.loss.sampled import SubsampledPair
 from accounting.loss.swapped import SwappedGaussianPair
 from accounting.notions.conversions import best_order_for_delta, best_order_for_epsilon, log_target
 from accounting.releases.base import Composed, Release
@@ -77,11 +78,17 @@ def is_enough(release: Release, epsilon: float) -> bool:
 
     That is so for a sum of pairs that are its own, unless ε is near the sum of all the largest losses, or beyond use.
     """
-    if epsilon >= BEYOND_USE / 10:
+    if epsilon >= BEYOND_USE / 100:
         return False
     found = alternatives(release)
-    exact = all(_alone(parts) is None and all(pair.exact for pair, _ in parts) for parts in found)
-    return exact and epsilon < _NOT_NEAR * max(sum(n * pair.highest(-700.0) for pair, n in parts) for parts in found)
+    if not all(_alone(parts) is None and all(pair.exact for pair, _ in parts) for parts in found):
+        return False
+    return epsilon < _NOT_NEAR * max(sum(n * _largest(pair) for pair, n in parts) for parts in found)
+
+
+def _largest(pair: LossPair) -> float:
+    """About the largest loss in either direction, which is that of a unit that is present."""
+    return (replace(pair, present=True) if isinstance(pair, SubsampledPair) else pair).highest(-700.0)
 
 
 def epsilon(release: Release, delta: float) -> float:
