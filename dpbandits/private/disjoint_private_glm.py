@@ -185,14 +185,9 @@ class DisjointPrivateGLM(PrivatePolicy[Estimate]):
         # sums that lose the same factor at every release need batches of one length
         self.schedule = Schedule.batches(T, self.first_batch, growth if self.discount is None else 1.0)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        self.record, self.draws, self.fit = parts(
-            *(self.dim + 1, self.link, rewards, S),
-            exploration=exploration,
-            gamma_scale=gamma_scale,
-            # where tastes drift an arm that is found late is worth as much
-            horizon=T if self.discount is None else None,
-            prior=self.prior,
-        )
+        # where tastes drift an arm that is found late is worth as much
+        model, lasting = (self.dim + 1, self.link, rewards, S), T if self.discount is None else None
+        self.record, self.draws, self.fit = parts(*model, exploration, gamma_scale, lasting, self.prior)
         self.exploration, self.gamma_scale = self.draws.exploration, self.draws.gamma_scale
         self.sums = BlockSums(
             self.dim,

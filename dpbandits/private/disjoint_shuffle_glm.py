@@ -172,13 +172,8 @@ class DisjointShuffleGLM(PrivatePolicy[Weighted]):
         self.first_batch = enough if first_batch is None else integer("first_batch", first_batch, at_least=1)
         self.schedule = Schedule.batches(T, self.first_batch, growth)
         self.prior = checked_prior(prior, self.dim + 1, math.inf)
-        self.record, self.draws, self.fit = parts(
-            *(self.dim + 1, self.link, rewards, S),
-            exploration=exploration,
-            gamma_scale=gamma_scale,
-            horizon=T,
-            prior=self.prior,
-        )
+        model = self.dim + 1, self.link, rewards, S
+        self.record, self.draws, self.fit = parts(*model, exploration, gamma_scale, T, self.prior)
         self.exploration, self.gamma_scale = self.draws.exploration, self.draws.gamma_scale
         ends, c = self.schedule.ends, 0.5 / self.record.spread
         self.sums = BlockBatches(ends, self.dim, K, c, budget=budget, rng=self.rng)

@@ -14,7 +14,7 @@ from tabled import tabled
 from accounting import ZCDP, Budget, Ledger, zcdp
 from dpbandits import Policy, simulate
 from dpbandits.lab.environments import PerArm
-from dpbandits.policies import DPHDB, DPLinUCB
+from dpbandits.policies import DPHDB, DPLinUCB, Uniform
 from dpbandits.private.parts import corners
 from dpkit.geometry import LpBall
 
@@ -207,24 +207,23 @@ def test_one_round_moves_the_scores_of_all_arms_together_by_no_more_than_declare
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_simulation_continues_bit_for_bit(mode, tmp_path):
-    policy, rng = policy_with(release=mode, forced=3), np.random.default_rng(1)
+    policy = policy_with(release=mode, forced=3)
 
-    def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
+    def play(policy: Policy, seed: int, rounds: int) -> list[int]:
         chosen = []
-        for X in contexts(rng, rounds, 4):
+        for X in contexts(np.random.default_rng(seed), rounds, 4):
             decision = policy.select(X)
             policy.update(decision, float(X[decision.index]))
             chosen.append(decision.index)
         return chosen
 
-    play(policy, rng, 60)
+    play(policy, 1, 60)
     late = policy.select(np.ones(4))
     policy.save(tmp_path / "p")
     twin = Policy.load(tmp_path / "p")
-    assert isinstance(twin, DPHDB)
     for each in (policy, twin):
         each.update(late.id, 1.0)
-    assert play(policy, np.random.default_rng(2), 130) == play(twin, np.random.default_rng(2), 130)
+    assert play(policy, 2, 130) == play(twin, 2, 130)
     assert repr(policy.kept()) == repr(twin.kept())
 
 
@@ -268,10 +267,15 @@ def test_bad_contexts_change_nothing(context):
     assert (policy.decisions, policy.releases) == (3, 0)
 
 
-def test_arms_that_come_and_go_are_refused_with_a_way_out():
-    policy = policy_with()
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [(policy_with, "has the same arms for the whole run"), (Uniform, "is given its arms in every round")],
+)
+def test_arms_that_come_and_go_are_refused_with_a_way_out(kind, why):
+    policy = kind(dim=2)
+    assert policy.standing == []
     for change in (policy.add_arm, policy.retire_arm):
-        with pytest.raises(TypeError, match=r"the same arms for the whole run and cannot \w+ 'a': take Disjoint"):
+        with pytest.raises(TypeError, match=rf"{why} and cannot \w+ 'a': take DisjointPrivateGLM"):
             change("a")
 
 

@@ -328,25 +328,25 @@ def regret(eps: float, S: float, seeds: int, **parameters) -> float:
     )  # fmt: skip
 
 
-def test_regret_on_the_probit_workload():
-    """d = 3, K = 20, T = 5000, δ = 0.02, ε = 4; the paper's Table 2 has 721 at S = 2.5."""
-    assert regret(4.0, 2.5, seeds=2) <= 250
+def slow(*values) -> object:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("eps", "S", "most"),
-    [(4.0, 2.0, 674), (4.0, 2.5, 721), (4.0, 3.0, 744), (8.0, 2.0, 426), (8.0, 2.5, 445), (8.0, 3.0, 453)],
+    ("eps", "S", "seeds", "more", "most"),
+    [
+        (4.0, 2.5, 2, {}, 250),
+        # Table 2 of the paper
+        *[slow(4.0, S, 10, {}, most) for S, most in ((2.0, 674), (2.5, 721), (3.0, 744))],
+        *[slow(8.0, S, 10, {}, most) for S, most in ((2.0, 426), (2.5, 445), (3.0, 453))],
+        # with the paper's streams
+        slow(8.0, 2.5, 3, {"sums": "tree"}, 445),
+        slow(8.0, 2.5, 3, {"sums": "tree", "release": "every_round"}, 445),
+    ],
 )
-def test_regret_on_the_probit_workload_in_full(eps, S, most):
-    """Against Table 2 of the paper."""
-    assert regret(eps, S, seeds=10) <= most
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("parameters", [{"sums": "tree"}, {"sums": "tree", "release": "every_round"}])
-def test_regret_with_the_papers_streams(parameters):
-    assert regret(8.0, 2.5, seeds=3, **parameters) <= 445
+def test_regret_on_the_probit_workload(eps, S, seeds, more, most):
+    """d = 3, K = 20, T = 5000, δ = 0.02."""
+    assert regret(eps, S, seeds, **more) <= most
 
 
 def test_a_custom_links_negative_slope_does_not_enter():

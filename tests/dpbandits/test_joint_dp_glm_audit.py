@@ -150,7 +150,7 @@ PAIRS = {
 }
 
 
-def audited(seen: Observed, arm, other, trials: int = TRIALS) -> audit.LowerBound:
+def audited(seen: Observed, arm, other, trials: int) -> audit.LowerBound:
     def ratios(first, trials: int) -> np.ndarray:
         found = np.empty(trials)
         for i in range(trials):
@@ -170,11 +170,12 @@ def audited(seen: Observed, arm, other, trials: int = TRIALS) -> audit.LowerBoun
     )
 
 
+@pytest.mark.parametrize("trials", [TRIALS, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pair", PAIRS)
-def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair):
+def test_one_round_shows_no_more_than_the_budget(monkeypatch, pair, trials):
     arm, other, share = PAIRS[pair]
     seen = Observed(monkeypatch, stream_share=share)
-    bound = audited(seen, arm, other)
+    bound = audited(seen, arm, other, trials)
     claim = float(seen.policy.privacy().epsilon)
     assert (seen.policy.public.calls_o, seen.policy.public.calls) == (1, 1)
     bound.check(claim)
@@ -268,11 +269,3 @@ def test_when_an_estimate_changes_shows_nothing(kind, sound):
     else:
         with pytest.raises(audit.PrivacyViolation):
             bound.check(BUDGET.epsilon)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", PAIRS)
-def test_many_runs_show_no_more_than_the_budget(monkeypatch, pair):
-    arm, other, share = PAIRS[pair]
-    seen = Observed(monkeypatch, stream_share=share)
-    audited(seen, arm, other, trials=10_000).check(float(seen.policy.privacy().epsilon))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 
@@ -239,30 +240,27 @@ def linear_regret(make, noise: str, rounds: int, seeds: int) -> float:
     return total / seeds
 
 
-def test_regret_under_student_noise():
-    """T = 4000, ε = 4: a tenth of the uniform policy's."""
-    budget = Budget(4.0, 1e-5)
-    found = linear_regret(lambda rng: PrivateHvtUCB(2, budget=budget, horizon=4000, rng=rng), "student", 4000, 2)
-    assert found <= 350
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("epsilon", "noise", "most"),
+    ("epsilon", "noise", "rounds", "seeds", "most"),
     [
-        (1.0, "student", 400),
-        (4.0, "student", 180),
-        (8.0, "student", 150),
-        (1.0, "gauss", 350),
-        (4.0, "gauss", 150),
-        (8.0, "gauss", 130),
-        (1.0, "cauchy", 800),
+        (4.0, "student", 4000, 2, 350),  # a tenth of the uniform policy's
+        *[
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                (1.0, "student", 18_000, 10, 400),
+                (4.0, "student", 18_000, 10, 180),
+                (8.0, "student", 18_000, 10, 150),
+                (1.0, "gauss", 18_000, 10, 350),
+                (4.0, "gauss", 18_000, 10, 150),
+                (8.0, "gauss", 18_000, 10, 130),
+                (1.0, "cauchy", 18_000, 10, 800),
+            ]
+        ],
     ],
 )
-def test_regret_in_full(epsilon, noise, most):
-    budget = Budget(epsilon, 1e-5)
-    found = linear_regret(lambda rng: PrivateHvtUCB(2, budget=budget, horizon=18_000, rng=rng), noise, 18_000, 10)
-    assert found <= most
+def test_regret(epsilon, noise, rounds, seeds, most):
+    made = functools.partial(PrivateHvtUCB, 2, budget=Budget(epsilon, 1e-5), horizon=rounds)
+    assert linear_regret(lambda rng: made(rng=rng), noise, rounds, seeds) <= most
 
 
 @pytest.mark.slow

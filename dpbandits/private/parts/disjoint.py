@@ -213,7 +213,6 @@ def parts(
     link: Link,
     reward_range: tuple[float, float],
     theta_bound: float,
-    *,
     exploration: Exploration,
     gamma_scale: float,
     horizon: int | None,
