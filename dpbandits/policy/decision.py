@@ -1,4 +1,4 @@
-"""What a policy says of one round, what it remembers of it until the reward comes, and what a run has cost."""
+"""What a policy says of one round, and what a run has cost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from accounting.arrays import Array
-from dpbandits.durability.registry import NOBODY
 from dpbandits.policy.choices import Law
 
-__all__ = ["Decision", "Pending", "PrivacyReport"]
+__all__ = ["Decision", "PrivacyReport"]
 
 
 @dataclass(slots=True, eq=False)
@@ -57,32 +56,6 @@ class Decision:
     def probability_error(self) -> float:
         """The standard error of ``probability`` as a number; 0 where it is exact."""
         return 0.0 if self.law is None else self.law.chance(self.index)[1]
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A decision whose reward has not come: all that ``learn`` is told of it.
-
-    Attributes
-    ----------
-    arm : ndarray of shape (d,)
-        What was chosen (for policies with a context: the context); empty once its batch is closed.
-    index : int
-        Its row.
-    round : int
-        Its number among the decisions of the run, from 0.
-    note : tuple of int
-        What else the policy has written down about the choice.
-    person : int
-        Whose round it was, hashed (:class:`dpbandits.durability.registry.Registry`), where the policy protects persons;
-        else ``NOBODY``.
-    """
-
-    arm: Array
-    index: int
-    round: int
-    note: tuple[int, ...] = ()
-    person: int = NOBODY
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
-from dpbandits.durability.registry import kind_of
 from dpkit.states.entries import short
+from dpkit.states.registry import kind_of
 
 if TYPE_CHECKING:
     from dpbandits.policy.protocol import Policy

@@ -29,16 +29,17 @@ from accounting.checks import choice, fraction, integer
 from accounting.printed import as_html, parameter_cells
 from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
-from dpbandits.durability.registry import NOBODY, kind_of
+from dpbandits.durability.pending import Pending
 from dpbandits.policy.checks import checked_base_rate, real_array, real_number
 from dpbandits.policy.choices import Law, Told
-from dpbandits.policy.decision import Decision, Pending, PrivacyReport
+from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
 from dpbandits.policy.open_decisions import OpenDecisions
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
 from dpkit.states.entries import conform, short
+from dpkit.states.registry import NOBODY, kind_of
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
