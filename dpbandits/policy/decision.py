@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from accounting.arrays import Array
+from accounting.checks import fraction
 from dpbandits.policy.choices import Law
+from dpkit import randomness
+
+if TYPE_CHECKING:
+    from dpbandits.policy.protocol import Policy
 
 __all__ = ["Decision", "PrivacyReport"]
 
@@ -69,6 +74,24 @@ class PrivacyReport:
     adjacency: str
     unit: str
     simulation: bool
+
+    @classmethod
+    def of(cls, policy: Policy, delta: float | None) -> PrivacyReport:
+        """What a policy has spent and what is left, at ``delta``, by default its budget's."""
+        simulation = randomness.is_simulation(policy.rng)
+        if policy.trust == "none" or policy.ledger is None:
+            return cls(math.inf, delta or 0.0, 0.0, "none", "replace", "round", simulation)
+        budget, left = policy.ledger.budget, policy.ledger.remaining()
+        if delta is None:
+            if budget is None:
+                raise ValueError("delta must be given where the ledger has no budget, got delta=None")
+            delta = budget.delta
+        fraction("delta", delta, include_zero=True)
+        # what calibration leaves over in the last digits is not worth a word
+        left = left if budget is None or left > 1e-9 * budget.epsilon else 0.0
+        adjacency = "replace" if budget is None else budget.adjacency
+        spent = float(policy.ledger.epsilon(delta))
+        return cls(spent, delta, left, policy.trust, adjacency, policy.protects, simulation)
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):
