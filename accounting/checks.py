@@ -67,5 +67,6 @@ def integer(name: str, value: object, *, at_least: int) -> int:
 def choice(name: str, value: T, *among: T) -> T:
     """``value``, which must be one of these."""
     if value not in among:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, among))}, got {name}={value!r}")
+        *others, last = map(repr, among)
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {name}={value!r}")
     return value

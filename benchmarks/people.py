@@ -30,7 +30,7 @@ import numpy as np
 
 from accounting import Budget
 from dpbandits import policies, simulate
-from dpbandits.lab.environments import GLM, Films, People, Shifted
+from dpbandits.lab.environments import GLM, Films, People
 from dpbandits.lab.environments.base import Round, Wrapper
 
 # worlds by name: how to make one, δ, and by ε what is asked
@@ -59,7 +59,7 @@ class Rare(People):
     """Rewards that are rare, with a guess of how rare they are."""
 
     def __init__(self) -> None:
-        super().__init__(Shifted(offset=-2.5), persons=1000, rounds=5000)
+        super().__init__(GLM(offset=-2.5), persons=1000, rounds=5000)
         self.base_rate = 0.08
 
 

@@ -12,6 +12,7 @@
 :mod:`.optimize`, :mod:`.torch`        private training; :mod:`.training` is what both do with rows
 :mod:`.features`, :mod:`.sklearn`      scales of features; estimators
 :mod:`.hyperparameters`                a private choice among runs
+:mod:`.normal_chances`                 probabilities of normal vectors: how probable a perturbed choice was
 :mod:`.states`                         what keeps a promise between one release and the next
 =====================================  ============================================================================
 

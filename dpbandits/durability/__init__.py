@@ -1,1 +1,1 @@
-"""How a policy survives: state files, checkpoints, journals, who has taught, and the log of decisions."""
+"""How a policy survives: state files, checkpoints, journals, and the log of decisions."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbandits.durability.journal import Journal
-from dpbandits.policy.decision import Pending
+from dpbandits.durability.pending import Pending
 from dpkit.states import Run, files
 
 if TYPE_CHECKING:

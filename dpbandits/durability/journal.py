@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.policy.decision import Pending
+from dpbandits.durability.pending import Pending
 from dpkit.states import files
 from dpkit.states.entries import short
 

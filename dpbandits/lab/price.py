@@ -28,19 +28,21 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from accounting import Budget
 from accounting.arrays import Array
-from accounting.checks import fraction, integer
-from dpbandits.lab.environments.base import Environment
+from accounting.checks import fraction, positive
+from dpbandits.lab.environments.base import Environment, checked_rounds
 from dpbandits.lab.price_table import PriceRow, PriceTable
 from dpbandits.lab.simulation.results import Results
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policy.checks import checked_base_rate
+from dpbandits.policy.private import PrivatePolicy
 from dpbandits.policy.protocol import Policy
 from dpkit.models.links import get_link
 
@@ -139,13 +141,9 @@ def price_of_privacy(
     """
     environment, modelled = _environment(source)
     listed = _budgets(budgets, delta)
-    count = environment.rounds if rounds is None else integer("rounds", rounds, at_least=1)
-    if count is None:
-        raise ValueError(f"rounds must be given: {environment.name} has no end")
-    if environment.rounds is not None and count > environment.rounds:
-        raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
+    count = checked_rounds(rounds, environment)
     chosen = _units(environment, units)
-    kinds = _kinds(policies, chosen)
+    kinds = _kinds(policies or {}, chosen)
     rate = getattr(environment, "base_rate", None) if base_rate is None else base_rate
     model: dict[str, Any] = {"link": environment.link, "theta_bound": environment.theta_bound, "base_rate": rate}
     private = model | {"reward_range": environment.reward_range, "on_violation": "clip", "horizon": count}
@@ -162,8 +160,7 @@ def price_of_privacy(
             if name in priced:
                 raise ValueError(f"budgets must be different, got ε = {own.epsilon:g} twice")
             priced[name] = own
-            shape = _shape(kinds[unit], environment)
-            made[name] = _Made(kinds[unit], shape, _accepted(kinds[unit], private) | {"budget": own})
+            made[name] = _private(kinds[unit], environment, private, own)
     hopeless = {name: made[name].hopeless(environment) for name in priced}
     results = simulate(
         made, environment, rounds=count, seeds=seeds, jobs=jobs, resume=resume, points=1, progress=progress
@@ -176,14 +173,10 @@ def price_of_privacy(
     rows = []
     for name, budget in priced.items():
         row = found[name]
-        price, error = _ratio(free - _last(results, name), free - uniform)
-        values = {key: row[key] for key in ("reward", "reward_se", "regret", "regret_se")}
-        rows.append(
-            PriceRow(
-                budget.unit, budget.epsilon, budget.delta, row["algorithm"], **values,
-                price=price, price_se=error, hopeless=hopeless[name],
-            )
-        )  # fmt: skip
+        values = [row[key] for key in ("algorithm", "reward", "reward_se", "regret", "regret_se")]
+        price = _ratio(free - _last(results, name), free - uniform)
+        cells = [budget.unit, budget.epsilon, budget.delta, *values, *price, hopeless[name]]
+        rows.append(PriceRow(*cells))
     baselines = {
         field + suffix: found[name]["reward" + suffix]
         for field, name in (("free", _FREE), ("uniform", _UNIFORM))
@@ -208,8 +201,8 @@ def _environment(source: Any) -> tuple[Any, bool]:
 
     if isinstance(source, Log):
         return ChosenLog(source), True
-    missing = [name for name in ("episode", "dim", "link", "theta_bound", "reward_range") if not hasattr(source, name)]
-    if missing:
+    needed = ("episode", "dim", "link", "theta_bound", "reward_range")
+    if missing := [name for name in needed if not hasattr(source, name)]:
         raise TypeError(
             f"source must be an environment or a dpbandits.lab.evaluate.Log, got a {type(source).__name__} without "
             f"{missing[0]!r}: read a file with LogReplay(path) or Log.read(path)"
@@ -224,52 +217,36 @@ def _budgets(budgets: Any, delta: float) -> list[Budget]:
     if isinstance(budgets, (str, Budget)) or not isinstance(budgets, Iterable):
         raise TypeError(f"budgets must be a sequence of ε or Budget such as [0.5, 1.0, 2.0], got {budgets!r}")
     fraction("delta", delta)
-    found = []
-    for budget in budgets:
-        if isinstance(budget, Budget):
-            found.append(budget)
-        elif isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
-            raise TypeError(f"budgets must hold numbers (ε) or Budget, got {budget!r}")
-        else:
-            found.append(Budget(float(budget), delta))
+    found = [one if isinstance(one, Budget) else Budget(positive("budgets", one), delta) for one in budgets]
     if not found:
         raise ValueError("budgets must hold at least one ε, got none")
     return found
 
 
-def _units(environment: Environment, units: Any) -> list[str]:
-    first = next(environment.episode(np.random.default_rng(0)))
-    known = first.person is not None
+def _units(environment: Environment, units: Sequence[str] | None) -> list[str]:
+    known = next(environment.episode(np.random.default_rng(0))).person is not None
     if units is None:
         return ["round", "person"] if known else ["round"]
-    if isinstance(units, str) or not isinstance(units, Iterable):
-        raise TypeError(f"units must be a sequence such as ('round', 'person'), got units={units!r}")
-    listed = list(units)
-    if not listed or len(set(map(str, listed))) < len(listed) or any(unit not in _PRIVATE for unit in listed):
+    if not units or isinstance(units, str) or len(set(units)) < len(units) or not set(units) <= _PRIVATE.keys():
         raise ValueError(f"units must be one or both of 'round' and 'person', got units={units!r}")
-    if "person" in listed and not known:
+    if "person" in units and not known:
         raise ValueError(
             f"units must be ('round',) where rounds say not whose they are, got units={units!r} for "
             f"{environment.name}: name the column of persons (person_column=, --person), or take a world that has some"
         )
-    return listed
+    return list(units)
 
 
-def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:
-    from dpbandits.policy.private import PrivatePolicy
-
-    if policies is not None and not isinstance(policies, Mapping):
-        raise TypeError(f"policies must be a mapping from 'round' or 'person' to a policy, got {policies!r}")
-    wrong = [unit for unit in policies or {} if unit not in _PRIVATE]
-    if wrong:
-        raise ValueError(f"policies must have the keys 'round' or 'person', got {wrong[0]!r}")
-    found: dict[str, type[Policy]] = {}
+def _kinds(policies: Mapping[str, str | type[Policy]], units: Sequence[str]) -> dict[str, type[Policy]]:
+    """The private policies of these units."""
+    if not policies.keys() <= _PRIVATE.keys():
+        raise ValueError(f"policies must have the keys 'round' or 'person', got {list(policies)!r}")
+    found = {}
     for unit in units:
-        given = (policies or {}).get(unit, _PRIVATE[unit])
-        kind = _class(given) if isinstance(given, str) else given
+        given = policies.get(unit, _PRIVATE[unit])
+        found[unit] = kind = _class(given) if isinstance(given, str) else given
         if not (isinstance(kind, type) and issubclass(kind, PrivatePolicy)):
             raise ValueError(f"policies[{unit!r}] must be a private policy of dpbandits.policies, got {given!r}")
-        found[unit] = kind
     return found
 
 
@@ -277,27 +254,21 @@ def _class(name: str) -> Any:
     return getattr(importlib.import_module("dpbandits.policies"), name, None)
 
 
-def _shape(kind: type[Policy], environment: Environment) -> tuple[int, ...]:
-    """The dimension; for standing arms that of a context, and how many arms."""
-    if kind.takes == "arms":
-        return (environment.dim,)
-    if not hasattr(environment, "context_dim"):
-        raise ValueError(
-            f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
-            f"stand (a world such as disjoint does), got {kind.__name__}"
-        )
-    standing = cast("Any", environment)
-    return standing.context_dim, standing.n_arms
-
-
-def _accepted(kind: type[Policy], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a link, for a policy that is linear; the bound on θ is that of all arms together, not of one."""
-    from inspect import signature
-
+def _private(kind: type[Policy], environment: Any, parameters: Mapping[str, Any], budget: Budget) -> _Made:
+    """A private policy of the environment's dimension; for standing arms that of a context, and how many arms."""
+    # without a link, for a policy that is linear
     dropped = set() if "link" in signature(kind.__init__).parameters else {"link"}
+    shape: tuple[int, ...] = (environment.dim,)
     if kind.takes == "context":
-        dropped.add("theta_bound")
-    return {name: value for name, value in parameters.items() if name not in dropped}
+        if not hasattr(environment, "context_dim"):
+            raise ValueError(
+                f"policies must choose from changing arms in {environment.name}, which shows no contexts to arms that "
+                f"stand (a world such as disjoint does), got {kind.__name__}"
+            )
+        # the bound on θ is that of all arms together, not of one
+        shape, dropped = (environment.context_dim, environment.n_arms), dropped | {"theta_bound"}
+    told = {name: value for name, value in parameters.items() if name not in dropped}
+    return _Made(kind, shape, told | {"budget": budget})
 
 
 def _last(results: Results, name: str) -> Array:

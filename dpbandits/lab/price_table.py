@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from accounting.printed import as_html, as_text
 from dpbandits.lab.simulation.plots import draw_prices
 from dpbandits.lab.simulation.results import with_error
@@ -92,7 +94,7 @@ class PriceTable:
 
     def sentence(self) -> str:
         """What the table says, in one sentence; more where it was a model, or where policies were told a wrong rate."""
-        gain, error = self.free - self.uniform, math.hypot(_known(self.free_se), _known(self.uniform_se))
+        gain, error = self.free - self.uniform, math.hypot(*np.nan_to_num([self.free_se, self.uniform_se]))
         if not gain > 2 * error:
             text = (
                 f"In {self.rounds:,} rounds nothing is learned here even without privacy "
@@ -109,14 +111,8 @@ class PriceTable:
                     parts.append(f"protecting every {unit} keeps nothing of that gain at any ε tried")
                     continue
                 kept = "all" if told.price <= 0 else percent(1 - told.price)
-                parts.append(
-                    f"protecting every {unit} at ε = {told.epsilon:g} keeps {kept} of that gain"
-                    + (
-                        " (the least ε tried that keeps nine tenths)"
-                        if enough
-                        else " (the most that any ε tried keeps)"
-                    )
-                )
+                why = "the least ε tried that keeps nine tenths" if enough else "the most that any ε tried keeps"
+                parts.append(f"protecting every {unit} at ε = {told.epsilon:g} keeps {kept} of that gain ({why})")
             text = (
                 f"Learning earns {self.free:.3g} per round where choosing by chance earns {self.uniform:.3g}; "
                 f"{', and '.join(parts)}."
@@ -167,10 +163,6 @@ class PriceTable:
     def plot(self, target: Any) -> Any:
         """The price against ε, a line for each unit, into an image file or on matplotlib's axes."""
         return draw_prices(self, target)
-
-
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
 
 
 def percent(share: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from accounting.arrays import Array
 from dpbandits._extras import need
 
-__all__ = ["Table"]
+__all__ = ["Table", "finite_range"]
 
 
 class Table:
@@ -115,11 +116,18 @@ class Table:
     def persons(self, column: str, starts: NDArray[np.int64] | None = None) -> list[str]:
         """The person of every round, whose rows begin at ``starts`` (by default every row is a round)."""
         codes, names = self.codes(column)
-        if starts is not None:
-            firsts = np.repeat(codes[starts], np.diff(np.append(starts, len(codes))))
-            self.check(column, np.flatnonzero(codes != firsts), "is another person than in the round's first row")
-            codes = codes[starts]
-        return [names[code] for code in codes]
+        starts = np.arange(len(codes)) if starts is None else starts
+        firsts = np.repeat(codes[starts], np.diff(np.append(starts, len(codes))))
+        self.check(column, np.flatnonzero(codes != firsts), "is another person than in the round's first row")
+        return [names[code] for code in codes[starts]]
+
+
+def finite_range(name: str, given: tuple[float, float]) -> tuple[float, float]:
+    """Two numbers that are finite and increase."""
+    low, high = map(float, given)
+    if not (low < high and math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"{name} must be finite and increasing, got {name}={given!r}")
+    return low, high
 
 
 def _read_csv(pandas: Any, path: Path) -> Any:

@@ -4,23 +4,21 @@ A policy whose choice is random returns one of these in place of scores; it is a
 be asked for later, at no cost to the choice.
 
 * :class:`Shares`: arm k with probability p_k; :class:`Ties`: one of the arms of the largest score. Exact.
-* :class:`Independent`: the largest of c_k + s_k·ξ_k with independent standard normal ξ_k. One integral over the real
-  line, by Gauss–Legendre rules on pieces of half a standard deviation: exact to 10⁻⁹.
+* :class:`Independent`: the largest of c_k + s_k·ξ_k with independent standard normal ξ_k; exact to 10⁻⁹.
 * :class:`Perturbed`: the largest of c_k + x_kᵀ(θ + Rξ), ξ ~ N(0, I): the Gaussian measure of a polyhedron
-  (:mod:`dpbandits.policy.polyhedra`).
+  (:mod:`dpkit.normal_chances` computes both).
 
 Ties are for the first of the best arms, as in ``argmax``.
 """
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 
 import numpy as np
 
 from accounting.arrays import Array
-from dpbandits.policy.polyhedra import measure
+from dpkit.normal_chances import of_largest, of_polyhedron
 
 __all__ = ["Independent", "Law", "Perturbed", "Shares", "Ties", "Told", "gap_shares", "inverse_gap"]
 
@@ -164,36 +162,7 @@ class Independent(Law):
         return np.asarray(self.center + self.scale * rng.standard_normal(len(self.center)))
 
     def chance(self, index: int) -> tuple[float, float]:
-        from scipy.special import ndtr
-
-        # what is less than the last digit of a score does not move it
-        scale = np.where(self.center + 8.5 * self.scale == self.center, 0.0, self.scale)
-        c, s = float(self.center[index]), float(scale[index])
-        if c == -math.inf:
-            return 0.0, 0.0
-        others = np.isfinite(self.center) & (np.arange(len(self)) != index)
-        first = np.flatnonzero(others) < index
-        C, S = self.center[others], scale[others]
-        fixed = S == 0.0
-        # those that do not move are a floor, which must be passed, or reached by the first of them
-        floor = float(C[fixed].max(initial=-math.inf))
-        if s == 0.0:
-            beaten = (c > C[fixed]) | ((c == C[fixed]) & ~first[fixed])
-            return float(beaten.all()) * float(ndtr((c - C[~fixed]) / S[~fixed]).prod()), 0.0
-        C, S = C[~fixed], S[~fixed]
-        steps = np.arange(-17.0, 18.0) / 2.0
-        cuts = np.unique(np.concatenate([(c + s * steps), (C[:, None] + S[:, None] * steps).ravel()]))
-        low, high = max(c - 8.5 * s, floor), c + 8.5 * s
-        cuts = np.concatenate([[low], cuts[(cuts > low) & (cuts < high)], [high]])
-        if not low < high:
-            return 0.0, 0.0
-        nodes, weights = np.polynomial.legendre.leggauss(8)
-        half = 0.5 * np.diff(cuts)[:, None]
-        z = (cuts[:-1, None] + half * (1.0 + nodes)).ravel()
-        density = np.exp(-0.5 * ((z - c) / s) ** 2) / (s * math.sqrt(2.0 * math.pi))
-        for other, width in zip(C, S, strict=True):
-            density *= ndtr((z - other) / width)
-        return min(1.0, float(density @ (half * weights).ravel())), 0.0
+        return of_largest(self.center, self.scale, index), 0.0
 
 
 class Perturbed(Law):
@@ -246,4 +215,4 @@ class Perturbed(Law):
         later = np.flatnonzero(others) > index
         if not ((b > 0.0) | ((b == 0.0) & later))[~moved].all():
             return 0.0, 0.0
-        return measure(A[moved], b[moved])
+        return of_polyhedron(A[moved], b[moved])

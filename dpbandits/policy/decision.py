@@ -1,16 +1,20 @@
-"""What a policy says of one round, what it remembers of it until the reward comes, and what a run has cost."""
+"""What a policy says of one round, and what a run has cost."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from accounting.arrays import Array
-from dpbandits.durability.registry import NOBODY
+from accounting.checks import fraction
 from dpbandits.policy.choices import Law
+from dpkit import randomness
 
-__all__ = ["Decision", "Pending", "PrivacyReport"]
+if TYPE_CHECKING:
+    from dpbandits.policy.protocol import Policy
+
+__all__ = ["Decision", "PrivacyReport"]
 
 
 @dataclass(slots=True, eq=False)
@@ -59,32 +63,6 @@ class Decision:
         return 0.0 if self.law is None else self.law.chance(self.index)[1]
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
-    """A decision whose reward has not come: all that ``learn`` is told of it.
-
-    Attributes
-    ----------
-    arm : ndarray of shape (d,)
-        What was chosen (for policies with a context: the context); empty once its batch is closed.
-    index : int
-        Its row.
-    round : int
-        Its number among the decisions of the run, from 0.
-    note : tuple of int
-        What else the policy has written down about the choice.
-    person : int
-        Whose round it was, hashed (:class:`dpbandits.durability.registry.Registry`), where the policy protects persons;
-        else ``NOBODY``.
-    """
-
-    arm: Array
-    index: int
-    round: int
-    note: tuple[int, ...] = ()
-    person: int = NOBODY
-
-
 @dataclass(frozen=True)
 class PrivacyReport:
     """What a policy has cost: (ε, δ) spent and left, and what these numbers are about."""
@@ -96,6 +74,24 @@ class PrivacyReport:
     adjacency: str
     unit: str
     simulation: bool
+
+    @classmethod
+    def of(cls, policy: Policy, delta: float | None) -> PrivacyReport:
+        """What a policy has spent and what is left, at ``delta``, by default its budget's."""
+        simulation = randomness.is_simulation(policy.rng)
+        if policy.trust == "none" or policy.ledger is None:
+            return cls(math.inf, delta or 0.0, 0.0, "none", "replace", "round", simulation)
+        budget, left = policy.ledger.budget, policy.ledger.remaining()
+        if delta is None:
+            if budget is None:
+                raise ValueError("delta must be given where the ledger has no budget, got delta=None")
+            delta = budget.delta
+        fraction("delta", delta, include_zero=True)
+        # what calibration leaves over in the last digits is not worth a word
+        left = left if budget is None or left > 1e-9 * budget.epsilon else 0.0
+        adjacency = "replace" if budget is None else budget.adjacency
+        spent = float(policy.ledger.epsilon(delta))
+        return cls(spent, delta, left, policy.trust, adjacency, policy.protects, simulation)
 
     def __str__(self) -> str:
         if math.isinf(self.epsilon):

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
-from dpbandits.durability.registry import kind_of
 from dpkit.states.entries import short
+from dpkit.states.registry import kind_of
 
 if TYPE_CHECKING:
     from dpbandits.policy.protocol import Policy
 
-__all__ = ["CheckedRow", "checked_rows", "learn"]
+__all__ = ["learn"]
 
 # rows between two moves of the bar
 _TICK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedRow:
+class _CheckedRow:
     """What ``admit_choice`` and ``take_in`` are told of a row."""
 
     arm: Array
@@ -31,7 +31,7 @@ class CheckedRow:
     person: Any
 
 
-def checked_rows(policy: Policy, rows: Iterable[Any]) -> list[CheckedRow]:
+def _checked_rows(policy: Policy, rows: Iterable[Any]) -> list[_CheckedRow]:
     """All rows, or the complaint about the first bad one, which says where it stands."""
     if isinstance(rows, (str, bytes)) or not isinstance(rows, Iterable):
         raise ValueError(f"rows must be an iterable of (arm, reward) or LoggedRound, got {short(rows)}")
@@ -51,7 +51,7 @@ def checked_rows(policy: Policy, rows: Iterable[Any]) -> list[CheckedRow]:
     return checked
 
 
-def _checked(policy: Policy, row: Any) -> CheckedRow:
+def _checked(policy: Policy, row: Any) -> _CheckedRow:
     if isinstance(row, (tuple, list)):
         if len(row) not in (2, 3):
             raise ValueError(f"a row must be (arm, reward) or (arm, reward, person), got {len(row)} entries")
@@ -72,7 +72,7 @@ def _checked(policy: Policy, row: Any) -> CheckedRow:
         raise ValueError(f"a row must be (arm, reward), (arm, reward, person) or a LoggedRound, got {short(row)}")
     if reward is None:
         raise ValueError("reward must be a number in a log, got None: leave the row out")
-    return CheckedRow(policy.chosen(offered, index), index, policy.checked_reward(reward), person)
+    return _CheckedRow(policy.chosen(offered, index), index, policy.checked_reward(reward), person)
 
 
 def _kind(person: object) -> str:
@@ -84,8 +84,18 @@ def _kind(person: object) -> str:
     return kind_of(person)
 
 
-def learn(policy: Policy, rows: list[CheckedRow], progress: bool) -> int:
-    """Take in rows that were checked; behind the policy's lock."""
+def learn(policy: Policy, rows: Iterable[Any], progress: bool) -> int:
+    """Check all rows, then take them in, behind the policy's lock; how many they are."""
+    policy.check_log()
+    policy.check_process()
+    checked = _checked_rows(policy, rows)
+    with policy.lock:
+        policy.check_open()
+        _take_in(policy, checked, progress)
+    return len(checked)
+
+
+def _take_in(policy: Policy, rows: list[_CheckedRow], progress: bool) -> None:
     if policy.horizon is not None and policy.decisions + len(rows) > policy.horizon:
         left = policy.horizon - policy.decisions
         raise ValueError(
@@ -101,4 +111,3 @@ def learn(policy: Policy, rows: list[CheckedRow], progress: bool) -> int:
             policy.take_in(key, policy.waiting[key], row.reward)
             if done % _TICK == 0:
                 tick(_TICK)
-    return len(rows)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpbandits.policy.decision import Decision, Pending
+from dpbandits.durability.pending import Pending
+from dpbandits.policy.decision import Decision
 from dpkit.states.entries import taken
 
 __all__ = ["OpenDecisions"]

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 from accounting import Release
 from accounting.arrays import Array
+from dpbandits.durability.pending import Pending
 from dpbandits.policy.choices import Law
-from dpbandits.policy.decision import Pending
 
 __all__ = ["NoisySums", "Record", "Refit", "Rule"]
 

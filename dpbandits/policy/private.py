@@ -42,19 +42,21 @@ from accounting.arrays import Array
 from accounting.checks import integer
 from dpbandits.durability import state
 from dpbandits.durability.checkpoint import Checkpoint, replay
-from dpbandits.durability.registry import Registry, kind_of
+from dpbandits.durability.pending import Pending
 from dpbandits.policy import released
 from dpbandits.policy.checks import checked_budget, finite_rewards
 from dpbandits.policy.choices import Law
-from dpbandits.policy.decision import Decision, Pending
+from dpbandits.policy.decision import Decision
+from dpbandits.policy.options import CommonOptions, PrivateOptions
 from dpbandits.policy.parts import Record, Refit, Rule
-from dpbandits.policy.protocol import CommonOptions, Policy
+from dpbandits.policy.protocol import Policy
 from dpbandits.policy.released import Released
 from dpbandits.policy.schedule import Schedule
 from dpbandits.policy.trust import AsRewarded, counting_of
 from dpkit import randomness
 from dpkit.states import Run, Unrepeatable, files
 from dpkit.states.entries import conform, kept, plain, resume, short
+from dpkit.states.registry import Registry, kind_of
 from dpkit.states.run import Here
 
 if TYPE_CHECKING:
@@ -69,15 +71,6 @@ _LONGEST_LABEL = 1000
 
 # what a registry counts up to
 _MOST_ROUNDS = 2**31
-
-
-class PrivateOptions(CommonOptions, total=False):
-    """The keywords that every private policy takes besides ``budget`` and ``horizon``; see :class:`PrivatePolicy`."""
-
-    ledger: Ledger | None
-    label: str | None
-    checkpoint: str | Path | None
-    rounds_per_person: int | None
 
 
 class PrivatePolicy(Policy, Generic[Public]):

@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,17 +29,20 @@ from accounting.checks import choice, fraction, integer
 from accounting.printed import as_html, parameter_cells
 from dpbandits.durability import state
 from dpbandits.durability.decision_log import DecisionLog, log_of
-from dpbandits.durability.registry import NOBODY, kind_of
+from dpbandits.durability.pending import Pending
+from dpbandits.policy import logs
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.checks import checked_base_rate, real_array, real_number
 from dpbandits.policy.choices import Law, Told
-from dpbandits.policy.decision import Decision, Pending, PrivacyReport
+from dpbandits.policy.decision import Decision, PrivacyReport
 from dpbandits.policy.offers import ROWS, Offer
 from dpbandits.policy.open_decisions import OpenDecisions
+from dpbandits.policy.options import CommonOptions, Options, Violation
 from dpkit import randomness
 from dpkit.models.links import Link, get_link
 from dpkit.states import Run, entries
 from dpkit.states.entries import short
+from dpkit.states.registry import NOBODY, kind_of
 
 if TYPE_CHECKING:
     from accounting import Ledger  # loaded by whoever has one
@@ -54,27 +57,8 @@ __all__ = [
     "real_array",
 ]
 
-Violation = Literal["raise", "clip"]
-
 # what a state counts
 _LONGEST = 2**62
-
-
-class CommonOptions(TypedDict, total=False):
-    """The keywords that every policy takes; see :class:`Policy`."""
-
-    reward_range: tuple[float, float] | None
-    base_rate: float | None
-    on_violation: Violation
-    expire_after: int | None
-    decision_log: str | Path | DecisionLog | None
-    rng: np.random.Generator | None
-
-
-class Options(CommonOptions, total=False):
-    """Those of the policies that need no horizon."""
-
-    horizon: int | None
 
 
 class Policy(ABC):
@@ -387,14 +371,7 @@ class Policy(ABC):
         With a checkpoint all rows are durable when this returns. After a crash in the middle, ``decisions`` tells how
         many were taken in; the others can be given again.
         """
-        from dpbandits.policy.logs import checked_rows, learn
-
-        self.check_log()
-        self.check_process()
-        checked = checked_rows(self, rows)
-        with self.lock:
-            self.check_open()
-            return learn(self, checked, progress)
+        return logs.learn(self, rows, progress)
 
     # --------------------------------------------------------------------------------- arms that come and go
 
@@ -672,23 +649,4 @@ class Policy(ABC):
 
     def privacy(self, delta: float | None = None) -> PrivacyReport:
         """What has been spent and what is left, at ``delta`` (by default the budget's)."""
-        simulation = randomness.is_simulation(self.rng)
-        if self.trust == "none" or self.ledger is None:
-            return PrivacyReport(math.inf, delta or 0.0, 0.0, "none", "replace", "round", simulation)
-        budget = self.ledger.budget
-        if delta is None:
-            if budget is None:
-                raise ValueError("delta must be given where the ledger has no budget, got delta=None")
-            delta = budget.delta
-        fraction("delta", delta, include_zero=True)
-        left = self.ledger.remaining()
-        return PrivacyReport(
-            epsilon=float(self.ledger.epsilon(delta)),
-            delta=delta,
-            # what calibration leaves over in the last digits is not worth a word
-            left=left if budget is None or left > 1e-9 * budget.epsilon else 0.0,
-            trust=self.trust,
-            adjacency=budget.adjacency if budget else "replace",
-            unit=self.protects,
-            simulation=simulation,
-        )
+        return PrivacyReport.of(self, delta)

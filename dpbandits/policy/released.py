@@ -270,10 +270,8 @@ _templates = threading.Lock()
 @lru_cache(maxsize=32)
 def _template(kind: str, config: str, link: Link | None) -> PrivatePolicy[Any]:
     """From the constructor, once for all releases of a run."""
-    from dpbandits.policy.private import PrivatePolicy
-
-    made = known_kind(kind)
-    if made is None or not issubclass(made, PrivatePolicy):
+    made: Any = known_kind(kind)
+    if not hasattr(made, "released"):
         raise ValueError(f"policy must be a private policy that is imported, got policy={short(kind)}")
     arguments = _read(json.loads(config), 0)
     arguments["budget"] = Budget(**arguments["budget"])

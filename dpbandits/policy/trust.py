@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dpbandits.policy.decision import Pending
+from dpbandits.durability.pending import Pending
 
 if TYPE_CHECKING:
     from dpbandits.policy.private import PrivatePolicy

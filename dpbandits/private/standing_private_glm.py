@@ -141,7 +141,7 @@ class StandingPrivateGLM(PrivatePolicy[Estimate]):
     # which arm it was
     notes = 1
     choices_read = ("theta", "root")
-    # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play.made``)
+    # a simulation tells it the arms when it is made (``dpbandits.lab.simulation.play``)
     public_arms: ClassVar[bool] = True
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What keeps a promise between one release and the next: runs, what states keep, and their files."""
+"""What keeps a promise between one release and the next: runs, what states keep, their files, and who took part."""
 
 from dpkit.states.run import Run, RunStopped, Unrepeatable
 

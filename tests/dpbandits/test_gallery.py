@@ -23,7 +23,6 @@ from dpbandits.lab.environments import (
     LogReplay,
     People,
     Quadratic,
-    Shifted,
     Sorted,
     Supervised,
     UnitLinear,
@@ -75,7 +74,7 @@ def test_an_unknown_world_is_refused():
 @pytest.mark.parametrize(
     "environment",
     [
-        Shifted(3, offset=-2.0),
+        GLM(3, offset=-2.0),
         Advertising(4, arms=6, base_rate=0.2),
         Advertising(4, arms=6, base_rate=0.2, centred=True),
         UnitLinear(3, arms=8),
@@ -117,16 +116,16 @@ def fitted(arms, values, link="linear"):
 
 
 def test_the_offset_is_no_feature():
-    arms, _, means = everything(play(Shifted(4, offset=-2.5, theta_norm=1.5), 0, 200))
+    arms, _, means = everything(play(GLM(4, offset=-2.5, theta_norm=1.5), 0, 200))
     with_constant = np.concatenate([arms, np.ones((*arms.shape[:2], 1))], axis=2)
     theta, error = fitted(with_constant, means, "logistic")
     assert error < 1e-8
     assert theta[-1] == pytest.approx(-2.5)
     assert np.linalg.norm(theta[:-1]) == pytest.approx(1.5)
     assert fitted(arms, means, "logistic")[1] > 1
-    assert Shifted(offset=-2.5).base_rate == pytest.approx(1 / (1 + math.exp(2.5)))
+    assert GLM(offset=-2.5).base_rate == pytest.approx(1 / (1 + math.exp(2.5)))
     with pytest.raises(ValueError, match="offset must be finite"):
-        Shifted(offset=math.nan)
+        GLM(offset=math.nan)
 
 
 def test_advertising_has_its_law():

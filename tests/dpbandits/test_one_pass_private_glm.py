@@ -18,7 +18,7 @@ from regret import ball, regret_of
 from tabled import tabled
 
 from accounting import Budget, Gaussian, Ledger
-from dpbandits.lab.environments import GLM, Shifted, UnitLinear
+from dpbandits.lab.environments import GLM, UnitLinear
 from dpbandits.policies import OnePassPrivateGLM
 from dpbandits.private.parts.noisy_estimate import shrunken_eigenvalues
 from dpbandits.private.parts.records import SecantRecord
@@ -491,11 +491,12 @@ def played(policy: OnePassPrivateGLM, environment, seed: int, rounds: int, since
 
 def test_a_model_without_the_base_rate_warns_once_and_one_with_it_does_not():
     with pytest.warns(UserWarning, match=r"rewards are far below .* base_rate=0.5 may be far off") as record:
-        lost = played(policy_with(dim=5, horizon=4000), Shifted(5), 0, 4000)
+        lost = played(policy_with(dim=5, horizon=4000), GLM(5, offset=-2.5), 0, 4000)
     assert len(record) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told = played(policy_with(dim=5, horizon=4000, base_rate=Shifted(5).base_rate), Shifted(5), 0, 4000)
+        world = GLM(5, offset=-2.5)
+        told = played(policy_with(dim=5, horizon=4000, base_rate=world.base_rate), world, 0, 4000)
     assert told < 0.3 * lost
 
 

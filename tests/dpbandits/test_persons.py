@@ -11,9 +11,9 @@ from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, Ledger
 from dpbandits import Policy, policies
-from dpbandits.durability.registry import NOBODY
 from dpbandits.durability.state import tree_of
 from dpbandits.policy.protocol import PrivacyReport
+from dpkit.states.registry import NOBODY
 
 PERSON = Budget(4.0, 1e-5, unit="person")
 names = pytest.mark.parametrize("name", CAPPED)

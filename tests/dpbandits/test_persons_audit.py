@@ -16,9 +16,9 @@ from again import rewinder
 from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 
 from accounting import Budget, Gaussian, audit, epsilon
-from dpbandits.durability.registry import Registry
 from dpbandits.policies import OnePassPrivateGLM
 from dpbandits.private.parts.one_pass import Refit
+from dpkit.states.registry import Registry
 
 BUDGET = Budget(8.0, 1e-2, unit="person")
 TRIALS = 340  # which find half the noise but for 1 in 10⁸; a forgotten cap is nearer

@@ -17,10 +17,10 @@ from again import rewinder
 from shuffled_counts import log_likelihood
 
 from accounting import Budget, Gaussian, audit, epsilon, gdp
-from dpbandits.durability.registry import Registry
 from dpbandits.policies import LDPGLM, ShuffleOnePassGLM
 from dpkit.geometry import svec
 from dpkit.shuffle import Analyzer
+from dpkit.states.registry import Registry
 
 # A sound mechanism is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE = 1 - 1e-9

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tabled import tabled
 
-from dpbandits.durability.registry import NOBODY, Registry, kind_of
+from dpkit.states.registry import NOBODY, Registry, kind_of
 
 keys = st.one_of(
     st.integers(-(2**63), 2**63 - 1).filter(lambda key: key != NOBODY),

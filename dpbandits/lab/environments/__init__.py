@@ -17,7 +17,6 @@ from dpbandits.lab.environments.log import LogReplay
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.per_arm import PerArm
 from dpbandits.lab.environments.quadratic import Quadratic
-from dpbandits.lab.environments.shifted import Shifted
 from dpbandits.lab.environments.sorted import Sorted
 from dpbandits.lab.environments.supervised import Supervised
 from dpbandits.lab.environments.unit_linear import UnitLinear
@@ -41,7 +40,6 @@ __all__ = [
     "PerArm",
     "Quadratic",
     "Round",
-    "Shifted",
     "Sorted",
     "Supervised",
     "UnitLinear",

@@ -18,16 +18,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import chain, count
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.lab.environments.arms import arm_blocks, random_parameter
+from dpbandits.lab.environments.arms import INSIDE, arm_blocks, random_parameter
 from dpbandits.lab.environments.base import Named, Round
-from dpbandits.lab.environments.glm import REWARDS, checked_rewards
+from dpbandits.lab.environments.glm import rewards_of
 from dpkit.models.links import get_link
 
 __all__ = ["Adversarial"]
@@ -80,36 +80,28 @@ class Adversarial(Named):
         theta_norm: float = 3.0,
         reveal: int = 1000,
     ) -> None:
-        self.dim = integer("dim", dim, at_least=2 if arm_sets == "hidden" else 1)
         if arm_sets not in ("hidden", "alternating") and not callable(arm_sets):
             raise ValueError(f"arm_sets must be 'hidden', 'alternating' or a function, got arm_sets={arm_sets!r}")
         self.arm_sets = arm_sets
         self.arms = integer("arms", arms, at_least=2)
-        self.link = checked_rewards(link)
-        self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
+        law = rewards_of(link)
+        S = self.theta_norm = positive("theta_norm", theta_norm)
         self.reveal = integer("reveal", reveal, at_least=0)
-        self.reward_range = REWARDS[link].range(self.theta_norm)
-        self.noise_scale = REWARDS[link].deviation(self.theta_norm)
-        self.rounds = None
+        self.noise_scale = law.deviation(S)
+        dim = integer("dim", dim, at_least=2 if arm_sets == "hidden" else 1)
         title = arm_sets if isinstance(arm_sets, str) else getattr(arm_sets, "__name__", "given")
-        self.name = f"{link} bandit, {title} arm sets (d = {self.dim}, S = {self.theta_norm:g})"
+        super().__init__(f"{link} bandit, {title} arm sets (d = {dim}, S = {S:g})", dim, link, S, law.range(S))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         theta = random_parameter(rng, self.dim, self.theta_norm)
-        mean, draw = get_link(self.link).mean, REWARDS[self.link].draw
+        mean, draw = get_link(self.link).mean, rewards_of(self.link).draw
         # rewards have luck of their own, whatever the adversary draws
         luck = rng.spawn(1)[0]
-        for arms in self._arms(rng, theta):
+        make = self._given if callable(self.arm_sets) else getattr(self, f"_{self.arm_sets}")
+        for arms in make(rng, theta):
             means = mean(arms @ theta)
             yield Round(arms, draw(luck, means[None])[0], means)
-
-    def _arms(self, rng: np.random.Generator, theta: Array) -> Iterator[Array]:
-        if self.arm_sets == "hidden":
-            return self._hidden(rng, theta)
-        if self.arm_sets == "alternating":
-            return self._alternating(rng)
-        return self._given(rng, self.arm_sets)
 
     def _hidden(self, rng: np.random.Generator, theta: Array) -> Iterator[Array]:
         # u lies at 45° to θ*
@@ -121,17 +113,18 @@ class Adversarial(Named):
         for t, arms in enumerate(chain.from_iterable(blocks)):
             arms = arms - np.outer(arms @ u, u)
             if t >= self.reveal:
-                arms[rng.integers(self.arms)] = (1 - 1e-12) * u
+                arms[rng.integers(self.arms)] = INSIDE * u
             yield arms
 
-    def _alternating(self, rng: np.random.Generator) -> Iterator[Array]:
+    def _alternating(self, rng: np.random.Generator, theta: Array) -> Iterator[Array]:
         basis = np.linalg.qr(rng.standard_normal((self.dim, self.dim)))[0].T
-        steps = np.linspace(-1.0, 1.0, self.arms)[:, None] * (1 - 1e-12)
+        steps = np.linspace(-1.0, 1.0, self.arms)[:, None] * INSIDE
         while True:
             for direction in basis:
                 yield steps * direction
 
-    def _given(self, rng: np.random.Generator, choose: _Choose) -> Iterator[Array]:
+    def _given(self, rng: np.random.Generator, theta: Array) -> Iterator[Array]:
+        choose = cast("_Choose", self.arm_sets)
         for t in count():
             arms = np.asarray(choose(t, rng), dtype=np.float64)
             if arms.ndim != 2 or arms.shape[1] != self.dim or not len(arms):

@@ -21,13 +21,11 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, integer, positive
-from dpbandits.lab.environments.arms import random_parameter
+from dpbandits.lab.environments.arms import INSIDE, coins, random_parameter, rounds_at_once
 from dpbandits.lab.environments.base import Named, Round
 from dpkit.models.links import get_link
 
 __all__ = ["Advertising"]
-
-_BLOCK = 2**16
 
 
 class Advertising(Named):
@@ -72,34 +70,31 @@ class Advertising(Named):
         effect: float = 2.0,
         centred: bool = False,
     ) -> None:
-        self.dim = integer("dim", dim, at_least=2)
         self.arms = integer("arms", arms, at_least=1)
         self.base_rate = fraction("base_rate", base_rate)
         self.correlation = fraction("correlation", correlation, include_zero=True)
         self.effect = positive("effect", effect)
-        self.link = "logistic"
         self._logit = math.log(self.base_rate / (1.0 - self.base_rate))
         self.centred = bool(centred)
         # θ* = √d·(logit − wᵀ1/2, w), or √d·(logit, w/2)
-        constant = abs(self._logit) + (0.0 if self.centred else self.effect * math.sqrt(self.dim - 1) / 2.0)
-        self.theta_bound = math.sqrt(self.dim) * math.hypot(constant, self.effect / (2.0 if self.centred else 1.0))
-        self.reward_range = (0.0, 1.0)
-        self.rounds = None
+        d = integer("dim", dim, at_least=2)
+        constant = abs(self._logit) + (0.0 if self.centred else self.effect * math.sqrt(d - 1) / 2.0)
+        longest = math.sqrt(d) * math.hypot(constant, self.effect / (2.0 if self.centred else 1.0))
         more = ", centred" if self.centred else ""
-        self.name = f"advertising, {100 * self.base_rate:g} % clicks (d = {self.dim}, K = {self.arms}{more})"
+        name = f"advertising, {100 * self.base_rate:g} % clicks (d = {d}, K = {self.arms}{more})"
+        super().__init__(name, d, "logistic", longest)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         w = random_parameter(rng, self.dim - 1, self.effect)
         mean = get_link("logistic").mean
-        size = max(1, _BLOCK // (self.arms * self.dim))
+        size = rounds_at_once(self.arms * self.dim)
         while True:
             u = self._features(rng, size * self.arms).reshape(size, self.arms, -1)
             means = mean(self._logit + (u - 0.5) @ w)
             shown = 2.0 * u - 1.0 if self.centred else u
-            arms = np.concatenate([np.ones((size, self.arms, 1)), shown], axis=2) * ((1 - 1e-12) / math.sqrt(self.dim))
-            # one number per round: the arms of a round share their luck
-            yield from map(Round, arms, (rng.random((size, 1)) < means).astype(np.float64), means)
+            arms = np.concatenate([np.ones((size, self.arms, 1)), shown], axis=2) * (INSIDE / math.sqrt(self.dim))
+            yield from map(Round, arms, coins(rng, means), means)
 
     def _features(self, rng: np.random.Generator, count: int) -> Array:
         from scipy.special import ndtr

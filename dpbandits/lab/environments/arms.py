@@ -1,4 +1,4 @@
-"""The laws by which simulated environments draw arms: rows of norm at most 1.
+"""The laws by which simulated environments draw arms, and the vectors that they make of rows: all of norm at most 1.
 
 ==============  =======================================================================
 name            arms
@@ -23,7 +23,18 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["ArmLaw", "arm_blocks", "block_vectors", "checked_arm_law", "random_parameter"]
+__all__ = [
+    "INSIDE",
+    "ArmLaw",
+    "arm_blocks",
+    "blocks_of",
+    "checked_arm_law",
+    "coins",
+    "random_parameter",
+    "rounds_at_once",
+    "with_constant",
+    "within",
+]
 
 ArmLaw = Literal["ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"]
 
@@ -40,7 +51,7 @@ _LAWS = {
 # numbers per block in which arms are drawn: large enough for numpy, small enough for the cache
 _BLOCK = 2**16
 # a hair inside the unit ball, so that rounding leaves no norm above 1
-_INSIDE = 1 - 1e-12
+INSIDE = 1 - 1e-12
 
 
 def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
@@ -55,7 +66,7 @@ def checked_arm_law(law: ArmLaw, arms: int, dim: int) -> ArmLaw:
 def arm_blocks(law: ArmLaw, rng: np.random.Generator, arms: int, dim: int) -> Iterator[Array]:
     """Blocks of rounds, each of shape (rounds, arms, dim), without end; every block is drawn when it is asked for."""
     shape, fixed = _LAWS[law]
-    size = max(1, _BLOCK // (arms * dim))
+    size = rounds_at_once(arms * dim)
     if fixed:
         block = np.repeat(_draw(shape, rng, 1, arms, dim), size, axis=0)
         while True:
@@ -64,17 +75,35 @@ def arm_blocks(law: ArmLaw, rng: np.random.Generator, arms: int, dim: int) -> It
         yield _draw(shape, rng, size, arms, dim)
 
 
-def block_vectors(z: Array, arms: int) -> tuple[Array, Array]:
-    """For rows z (n, m) of norm at most 1 and x = (1, z)/√2: K vectors each that hold x in block k and zeros else; x.
+def rounds_at_once(numbers: int) -> int:
+    """How many rounds of so many numbers are drawn at once."""
+    return max(1, _BLOCK // numbers)
 
-    Of shapes (n, K, K·(m + 1)) and (n, m + 1).
-    """
-    n, m = z.shape
-    x = np.concatenate([np.ones((n, 1)), z], axis=1) * (_INSIDE * math.sqrt(0.5))
-    blocks = np.zeros((n, arms, arms, m + 1))
+
+def with_constant(z: Array) -> Array:
+    """(1, z)/√2, of norm at most 1, for vectors z (along the last axis) of norm at most 1."""
+    return np.concatenate([np.ones((*z.shape[:-1], 1)), z], axis=-1) * (INSIDE * math.sqrt(0.5))
+
+
+def within(rows: Array, bound: float = 1.0) -> Array:
+    """Rows divided by ``bound``, or by their length where that is larger: of norm at most 1."""
+    with np.errstate(over="ignore"):  # a row too long for floats becomes 0
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.maximum(length * (1 + 1e-12), bound))
+
+
+def blocks_of(x: Array, arms: int) -> Array:
+    """For rows x (n, m): K vectors each, which hold x in block k and zeros else, of shape (n, K, K·m)."""
+    n, m = x.shape
+    blocks = np.zeros((n, arms, arms, m))
     own = np.arange(arms)
     blocks[:, own, own] = x[:, None]
-    return blocks.reshape(n, arms, -1), x
+    return blocks.reshape(n, arms, -1)
+
+
+def coins(rng: np.random.Generator, means: Array) -> Array:
+    """Rewards of 0 or 1 for rounds of means (n, K): one number per round, as the arms of a round share their luck."""
+    return (rng.random((len(means), 1)) < means).astype(np.float64)
 
 
 def random_parameter(rng: np.random.Generator, dim: int, norm: float) -> Array:
@@ -85,11 +114,11 @@ def random_parameter(rng: np.random.Generator, dim: int, norm: float) -> Array:
 
 def _draw(shape: str, rng: np.random.Generator, rounds: int, arms: int, dim: int) -> Array:
     if shape == "basis":
-        return np.repeat(_INSIDE * np.eye(arms, dim)[None], rounds, axis=0)
+        return np.repeat(INSIDE * np.eye(arms, dim)[None], rounds, axis=0)
     if shape == "cube":
-        return rng.uniform(-1.0, 1.0, (rounds, arms, dim)) * (_INSIDE / math.sqrt(dim))
+        return rng.uniform(-1.0, 1.0, (rounds, arms, dim)) * (INSIDE / math.sqrt(dim))
     X = rng.standard_normal((rounds, arms, dim))
-    radius: float | Array = _INSIDE
+    radius: float | Array = INSIDE
     if shape == "ball":
         radius = radius * rng.random((rounds, arms, 1)) ** (1 / dim)
     return np.asarray(X * (radius / np.linalg.norm(X, axis=-1, keepdims=True)))

@@ -14,9 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.checks import integer
 from dpkit.models.links import Link
 
-__all__ = ["Environment", "Named", "Round", "Wrapper"]
+__all__ = ["Environment", "Named", "Round", "Wrapper", "checked_rounds"]
 
 
 @dataclass(slots=True, eq=False)
@@ -116,28 +117,45 @@ class Environment(Protocol):
         ...
 
 
-class Named:
-    """Prints itself by its name."""
+def checked_rounds(rounds: int | None, environment: Environment, *, at_least: int = 1) -> int:
+    """How many rounds are played, where nothing is said all: as many as the environment has at most."""
+    if rounds is None:
+        rounds = environment.rounds
+    if rounds is None:
+        raise ValueError(f"rounds must be given: {environment.name} has no end")
+    count = integer("rounds", rounds, at_least=at_least)
+    if environment.rounds is not None and count > environment.rounds:
+        raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
+    return count
 
-    name: str
+
+class Named:
+    """Base of environments: it keeps what every one says of itself, and prints itself by its name."""
+
+    def __init__(
+        self,
+        name: str,
+        dim: int,
+        link: str | Link,
+        theta_bound: float,
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        rounds: int | None = None,
+    ) -> None:
+        self.name, self.dim, self.link, self.rounds = name, dim, link, rounds
+        self.theta_bound, self.reward_range = theta_bound, reward_range
 
     def __repr__(self) -> str:
-        rounds = getattr(self, "rounds", None)
-        count = "no end" if rounds is None else f"{rounds:,} rounds"
+        count = "no end" if self.rounds is None else f"{self.rounds:,} rounds"
         return f"{type(self).__name__}({self.name!r}): {count}"
 
 
 class Wrapper(Named):
     """Base of environments that change the rounds of another one; they have all its other attributes too."""
 
-    def __init__(self, environment: Environment, note: str) -> None:
-        self.environment = environment
-        self.name = f"{environment.name}, {note}"
-        self.dim = environment.dim
-        self.link = environment.link
-        self.theta_bound = environment.theta_bound
-        self.reward_range = environment.reward_range
-        self.rounds = environment.rounds
+    def __init__(self, environment: Environment, note: str, rounds: int | None = None) -> None:
+        self.environment, one = environment, environment
+        count = one.rounds if rounds is None else rounds
+        super().__init__(f"{one.name}, {note}", one.dim, one.link, one.theta_bound, one.reward_range, count)
 
     def __getattr__(self, name: str) -> Any:
         if name == "environment":  # while it is unpickled

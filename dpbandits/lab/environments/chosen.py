@@ -16,15 +16,16 @@ policy use ``dpbandits.lab.evaluate``, which corrects its model by what was seen
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import integer, positive
+from dpbandits.lab.environments.arms import with_constant, within
 from dpbandits.lab.environments.base import Named, Round
 from dpbandits.lab.evaluate.logs import Log
+from dpbandits.lab.tables import finite_range
 
 __all__ = ["ChosenLog"]
 
@@ -75,6 +76,8 @@ class ChosenLog(Named):
     [0.1, 0.5, 0.9]
     """
 
+    rounds: int
+
     def __init__(
         self,
         log: Log,
@@ -86,9 +89,7 @@ class ChosenLog(Named):
     ) -> None:
         if not isinstance(log, Log):
             raise TypeError(f"log must be a dpbandits.lab.evaluate.Log, got a {type(log).__name__}")
-        low, high = map(float, reward_range)
-        if not (low < high and math.isfinite(low) and math.isfinite(high)):
-            raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
+        low, high = finite_range("reward_range", reward_range)
         outside = np.flatnonzero((log.rewards < low) | (log.rewards > high))
         if len(outside):
             raise ValueError(
@@ -97,7 +98,6 @@ class ChosenLog(Named):
             )
         K = integer("offered", offered, at_least=2)
         bound = positive("feature_bound", feature_bound)
-        self.theta_bound = positive("theta_bound", theta_bound)
         items = len(np.unique(log.chosen))
         if items < 2:
             raise ValueError(f"log must hold choices of at least two items, got {items}")
@@ -106,18 +106,14 @@ class ChosenLog(Named):
                 f"features must be given for a log of more than {_MOST_ITEMS} items, got {len(log.arms):,} items and "
                 "none: name the columns that describe what was chosen (features=, --feature)"
             )
-        self.log, self.rounds = log, len(log.rewards)
+        self.log, self.offered = log, K
         if log.features is None:
             self._vectors = np.eye(len(log.arms))[log.chosen]
         else:
-            length = np.linalg.norm(log.features, axis=1, keepdims=True)
-            Z = log.features / np.maximum(length * (1 + 1e-12), bound)
-            self._vectors = np.hstack([np.ones((len(Z), 1)), Z]) * (math.sqrt(0.5) * (1 - 1e-12))
-        self.offered = K
-        self.dim = self._vectors.shape[1]
-        self.link = "logistic"
-        self.reward_range = (0.0, 1.0)
-        self.name = f"model of a log of {self.rounds:,} choices among {items:,} items"
+            self._vectors = with_constant(within(log.features, bound))
+        dim, rounds = self._vectors.shape[1], len(log.rewards)
+        name = f"model of a log of {rounds:,} choices among {items:,} items"
+        super().__init__(name, dim, "logistic", positive("theta_bound", theta_bound), rounds=rounds)
         rewards = (log.rewards - low) / (high - low)
         self._binary = bool(np.isin(rewards, (0.0, 1.0)).all())
         self.means = _cross_fitted(log, self._vectors, rewards)
@@ -128,17 +124,17 @@ class ChosenLog(Named):
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Every row of the log once, with others beside it."""
-        order = rng.permutation(self.rounds)
-        persons = self.log.persons
-        for start in range(0, self.rounds, _BLOCK):
+        n, persons = len(self.means), self.log.persons
+        order = rng.permutation(n)
+        for start in range(0, n, _BLOCK):
             rows = order[start : start + _BLOCK]
             drawn = np.searchsorted(self._cumulative, rng.random((len(rows), self.offered - 1)))
-            slates = np.column_stack([rows, np.minimum(drawn, self.rounds - 1)])
+            slates = np.column_stack([rows, np.minimum(drawn, n - 1)])
             means = self.means[slates]
             if self._binary:
                 rewards = (rng.random(means.shape) < means).astype(np.float64)
             else:
-                errors = self._residuals[rng.integers(self.rounds, size=means.shape)]
+                errors = self._residuals[rng.integers(n, size=means.shape)]
                 rewards = np.clip(means + errors, 0.0, 1.0)
             for row, slate, told, mean in zip(rows.tolist(), slates, rewards, means, strict=True):
                 yield Round(self._vectors[slate], told, mean, person=None if persons is None else persons[row])

@@ -13,14 +13,18 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer, positive
-from dpbandits.lab.environments.arms import arm_blocks, block_vectors, random_parameter
+from dpbandits.lab.environments.arms import (
+    arm_blocks,
+    blocks_of,
+    random_parameter,
+    rounds_at_once,
+    with_constant,
+)
 from dpbandits.lab.environments.base import Named, Round
-from dpbandits.lab.environments.glm import REWARDS, checked_rewards
+from dpbandits.lab.environments.glm import rewards_of
 from dpkit.models.links import get_link
 
 __all__ = ["Disjoint"]
-
-_BLOCK = 2**16
 
 
 class Disjoint(Named):
@@ -56,24 +60,22 @@ class Disjoint(Named):
     def __init__(self, dim: int = 3, *, arms: int = 5, link: str = "logistic", theta_norm: float = 4.0) -> None:
         self.context_dim = integer("dim", dim, at_least=1)
         self.n_arms = integer("arms", arms, at_least=1)
-        self.dim = self.n_arms * (self.context_dim + 1)
-        self.link = checked_rewards(link)
+        law = rewards_of(link)
         self.theta_norm = positive("theta_norm", theta_norm)
-        self.theta_bound = math.sqrt(self.n_arms) * self.theta_norm
-        self.reward_range = REWARDS[link].range(self.theta_norm)
-        self.noise_scale = REWARDS[link].deviation(self.theta_norm)
-        self.rounds = None
-        self.name = f"{link} bandit with a parameter per arm (m = {self.context_dim}, K = {self.n_arms})"
+        self.noise_scale = law.deviation(self.theta_norm)
+        m, K = self.context_dim, self.n_arms
+        name, longest = f"{link} bandit with a parameter per arm (m = {m}, K = {K})", math.sqrt(K) * self.theta_norm
+        super().__init__(name, K * (m + 1), link, longest, law.range(self.theta_norm))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         K = self.n_arms
         theta = np.array([random_parameter(rng, self.context_dim + 1, self.theta_norm) for _ in range(K)])
-        mean, draw = get_link(self.link).mean, REWARDS[self.link].draw
-        size = max(1, _BLOCK // (K * self.dim))
+        mean, draw = get_link(self.link).mean, rewards_of(self.link).draw
+        size = rounds_at_once(K * self.dim)
         for block in arm_blocks("ball", rng, 1, self.context_dim):
             for start in range(0, len(block), size):
                 z = block[start : start + size, 0]
-                arms, x = block_vectors(z, K)
+                x = with_constant(z)
                 means = mean(x @ theta.T)
-                yield from map(Round, arms, draw(rng, means), means, z)
+                yield from map(Round, blocks_of(x, K), draw(rng, means), means, z)

@@ -18,10 +18,10 @@ from typing import Literal
 
 import numpy as np
 
-from accounting.checks import integer, positive
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
+from accounting.checks import choice, integer
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, random_parameter
 from dpbandits.lab.environments.base import Named, Round
-from dpbandits.lab.environments.glm import REWARDS, checked_rewards
+from dpbandits.lab.environments.glm import GLM, rewards_of
 from dpkit.models.links import get_link
 
 __all__ = ["Drifting"]
@@ -60,6 +60,8 @@ class Drifting(Named):
     (True, True)
     """
 
+    rounds: int
+
     def __init__(
         self,
         dim: int = 5,
@@ -72,38 +74,33 @@ class Drifting(Named):
         theta_norm: float = 3.0,
         arm_law: ArmLaw = "ball",
     ) -> None:
-        self.dim = integer("dim", dim, at_least=1)
-        if change not in ("flip", "fresh", "none"):
-            raise ValueError(f"change must be 'flip', 'fresh' or 'none', got change={change!r}")
-        self.change = change
-        self.rounds = integer("rounds", rounds, at_least=4)
+        still = GLM(dim, arms=arms, link=link, theta_norm=theta_norm, arm_law=arm_law)
+        self.change = choice("change", change, "flip", "fresh", "none")
+        T = integer("rounds", rounds, at_least=4)
         self.at = None if at is None else integer("at", at, at_least=0)
-        if self.at is not None and self.at > self.rounds:
-            raise ValueError(f"at must be at most rounds={self.rounds}, got at={at!r}")
-        self.arms = integer("arms", arms, at_least=1)
-        self.link = checked_rewards(link)
-        self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
-        self.reward_range = REWARDS[link].range(self.theta_norm)
-        self.noise_scale = REWARDS[link].deviation(self.theta_norm)
-        self.name = f"{link} bandit, change {change!r} (d = {self.dim}, K = {self.arms}, T = {self.rounds})"
+        if self.at is not None and self.at > T:
+            raise ValueError(f"at must be at most rounds={T}, got at={at!r}")
+        self.arms, self.theta_norm, self.arm_law = still.arms, still.theta_norm, still.arm_law
+        self.noise_scale = still.noise_scale
+        name = f"{link} bandit, change {change!r} (d = {still.dim}, K = {still.arms}, T = {T})"
+        super().__init__(name, still.dim, link, still.theta_bound, still.reward_range, T)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """``rounds`` rounds."""
+        T = self.rounds
         theta, other = (random_parameter(rng, self.dim, self.theta_norm) for _ in range(2))
-        quarter = self.rounds // 4
-        drawn = int(rng.integers(quarter, self.rounds - quarter, endpoint=True))
+        drawn = int(rng.integers(T // 4, T - T // 4, endpoint=True))
         at = drawn if self.at is None else self.at
         second = {"flip": -theta, "fresh": other, "none": theta}[self.change]
-        mean, draw = get_link(self.link).mean, REWARDS[self.link].draw
+        mean, draw = get_link(self.link).mean, rewards_of(self.link).draw
         # the luck is apart from the arms, so that it is the same whatever the rewards' law takes of it
         luck = rng.spawn(1)[0]
         done = 0
         for block in arm_blocks(self.arm_law, rng, self.arms, self.dim):
-            arms = block[: self.rounds - done]
+            arms = block[: T - done]
             late = np.arange(done, done + len(arms)) >= at
             means = mean(np.where(late[:, None], arms @ second, arms @ theta))
             yield from map(Round, arms, draw(luck, means), means)
             done += len(arms)
-            if done == self.rounds:
+            if done == T:
                 return

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from dpbandits._extras import need
+from dpbandits.lab.environments.arms import within
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["Films"]
@@ -68,23 +69,16 @@ class Films(Named):
     ((10, 5), True, 6393)
     """
 
+    rounds: int
+
     def __init__(self, *, genres: bool = False) -> None:
         self._features, self._liked, self._user = _ratings(genres)
         self.genres = genres
-        self.name = "film recommendations"
-        self.dim = self._features.shape[1]
-        self.link = "logistic"
-        self.theta_bound = 3.0
-        self.reward_range = (0.0, 1.0)
-        self.rounds = int((np.bincount(self._user) // _SLATE).sum())
+        rounds = int((np.bincount(self._user) // _SLATE).sum())
+        super().__init__("film recommendations", self._features.shape[1], "logistic", 3.0, rounds=rounds)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """All rounds, with slates and order shuffled by ``rng``."""
-        for slate in self._slates(rng):
-            yield Round(self._features[slate], self._liked[slate], person=int(self._user[slate[0]]))
-
-    def _slates(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Numbers of ratings, of shape (rounds, 10): each row from one user."""
         shuffled = np.lexsort((rng.random(len(self._user)), self._user))
         counts = np.bincount(self._user)
         first = np.cumsum(counts) - counts
@@ -92,7 +86,8 @@ class Films(Named):
         whole = position < np.repeat(counts // _SLATE * _SLATE, counts)
         slates = shuffled[whole].reshape(-1, _SLATE)
         rng.shuffle(slates)
-        return slates
+        for slate in slates:  # numbers of ratings, all of one user
+            yield Round(self._features[slate], self._liked[slate], person=int(self._user[slate[0]]))
 
 
 @cache
@@ -126,9 +121,7 @@ def _ratings(genres: bool) -> tuple[Array, Array, NDArray[np.int64]]:
     features = np.clip(np.stack(columns, axis=1), -1, 1)
     if genres:
         features = np.hstack([features, has_genre / 2])
-    features /= _SCALE
-    features /= np.maximum(1, np.linalg.norm(features, axis=1, keepdims=True) * (1 + 1e-12))
-    return features, (rating[~in_profile] >= _LIKED).astype(np.float64), rest
+    return within(features / _SCALE), (rating[~in_profile] >= _LIKED).astype(np.float64), rest
 
 
 def _indicators(genres: Any) -> Array:

@@ -17,7 +17,6 @@ from dpbandits.lab.environments.films import Films
 from dpbandits.lab.environments.glm import GLM
 from dpbandits.lab.environments.people import People
 from dpbandits.lab.environments.quadratic import Quadratic
-from dpbandits.lab.environments.shifted import Shifted
 from dpbandits.lab.environments.sorted import Sorted
 from dpbandits.lab.environments.supervised import Supervised
 from dpbandits.lab.environments.unit_linear import UnitLinear
@@ -37,7 +36,7 @@ class World(NamedTuple):
 
 
 GALLERY: dict[str, World] = {
-    "logit-shift": World(Shifted, 10_000, "rare rewards without a constant feature"),
+    "logit-shift": World(lambda: GLM(offset=-2.5), 10_000, "rare rewards without a constant feature"),
     "advertising": World(Advertising, 20_000, "4 % clicks; correlated features in [0, 1]"),
     "advertising-centred": World(lambda: Advertising(centred=True), 20_000, "the same, features centred in public"),
     "unit-linear": World(UnitLinear, 10_000, "linear rewards in [0, 1]"),

@@ -1,4 +1,8 @@
-"""Random arms with rewards from a generalized linear model, E[r | x] = μ(xᵀθ*)."""
+"""Random arms with rewards from a generalized linear model, E[r | x] = μ(xᵀθ* + offset).
+
+With an offset rewards are rare, or common, at every arm, and no feature of x is constant: a model without an intercept
+sees them as a large error that no θ explains. Whoever plays it well adds a constant feature, or is told the base rate.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +14,11 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import integer, positive
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, random_parameter
 from dpbandits.lab.environments.base import Named, Round
-from dpkit.models.links import get_link
+from dpkit.models.links import Link, get_link
 
-__all__ = ["GLM", "REWARDS", "checked_rewards"]
-
-
-def _bernoulli(rng: np.random.Generator, means: Array) -> Array:
-    # one uniform number per round: the arms of a round share their luck
-    return (rng.random((len(means), 1)) < means).astype(np.float64)
+__all__ = ["GLM", "rewards_of"]
 
 
 def _gaussian(rng: np.random.Generator, means: Array) -> Array:
@@ -39,19 +38,19 @@ class Rewards(NamedTuple):
     deviation: Callable[[float], float]
 
 
-REWARDS = {
-    "logistic": Rewards(_bernoulli, lambda S: (0.0, 1.0), lambda S: 0.5),
-    "probit": Rewards(_bernoulli, lambda S: (0.0, 1.0), lambda S: 0.5),
+_REWARDS = {
+    "logistic": Rewards(coins, lambda S: (0.0, 1.0), lambda S: 0.5),
+    "probit": Rewards(coins, lambda S: (0.0, 1.0), lambda S: 0.5),
     "linear": Rewards(_gaussian, lambda S: (-S - 3.0, S + 3.0), lambda S: 1.0),
     "poisson": Rewards(_poisson, lambda S: (0.0, math.exp(S) + 3.0 * math.exp(S / 2)), lambda S: math.exp(S / 2)),
 }
 
 
-def checked_rewards(link: str) -> str:
-    """The name of a link for which rewards can be drawn."""
-    if link not in REWARDS:
-        raise ValueError(f"link must be one of {', '.join(map(repr, REWARDS))}, got link={link!r}")
-    return link
+def rewards_of(link: str | Link) -> Rewards:
+    """How rewards are drawn for the link of this name."""
+    if not isinstance(link, str) or link not in _REWARDS:
+        raise ValueError(f"link must be one of {', '.join(map(repr, _REWARDS))}, got link={link!r}")
+    return _REWARDS[link]
 
 
 class GLM(Named):
@@ -72,6 +71,8 @@ class GLM(Named):
         S = ‖θ*‖; the direction of θ* is uniform.
     arm_law : {"ball", "sphere", "cube", "fixed", "fixed_sphere", "fixed_cube", "one_hot"}
         See :mod:`dpbandits.lab.environments.arms`.
+    offset : float
+        Added to xᵀθ*; finite.
 
     Attributes
     ----------
@@ -79,7 +80,7 @@ class GLM(Named):
         The range of the rewards; linear and Poisson rewards have no bounds, and this is the range to which private
         policies clip them, three standard deviations beyond the extreme means.
     base_rate : float
-        μ(0): the mean reward at xᵀθ* = 0.
+        μ(offset): the mean reward at xᵀθ* = 0.
     noise_scale : float
         The largest standard deviation of a reward.
 
@@ -90,6 +91,8 @@ class GLM(Named):
     >>> first = next(environment.episode(np.random.default_rng(0)))
     >>> first.arms.shape, first.rewards.shape, bool(first.means.max() <= 1)
     ((20, 3), (20,), True)
+    >>> round(GLM(dim=5, offset=-2.5).base_rate, 3)
+    0.076
     """
 
     def __init__(
@@ -100,22 +103,29 @@ class GLM(Named):
         link: str = "logistic",
         theta_norm: float = 3.0,
         arm_law: ArmLaw = "ball",
+        offset: float = 0.0,
     ) -> None:
-        self.dim = integer("dim", dim, at_least=1)
         self.arms = integer("arms", arms, at_least=1)
-        self.link = checked_rewards(link)
-        self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
-        self.reward_range = REWARDS[link].range(self.theta_norm)
-        self.base_rate = float(get_link(link).mean(0.0))
-        self.noise_scale = REWARDS[link].deviation(self.theta_norm)
-        self.rounds = None
-        self.name = f"{link} bandit (d = {self.dim}, K = {self.arms}, S = {self.theta_norm:g})"
+        self.theta_norm = positive("theta_norm", theta_norm)
+        self.offset = float(offset)
+        if not math.isfinite(self.offset):
+            raise ValueError(f"offset must be finite, got offset={offset!r}")
+        law = rewards_of(link)
+        dim = integer("dim", dim, at_least=1)
+        self.arm_law = checked_arm_law(arm_law, self.arms, dim)
+        self.base_rate = float(get_link(link).mean(np.array(self.offset)))
+        # the extreme means are those of a bandit without offset and a longer θ*
+        longest = self.theta_norm + abs(self.offset)
+        self.noise_scale = law.deviation(longest)
+        name = f"{link} bandit (d = {dim}, K = {self.arms}, S = {self.theta_norm:g})"
+        if self.offset:
+            name = f"{link} bandit with offset {self.offset:g} (d = {dim}, K = {self.arms})"
+        super().__init__(name, dim, link, self.theta_norm, law.range(longest))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         theta = random_parameter(rng, self.dim, self.theta_norm)
-        mean, draw = get_link(self.link).mean, REWARDS[self.link].draw
+        mean, draw = get_link(self.link).mean, rewards_of(self.link).draw
         for arms in arm_blocks(self.arm_law, rng, self.arms, self.dim):
-            means = mean(arms @ theta)
+            means = mean(arms @ theta + self.offset)
             yield from map(Round, arms, draw(rng, means), means)

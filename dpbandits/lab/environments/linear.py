@@ -98,7 +98,7 @@ class Linear(Named):
         theta_norm: float = 1.0,
         arm_law: ArmLaw = "ball",
     ) -> None:
-        self.dim = integer("dim", dim, at_least=1)
+        dim = integer("dim", dim, at_least=1)
         self.arms = integer("arms", arms, at_least=1)
         if noise not in _NOISES:
             raise ValueError(f"noise must be one of {', '.join(map(repr, _NOISES))}, got noise={noise!r}")
@@ -110,18 +110,16 @@ class Linear(Named):
         if self._order <= 1.0:
             name = "df" if noise == "student_t" else "tail_index"
             raise ValueError(f"{name} must be above 1, or the noise has no mean, got {name}={self._order:g}")
-        self.theta_norm = self.theta_bound = positive("theta_norm", theta_norm)
-        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
-        self.link = "linear"
+        S = self.theta_norm = positive("theta_norm", theta_norm)
+        self.arm_law = checked_arm_law(arm_law, self.arms, dim)
         self.noise_tail = 1.0 if self._order > 2.0 else (self._order - 1.0) / 2.0
         self.noise_scale = self.moment(self.noise_tail)
         low, high = self._quantiles(0.005)
-        self.reward_range = (low - self.theta_norm, high + self.theta_norm)
         self.base_rate = 0.0
-        self.rounds = None
         law = {"gaussian": "Gaussian", "student_t": f"Student-t({self.df:g})", "pareto": f"Pareto({self.tail_index:g})"}
         title = law.get(noise, f"symmetric Pareto({self.tail_index:g})")
-        self.name = f"linear bandit, {title} noise (d = {self.dim}, K = {self.arms}, S = {self.theta_norm:g})"
+        name = f"linear bandit, {title} noise (d = {dim}, K = {self.arms}, S = {S:g})"
+        super().__init__(name, dim, "linear", S, (low - S, high + S))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer
+from dpbandits.lab.environments.arms import INSIDE
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["LinearBernoulli"]
@@ -46,13 +47,9 @@ class LinearBernoulli(Named):
     """
 
     def __init__(self, dim: int = 5, *, arms: int = 100) -> None:
-        self.dim = integer("dim", dim, at_least=2)
-        self.arms = integer("arms", arms, at_least=self.dim)
-        self.link = "linear"
-        self.theta_bound = 1.0
-        self.reward_range = (0.0, 1.0)
-        self.rounds = None
-        self.name = f"linear Bernoulli bandit (d = {self.dim}, K = {self.arms})"
+        d = integer("dim", dim, at_least=2)
+        self.arms = integer("arms", arms, at_least=d)
+        super().__init__(f"linear Bernoulli bandit (d = {d}, K = {self.arms})", d, "linear", 1.0)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
@@ -65,7 +62,7 @@ class LinearBernoulli(Named):
         theta[:-1] *= 0.5 / np.linalg.norm(theta[:-1])
         theta[-1] = 0.5
         means = np.clip(X @ theta, 0.0, 1.0)
-        X *= (1 - 1e-12) / math.sqrt(2)  # a hair inside the unit ball, so that rounding leaves no norm above 1
+        X *= INSIDE / math.sqrt(2)
         while True:
             for luck in rng.random(_BLOCK):
                 # one number per round: the arms of a round share their luck

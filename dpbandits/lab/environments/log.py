@@ -32,7 +32,6 @@ What stays public: the number of rounds and of arms, the names of the columns an
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,9 +40,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.checks import positive
+from accounting.checks import choice, positive
+from dpbandits.lab.environments.arms import blocks_of, with_constant, within
 from dpbandits.lab.environments.base import Named, Round
-from dpbandits.lab.tables import Table
+from dpbandits.lab.tables import Table, finite_range
 
 __all__ = ["LogReplay"]
 
@@ -108,6 +108,8 @@ class LogReplay(Named):
     ([[0.707, 0.212], [0.707, 0.071]], [0.0, 1.0])
     """
 
+    rounds: int
+
     def __init__(
         self,
         source: str | Path | Any,
@@ -125,23 +127,16 @@ class LogReplay(Named):
         theta_bound: float = 5.0,
         base_rate: float | None = None,
     ) -> None:
-        if layout not in ("long", "labels"):
-            raise ValueError(f"layout must be 'long' or 'labels', got layout={layout!r}")
-        low, high = map(float, reward_range)
-        if not (low < high and math.isfinite(low) and math.isfinite(high)):
-            raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
+        choice("layout", layout, "long", "labels")
+        low, high = finite_range("reward_range", reward_range)
         bound = positive("feature_bound", feature_bound)
-        self.theta_bound = positive("theta_bound", theta_bound)
         if base_rate is not None and not low < base_rate < high:
             inside = f"({low:g}, {high:g})"
             raise ValueError(f"base_rate must lie strictly inside reward_range, {inside}, got base_rate={base_rate!r}")
         table = Table(source)
-        if layout == "labels":
-            special = [label_column]
-        else:
-            special = [round_column, reward_column] + ([arm_column] if arm_column in table.columns else [])
-        if person_column is not None:
-            special.append(person_column)
+        special = [label_column] if layout == "labels" else [round_column, reward_column]
+        named = layout == "long" and arm_column in table.columns
+        special += [arm_column] * named + ([] if person_column is None else [person_column])
         if features is None:
             features = [column for column in table.columns if column not in special]
             told = next((column for column in features if _NO_FEATURE.search(column)), None)
@@ -158,78 +153,60 @@ class LogReplay(Named):
         if twice:
             raise ValueError(f"{table.name}: column {twice[0]!r} cannot be a feature, got features={list(features)!r}")
 
+        self.labels: list[str] | None = None
         if layout == "labels":
-            self._label, names = table.codes(label_column)
-            self._persons = None if person_column is None else table.persons(person_column)
-            X = table.numbers(features)
-            table.complain()
-            if len(names) < 2:
-                raise ValueError(f"{table.name}: column {label_column!r} must hold at least two labels, got one")
-            self.labels: list[str] | None = names
-            self.context_dim, self.n_arms = len(features), len(names)
-            self.rounds = len(X)
+            self._label, self.labels = table.codes(label_column)
+            starts = np.arange(len(self._label))
         else:
             codes, _ = table.codes(round_column)
             new = np.concatenate([[True], codes[1:] != codes[:-1]])
             starts = np.flatnonzero(new)
             again = starts[_repeats(codes[starts])]
             table.check(round_column, again, "was seen before: the rows of a round must stand together")
-            if arm_column in special:
+            if named:
                 arms, names = table.codes(arm_column)
                 again = np.flatnonzero(_repeats(np.cumsum(new) * len(names) + arms))
                 table.check(arm_column, again, "stands twice in its round")
-            self._persons = None if person_column is None else table.persons(person_column, starts)
+        self._persons = None if person_column is None else table.persons(person_column, starts)
+        if layout == "long":
             rewards = table.numbers([reward_column])[:, 0]
             outside = np.flatnonzero((rewards < low) | (rewards > high))
             table.check(reward_column, outside, f"must lie in [{low:g}, {high:g}]")
-            X = table.numbers(features)
-            table.complain()
-            if len(starts) == len(codes):
-                raise ValueError(
-                    f"{table.name}: every round has one arm, so nothing can be chosen. If these are the choices that "
-                    "were made, with their rewards, `dpbandits evaluate` values other policies on them"
-                )
             self._rewards = (rewards - low) / (high - low)
-            self._starts = np.append(starts, len(codes))
-            self.labels = None
-            self.rounds = len(starts)
-
-        with np.errstate(over="ignore"):  # a row too long for floats becomes 0
-            length = np.linalg.norm(X, axis=1, keepdims=True)
-        self.rescaled = int((length > bound).sum())
-        X /= np.maximum(length * (1 + 1e-12), bound)
-        self._features = np.hstack([np.ones((len(X), 1)), X]) * (math.sqrt(0.5) * (1 - 1e-12))
-        self.features = list(features)
-        self.rows = len(X)
-        self.name = f"replay of {table.name}"
-        self.dim = self._features.shape[1] * (len(self.labels) if self.labels else 1)
-        self.link = "logistic"
-        self.reward_range = (0.0, 1.0)
-        if base_rate is None:
-            self.base_rate = 1.0 / len(self.labels) if self.labels else 0.5
-        else:
-            self.base_rate = (base_rate - low) / (high - low)
-        self.shuffle = bool(shuffle)
+        X = table.numbers(features)
+        table.complain()
+        if self.labels is not None and len(self.labels) < 2:
+            raise ValueError(f"{table.name}: column {label_column!r} must hold at least two labels, got one")
+        if self.labels is None and len(starts) == len(X):
+            raise ValueError(
+                f"{table.name}: every round has one arm, so nothing can be chosen. If these are the choices that "
+                "were made, with their rewards, `dpbandits evaluate` values other policies on them"
+            )
+        self._starts = np.append(starts, len(X))
+        with np.errstate(over="ignore"):
+            self.rescaled = int((np.linalg.norm(X, axis=1) > bound).sum())
+        self._features = with_constant(within(X, bound))
+        self.features, self.rows, self.shuffle = list(features), len(X), bool(shuffle)
+        K = 1 if self.labels is None else len(self.labels)
+        if self.labels is not None:
+            self.context_dim, self.n_arms = len(features), K
+        usual = 0.5 if self.labels is None else 1.0 / K
+        self.base_rate = usual if base_rate is None else (base_rate - low) / (high - low)
+        dim, longest = self._features.shape[1] * K, positive("theta_bound", theta_bound)
+        super().__init__(f"replay of {table.name}", dim, "logistic", longest, rounds=len(starts))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Every round of the log once."""
-        order = rng.permutation(self.rounds) if self.shuffle else np.arange(self.rounds)
-        if self.labels is None:
-            for t in order:
-                rows = slice(self._starts[t], self._starts[t + 1])
-                yield Round(self._features[rows], self._rewards[rows], person=self._person(t))
-            return
-        K, m = len(self.labels), self._features.shape[1]
-        for t in order:
-            arms = np.zeros((K, K, m))
-            arms[np.arange(K), np.arange(K)] = self._features[t]
-            rewards = np.zeros(K)
-            rewards[self._label[t]] = 1.0
-            context = self._features[t, 1:] / self._features[t, 0]
-            yield Round(arms.reshape(K, K * m), rewards, context=context, person=self._person(t))
-
-    def _person(self, t: int) -> str | None:
-        return None if self._persons is None else self._persons[t]
+        count = len(self._starts) - 1
+        for t in rng.permutation(count) if self.shuffle else range(count):
+            rows = slice(self._starts[t], self._starts[t + 1])
+            X, person = self._features[rows], None if self._persons is None else self._persons[t]
+            if self.labels is None:
+                yield Round(X, self._rewards[rows], person=person)
+            else:
+                K = len(self.labels)
+                right = (np.arange(K) == self._label[t]).astype(np.float64)
+                yield Round(blocks_of(X, K)[0], right, context=X[0, 1:] / X[0, 0], person=person)
 
 
 def _repeats(values: NDArray[np.int64]) -> NDArray[np.bool_]:

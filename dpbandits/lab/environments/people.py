@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.checks import integer, positive
-from dpbandits.lab.environments.base import Environment, Round, Wrapper
+from accounting.checks import choice, integer, positive
+from dpbandits.lab.environments.base import Environment, Round, Wrapper, checked_rounds
 
 __all__ = ["People"]
 
@@ -77,23 +77,18 @@ class People(Wrapper):
         most: int | None = None,
     ) -> None:
         self.persons = integer("persons", persons, at_least=1)
-        count = integer("rounds", rounds, at_least=self.persons)
-        if environment.rounds is not None and count > environment.rounds:
-            raise ValueError(f"rounds must be at most {environment.rounds} of {environment.name}, got rounds={rounds}")
+        count = checked_rounds(rounds, environment, at_least=self.persons)
         self.exponent = positive("exponent", exponent)
         cap = count if most is None else integer("most", most, at_least=1)
+        self.returns = choice("returns", returns, "fixed", "zipf")
         if returns == "fixed":
             self.visits = np.full(self.persons, count // self.persons)
             self.visits[: count % self.persons] += 1
-        elif returns == "zipf":
+        else:
             if self.persons * cap < count:
                 raise ValueError(f"most must be at least rounds/persons, {count / self.persons:g}, got most={most!r}")
             self.visits = _apportioned(np.arange(1.0, self.persons + 1) ** -self.exponent, count, cap)
-        else:
-            raise ValueError(f"returns must be 'fixed' or 'zipf', got returns={returns!r}")
-        self.returns = returns
-        super().__init__(environment, f"{self.persons} persons ({returns} returns)")
-        self.rounds = count
+        super().__init__(environment, f"{self.persons} persons ({returns} returns)", count)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """The rounds of the wrapped episode, with persons."""

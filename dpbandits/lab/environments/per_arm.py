@@ -16,11 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer, positive
+from dpbandits.lab.environments.arms import INSIDE, blocks_of, rounds_at_once
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["PerArm"]
-
-_BLOCK = 2**16
 
 
 class PerArm(Named):
@@ -69,14 +68,12 @@ class PerArm(Named):
             raise ValueError(f"nonzero must be at most dim = {self.context_dim}, got nonzero={nonzero}")
         self.theta_l1_bound = positive("theta_l1_norm", theta_l1_norm)
         self.scale = self.noise_scale = positive("scale", scale)
-        self.dim = self.n_arms * self.context_dim
-        self.link = "linear"
+        dim = self.n_arms * self.context_dim
         # every θ_k has the norm ‖θ_k‖₁/√nonzero
-        self.theta_bound = self.theta_l1_bound * math.sqrt(self.dim / self.nonzero)
+        longest = self.theta_l1_bound * math.sqrt(dim / self.nonzero)
         high = self.theta_l1_bound + 3.0 * self.scale
-        self.reward_range = (-high, high)
-        self.rounds = None
-        self.name = f"bandit with a parameter per arm (d = {self.context_dim}, K = {self.n_arms})"
+        name = f"bandit with a parameter per arm (d = {self.context_dim}, K = {self.n_arms})"
+        super().__init__(name, dim, "linear", longest, (-high, high))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
@@ -85,12 +82,9 @@ class PerArm(Named):
         for row in theta:
             where = rng.choice(d, self.nonzero, replace=False)
             row[where] = rng.choice((-1.0, 1.0), self.nonzero) * (self.theta_l1_bound / self.nonzero)
-        size = max(1, _BLOCK // (K * self.dim))
-        own = np.arange(K)
+        size = rounds_at_once(K * self.dim)
         while True:
             contexts = rng.uniform(-1.0, 1.0, (size, d))
             means = contexts @ theta.T
             rewards = means + self.scale * rng.standard_normal((size, 1))
-            arms = np.zeros((size, K, K, d))
-            arms[:, own, own] = (contexts * ((1 - 1e-12) / math.sqrt(d)))[:, None]
-            yield from map(Round, arms.reshape(size, K, self.dim), rewards, means, contexts)
+            yield from map(Round, blocks_of(contexts * (INSIDE / math.sqrt(d)), K), rewards, means, contexts)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import integer
-from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, random_parameter
+from dpbandits.lab.environments.arms import ArmLaw, arm_blocks, checked_arm_law, coins, random_parameter
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["Quadratic"]
@@ -43,19 +43,14 @@ class Quadratic(Named):
     """
 
     def __init__(self, dim: int = 5, *, arms: int = 20, arm_law: ArmLaw = "ball") -> None:
-        self.dim = integer("dim", dim, at_least=1)
+        d = integer("dim", dim, at_least=1)
         self.arms = integer("arms", arms, at_least=1)
-        self.arm_law = checked_arm_law(arm_law, self.arms, self.dim)
-        self.link = "logistic"
-        self.theta_bound = 3.0
-        self.reward_range = (0.0, 1.0)
-        self.rounds = None
-        self.name = f"bandit with a quadratic mean (d = {self.dim}, K = {self.arms})"
+        self.arm_law = checked_arm_law(arm_law, self.arms, d)
+        super().__init__(f"bandit with a quadratic mean (d = {d}, K = {self.arms})", d, "logistic", 3.0)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         v = random_parameter(rng, self.dim, 1.0)
         for arms in arm_blocks(self.arm_law, rng, self.arms, self.dim):
             means = np.square((1.0 + arms @ v) / 2.0)
-            # one number per round: the arms of a round share their luck
-            yield from map(Round, arms, (rng.random((len(arms), 1)) < means).astype(np.float64), means)
+            yield from map(Round, arms, coins(rng, means), means)

@@ -7,8 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from accounting.checks import integer
-from dpbandits.lab.environments.base import Environment, Round, Wrapper
+from dpbandits.lab.environments.base import Environment, Round, Wrapper, checked_rounds
 
 __all__ = ["Sorted"]
 
@@ -45,12 +44,8 @@ class Sorted(Wrapper):
     """
 
     def __init__(self, environment: Environment, *, rounds: int, key: Callable[[Round], float] | None = None) -> None:
-        count = integer("rounds", rounds, at_least=1)
-        if environment.rounds is not None and count > environment.rounds:
-            raise ValueError(f"rounds must be at most {environment.rounds} of {environment.name}, got rounds={rounds}")
         self.key = _first_entry if key is None else key
-        super().__init__(environment, "sorted")
-        self.rounds = count
+        super().__init__(environment, "sorted", checked_rounds(rounds, environment))
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """The rounds of the wrapped episode, sorted."""

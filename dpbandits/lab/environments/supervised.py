@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arrays import Array
-from accounting.checks import integer, positive
+from accounting.checks import choice, integer
 from dpbandits._extras import need
-from dpbandits.lab.environments.arms import block_vectors
+from dpbandits.lab.environments.arms import blocks_of, with_constant, within
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["TABLES", "Supervised"]
@@ -67,8 +67,6 @@ class Supervised(Named):
         At most ``passes`` times the number of rows, which is the default.
     passes : int
         How often the table is played, each time in an order of its own.
-    theta_bound : float
-        S, the bound on ‖θ‖ that policies are told.
 
     Attributes
     ----------
@@ -95,25 +93,19 @@ class Supervised(Named):
     (7188, (8,), (10, 90), 1.0)
     """
 
-    def __init__(
-        self, table: str = "digits", *, rounds: int | None = None, passes: int = 1, theta_bound: float = 5.0
-    ) -> None:
-        if table not in TABLES:
-            raise ValueError(f"table must be one of {', '.join(map(repr, TABLES))}, got table={table!r}")
-        self.table = table
+    rounds: int
+
+    def __init__(self, table: str = "digits", *, rounds: int | None = None, passes: int = 1) -> None:
+        self.table = choice("table", table, *TABLES)
         self._rows, self._label, self.labels = _table(table)
         self.passes = integer("passes", passes, at_least=1)
         largest = self.passes * len(self._rows)
-        self.rounds = largest if rounds is None else integer("rounds", rounds, at_least=1)
-        if self.rounds > largest:
+        count = largest if rounds is None else integer("rounds", rounds, at_least=1)
+        if count > largest:
             raise ValueError(f"rounds must be at most {largest}, {self.passes} times the rows, got rounds={rounds!r}")
-        self.context_dim, self.n_arms = self._rows.shape[1], len(self.labels)
-        self.dim = self.n_arms * (self.context_dim + 1)
-        self.link = "linear"
-        self.theta_bound = positive("theta_bound", theta_bound)
-        self.reward_range = (0.0, 1.0)
-        self.base_rate = 1.0 / self.n_arms
-        self.name = f"{table} (m = {self.context_dim}, K = {self.n_arms})"
+        m, K = self.context_dim, self.n_arms = self._rows.shape[1], len(self.labels)
+        self.base_rate = 1.0 / K
+        super().__init__(f"{table} (m = {m}, K = {K})", K * (m + 1), "linear", 5.0, rounds=count)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """``rounds`` rounds."""
@@ -121,7 +113,8 @@ class Supervised(Named):
         right = np.eye(self.n_arms)
         for row in order[: self.rounds]:
             z = self._rows[row]
-            yield Round(block_vectors(z[None], self.n_arms)[0][0], right[self._label[row]].copy(), context=z.copy())
+            arms = blocks_of(with_constant(z[None]), self.n_arms)[0]
+            yield Round(arms, right[self._label[row]].copy(), context=z.copy())
 
 
 @cache
@@ -147,9 +140,7 @@ def _table(name: str) -> tuple[Array, NDArray[np.int64], list[str]]:
             ranges = {"iris": _IRIS, "wine": _WINE, "breast_cancer": _BREAST_CANCER}[name]
             columns = {j: data.data[:, j] for j in ranges}
     scaled = [np.clip(2 * (columns[c] - low) / (high - low) - 1, -1, 1) for c, (low, high) in ranges.items()]
-    rows = np.stack(scaled, axis=1)
-    rows /= np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) * (1 + 1e-12))
-    return rows, np.asarray(code, dtype=np.int64), labels.tolist()
+    return within(np.stack(scaled, axis=1)), np.asarray(code, dtype=np.int64), labels.tolist()
 
 
 def _components(images: Array) -> dict[Any, Array]:

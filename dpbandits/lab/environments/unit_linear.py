@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from accounting.checks import fraction, integer
-from dpbandits.lab.environments.arms import arm_blocks, random_parameter
+from dpbandits.lab.environments.arms import arm_blocks, random_parameter, with_constant
 from dpbandits.lab.environments.base import Named, Round
 
 __all__ = ["UnitLinear"]
@@ -45,22 +45,17 @@ class UnitLinear(Named):
     """
 
     def __init__(self, dim: int = 5, *, arms: int = 20, spread: float = 1.0) -> None:
-        self.dim = integer("dim", dim, at_least=2)
+        d = integer("dim", dim, at_least=2)
         self.arms = integer("arms", arms, at_least=1)
         self.spread = fraction("spread", spread, include_one=True)
-        self.link = "linear"
-        self.theta_bound = 1.0
-        self.reward_range = (0.0, 1.0)
         self.noise_scale = self.spread / (2.0 * math.sqrt(3.0))
-        self.rounds = None
-        self.name = f"linear bandit with rewards in [0, 1] (d = {self.dim}, K = {self.arms})"
+        super().__init__(f"linear bandit with rewards in [0, 1] (d = {d}, K = {self.arms})", d, "linear", 1.0)
 
     def episode(self, rng: np.random.Generator) -> Iterator[Round]:
         """Rounds without end."""
         v = random_parameter(rng, self.dim - 1, 1.0)
         for z in arm_blocks("ball", rng, self.arms, self.dim - 1):
             means = np.clip(0.5 + 0.5 * (z @ v), 0.0, 1.0)
-            arms = np.concatenate([np.ones((*z.shape[:2], 1)), z], axis=2) * ((1 - 1e-12) * math.sqrt(0.5))
             # one number per round: the arms of a round share their luck
             luck = rng.uniform(-self.spread, self.spread, (len(z), 1))
-            yield from map(Round, arms, means + luck * np.minimum(means, 1.0 - means), means)
+            yield from map(Round, with_constant(z), means + luck * np.minimum(means, 1.0 - means), means)

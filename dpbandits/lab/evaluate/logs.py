@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from accounting.arrays import Array
 from dpbandits.lab.evaluate.off_policy import checked_log
 from dpbandits.lab.tables import Table
-from dpbandits.policy.protocol import real_array
+from dpbandits.policy.checks import real_array
 
 if TYPE_CHECKING:
     from dpbandits.policy.released import Released

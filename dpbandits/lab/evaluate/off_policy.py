@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 from accounting.arrays import Array
 from accounting.checks import integer, positive
 from dpbandits.lab.evaluate.estimate import Estimate, summed
-from dpbandits.policy.protocol import real_array
+from dpbandits.policy.checks import real_array
 
 __all__ = ["checked_log", "cross_fitted", "doubly_robust", "ips", "snips", "weighted"]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting import Budget
-from accounting.checks import positive
+from accounting.checks import choice, positive
 from dpbandits.lab.evaluate.off_policy import weighted
-from dpbandits.policy.protocol import real_array
+from dpbandits.lab.tables import finite_range
+from dpbandits.policy.checks import real_array
 from dpkit import queries
 
 if TYPE_CHECKING:
@@ -86,11 +86,8 @@ def private_value(
     """
     r, w = weighted(rewards, probabilities, target, largest_weight)
     M = positive("largest_weight", largest_weight)
-    low, high = map(float, reward_range)
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"reward_range must be finite and increasing, got reward_range={reward_range!r}")
-    if method not in ("snips", "ips", "doubly_robust"):
-        raise ValueError(f"method must be 'snips', 'ips' or 'doubly_robust', got method={method!r}")
+    low, high = finite_range("reward_range", reward_range)
+    choice("method", method, "snips", "ips", "doubly_robust")
     if (baseline is not None, model is not None) != (2 * (method == "doubly_robust",)):
         raise ValueError(f"baseline and model belong to method='doubly_robust' and to no other, got method={method!r}")
     r = np.clip(r, low, high)

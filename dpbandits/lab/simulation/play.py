@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from time import perf_counter
 
@@ -18,7 +19,7 @@ from dpbandits.lab.environments.base import Environment
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.policy.protocol import Decision, Policy
 
-__all__ = ["Played", "PolicyFactory", "Task", "Tick", "generator", "made", "parameters", "play"]
+__all__ = ["Game", "Played", "PolicyFactory", "Task", "Tick", "generator", "parameters"]
 
 # of a generator; and, where it has the attribute ``public_arms``, of the arms of the first round
 PolicyFactory = Callable[..., Policy]
@@ -30,66 +31,73 @@ Tick = Callable[[int], None]
 Played = tuple[Run, dict[str, str]]
 
 
-def play(
-    name: str, make: PolicyFactory, environment: Environment, seed: int, grid: NDArray[np.int64], tick: Tick
-) -> Played:
-    """Play ``grid[-1]`` rounds and note the sums after those of ``grid``."""
-    try:
-        policy = made(make, environment, seed, name)
-        known = parameters(policy)
-        episode = environment.episode(generator(seed))
-        reward = regret = seconds = 0.0
-        played = missing = 0
-        # rewards on their way, by the number of rounds after which they are told
-        waiting: dict[int, list[tuple[Decision, float]]] = {}
-        noted = np.empty((3, len(grid)))
-        for i, end in enumerate(grid.tolist()):
-            for now in islice(episode, end - played):
-                offered = _offered(policy, now.context) if policy.takes == "context" else now.arms
-                started = perf_counter()
-                decision = policy.select(offered, person=now.person)
-                seconds += perf_counter() - started
-                index = decision.index
-                gain = now.reward(index)
-                reward += gain
-                regret += math.nan if now.means is None else float(now.means.max() - now.means[index])
-                played += 1
-                if now.delay is None:
-                    policy.forget(decision)
-                    missing += 1
-                else:
-                    due = played + (now.delay and integer("delay", now.delay, at_least=0))
-                    waiting.setdefault(due, []).append((decision, gain))
-                if played in waiting:
-                    told = waiting.pop(played)
+@dataclass(frozen=True)
+class Game:
+    """What the runs of a simulation share: policies, environment, and the rounds after which sums are noted."""
+
+    policies: Mapping[str, PolicyFactory]
+    environment: Environment
+    grid: NDArray[np.int64]
+
+    def play(self, name: str, seed: int, tick: Tick) -> Played:
+        """Play ``grid[-1]`` rounds and note the sums after those of ``grid``."""
+        try:
+            environment, grid = self.environment, self.grid
+            policy = self.policy(name, seed)
+            known = parameters(policy)
+            episode = environment.episode(generator(seed))
+            reward = regret = seconds = 0.0
+            played = missing = 0
+            # rewards on their way, by the number of rounds after which they are told
+            waiting: dict[int, list[tuple[Decision, float]]] = {}
+            noted = np.empty((3, len(grid)))
+            for i, end in enumerate(grid.tolist()):
+                for now in islice(episode, end - played):
+                    offered = _offered(policy, now.context) if policy.takes == "context" else now.arms
                     started = perf_counter()
-                    for earlier, value in told:
-                        policy.update(earlier, value)
+                    decision = policy.select(offered, person=now.person)
                     seconds += perf_counter() - started
-            if played < end:
-                raise ValueError(f"{environment.name} must have at least {grid[-1]} rounds, got {played}")
-            noted[:, i] = reward, regret, seconds
-            tick(end - (int(grid[i - 1]) if i else 0))
-        untold = missing + sum(map(len, waiting.values()))
-        curves = noted[0], noted[1], noted[2]
-        return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), known
-    except Exception as error:
-        error.add_note(f"in the run of policy {name!r} on seed {seed}")
-        raise
+                    index = decision.index
+                    gain = now.reward(index)
+                    reward += gain
+                    regret += math.nan if now.means is None else float(now.means.max() - now.means[index])
+                    played += 1
+                    if now.delay is None:
+                        policy.forget(decision)
+                        missing += 1
+                    else:
+                        due = played + (now.delay and integer("delay", now.delay, at_least=0))
+                        waiting.setdefault(due, []).append((decision, gain))
+                    if played in waiting:
+                        told = waiting.pop(played)
+                        started = perf_counter()
+                        for earlier, value in told:
+                            policy.update(earlier, value)
+                        seconds += perf_counter() - started
+                if played < end:
+                    raise ValueError(f"{environment.name} must have at least {grid[-1]} rounds, got {played}")
+                noted[:, i] = reward, regret, seconds
+                tick(end - (int(grid[i - 1]) if i else 0))
+            untold = missing + sum(map(len, waiting.values()))
+            curves = noted[0], noted[1], noted[2]
+            return Run(name, type(policy).__name__, seed, grid, *curves, policy.privacy(), untold), known
+        except Exception as error:
+            error.add_note(f"in the run of policy {name!r} on seed {seed}")
+            raise
 
-
-def made(make: PolicyFactory, environment: Environment, seed: int, name: str) -> Policy:
-    """The policy of a run."""
-    if not getattr(make, "public_arms", False):
-        return make(generator(seed, name))
-    first, *more = (now.arms for now in islice(environment.episode(generator(seed)), 2))
-    for arms in more:
-        if arms is not first and not set(map(tuple, arms.tolist())) <= set(map(tuple, first.tolist())):
-            raise ValueError(
-                f"environment must have arms that stand for a policy that is told them, such as StandingPrivateGLM, "
-                f"got {environment.name}, whose arms change: take OnePassPrivateGLM"
-            )
-    return make(generator(seed, name), first)
+    def policy(self, name: str, seed: int) -> Policy:
+        """The policy of a run."""
+        make = self.policies[name]
+        if not getattr(make, "public_arms", False):
+            return make(generator(seed, name))
+        first, *more = (now.arms for now in islice(self.environment.episode(generator(seed)), 2))
+        for arms in more:
+            if arms is not first and not set(map(tuple, arms.tolist())) <= set(map(tuple, first.tolist())):
+                raise ValueError(
+                    f"environment must have arms that stand for a policy that is told them, such as "
+                    f"StandingPrivateGLM, got {self.environment.name}, whose arms change: take OnePassPrivateGLM"
+                )
+        return make(generator(seed, name), first)
 
 
 def _offered(policy: Policy, context: Array | None) -> Array:

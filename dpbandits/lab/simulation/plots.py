@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.checks import choice
 from dpbandits._extras import need
 
 if TYPE_CHECKING:
@@ -50,35 +52,38 @@ def draw(
     -------
     The axes, or the path.
     """
+    shown: Metric = choice("metric", results.metric if metric is None else metric, "reward", "regret")
+    if shown == "regret" and results.metric != "regret":
+        raise ValueError("metric must be 'reward' where regret is unknown, got metric='regret'")
+    choice("band", band, "95%", "se")
+    painters = {"time": _time, "epsilon": _epsilon}
+    caption = results.caption()
+    if len({run.seed for run in results.runs}) > 1:
+        caption += f"; bands: {'95 % interval of the mean' if band == '95%' else '± 1 standard error'}"
+    size, width = ((7.2, 4.4), 95) if len(panels) == 1 else ((12.0, 4.6), 170)
+    drawn = [partial(painters[panel], results, metric=shown, band=band) for panel in panels]
+    return _figure(target, drawn, size, caption, width)
+
+
+def _figure(target: Any, panels: Sequence[Callable[[Any], None]], size: Any, caption: str, width: int) -> Any:
+    """The axes ``target`` with the panels; or the path of a new image of them, side by side over a caption."""
     need("matplotlib", "plotting")
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    metric = results.metric if metric is None else metric
-    if metric not in ("reward", "regret"):
-        raise ValueError(f"metric must be 'reward' or 'regret', got metric={metric!r}")
-    if metric == "regret" and results.metric != "regret":
-        raise ValueError("metric must be 'reward' where regret is unknown, got metric='regret'")
-    if band not in ("95%", "se"):
-        raise ValueError(f"band must be '95%' or 'se', got band={band!r}")
-    painters = {"time": _time, "epsilon": _epsilon}
     if not isinstance(target, (str, Path)):
         for panel in panels:
-            painters[panel](results, target, metric, band)
+            panel(target)
         return target
     with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 4.4) if len(panels) == 1 else (12.0, 4.6), dpi=150, layout="constrained")
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
         FigureCanvasAgg(figure)
         widths = (1.25, 1) if len(panels) == 2 else None
-        for panel, ax in zip(
-            panels, figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0], strict=True
-        ):
-            painters[panel](results, ax, metric, band)
-        caption = results.caption()
-        if len({run.seed for run in results.runs}) > 1:
-            caption += f"; bands: {'95 % interval of the mean' if band == '95%' else '± 1 standard error'}"
-        lines = textwrap.wrap(caption, 95 if len(panels) == 1 else 170)
+        axes = figure.subplots(1, len(panels), squeeze=False, width_ratios=widths)[0]
+        for panel, ax in zip(panels, axes, strict=True):
+            panel(ax)
+        lines = textwrap.wrap(caption, width)
         below = 0.03 + 0.035 * len(lines)
         engine: Any = figure.get_layout_engine()
         engine.set(rect=(0.01, below, 0.98, 0.98 - below), wspace=0.04)
@@ -119,8 +124,6 @@ def _time(results: Results, ax: Any, metric: Metric, band: str) -> None:
 
 
 def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     families: dict[tuple[str, str], list[tuple[float, float, float, str]]] = {}  # by algorithm and unit
     lines, deltas, units = [], set(), set()
     for colour, policy in _coloured(results):
@@ -149,11 +152,7 @@ def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
     for epsilon in sorted(point[0] for points in families.values() for point in points):
         if not budgets or epsilon > 1.02 * budgets[-1]:  # marks that would overlap
             budgets.append(epsilon)
-    ax.set_xscale("log")
-    ax.set_xlim(budgets[0] / 1.5, budgets[-1] * 1.5)
-    ax.xaxis.set_major_locator(FixedLocator(budgets))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    _budget_axis(ax, budgets)
     if metric == "regret":
         points = [point for family in families.values() for point in family]
         values = [value for value, _, _ in lines] + [point[1] for point in points]
@@ -164,6 +163,17 @@ def _epsilon(results: Results, ax: Any, metric: Metric, band: str) -> None:
     ax.set_ylabel("mean reward per round" if metric == "reward" else _regret_label(ax))
     ax.set_title(f"What privacy of one {' or '.join(sorted(units))} costs")
     _label_ends(ax, lines)
+
+
+def _budget_axis(ax: Any, budgets: list[float]) -> None:
+    """Logarithmic, with a mark at each of these."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    ax.set_xscale("log")
+    ax.set_xlim(budgets[0] / 1.5, budgets[-1] * 1.5)
+    ax.xaxis.set_major_locator(FixedLocator(budgets))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
 
 def _regret_axis(ax: Any, values: list[float], top: float) -> None:
@@ -192,9 +202,7 @@ def _interval(curves: Array, band: str) -> tuple[Array, Array]:
     n = len(curves)
     if n == 1:
         return curves[0], np.full(curves.shape[1], np.nan)
-    from scipy.special import stdtrit
-
-    factor = float(stdtrit(n - 1, 0.975)) if band == "95%" else 1.0
+    factor = _student(n - 1) if band == "95%" else 1.0
     return curves.mean(axis=0), factor * curves.std(axis=0, ddof=1) / math.sqrt(n)
 
 
@@ -226,29 +234,11 @@ def draw_prices(table: PriceTable, target: Any) -> Any:
     -------
     The axes, or the path.
     """
-    need("matplotlib", "plotting")
-    from matplotlib import rc_context
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    if not isinstance(target, (str, Path)):
-        _prices(table, target)
-        return target
-    with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 4.6), dpi=150, layout="constrained")
-        FigureCanvasAgg(figure)
-        _prices(table, figure.subplots())
-        lines = textwrap.wrap(f"{table.caption()}. {table.sentence()}", 105)
-        below = 0.03 + 0.035 * len(lines)
-        engine: Any = figure.get_layout_engine()
-        engine.set(rect=(0.01, below, 0.98, 0.98 - below))
-        figure.text(0.02, 0.02, "\n".join(lines), fontsize=8, color=_GREY)
-        figure.savefig(target)
-    return Path(target)
+    return _figure(target, [partial(_prices, table)], (7.2, 4.6), f"{table.caption()}. {table.sentence()}", 105)
 
 
 def _prices(table: PriceTable, ax: Any) -> None:
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+    from matplotlib.ticker import FuncFormatter
 
     widest = 0.0
     units = list(dict.fromkeys(row.unit for row in table.rows))
@@ -261,17 +251,13 @@ def _prices(table: PriceTable, ax: Any) -> None:
             epsilons, prices, halves, color=colour, marker="o", markersize=7, capsize=3, linewidth=1.5, label=unit
         )
         widest = max([widest, *(p + h for p, h in zip(prices, halves, strict=True) if math.isfinite(p))])
-    ax.axhline(1.0, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
-    ax.axhline(0.0, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
+    for level in (1.0, 0.0):
+        ax.axhline(level, color=_GREY, linewidth=1.5, linestyle=(0, (5, 2)))
     budgets = sorted({row.epsilon for row in table.rows})
-    ax.set_xscale("log")
-    ax.set_xlim(budgets[0] / 1.5, budgets[-1] * 1.5)
+    _budget_axis(ax, budgets)
     ax.set_ylim(-0.08, max(1.15, widest + 0.05))
     ax.text(budgets[-1] * 1.45, 1.015, "uniform choices", ha="right", va="bottom", color=_GREY, fontsize=9)
     ax.text(budgets[-1] * 1.45, -0.015, "not private", ha="right", va="top", color=_GREY, fontsize=9)
-    ax.xaxis.set_major_locator(FixedLocator(budgets))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
     ax.set_xlabel("ε")
     ax.set_ylabel("lost of the gain over uniform choices")

@@ -10,16 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpbandits.lab.environments.base import Environment, Wrapper
-from dpbandits.lab.simulation.play import Played, PolicyFactory, Task, generator, made, parameters
+from dpbandits.lab.simulation.play import Game, Played, Task, generator, parameters
 from dpbandits.lab.simulation.runs import Run, entry, from_entry
 
 __all__ = ["RunLog", "read"]
@@ -30,15 +29,14 @@ _ROUNDS, _NUMBERS = 10, 2**16
 
 
 class RunLog:
-    """The runs of one environment, of ``grid[-1]`` rounds each, in a file that grows.
+    """The runs of one environment in a file that grows.
 
     Parameters
     ----------
     path : Path
         A ``.jsonl`` file; made if there is none.
-    environment : Environment
-    grid : ndarray of shape (P,)
-        The rounds at which curves are noted.
+    game : Game
+        What is simulated.
 
     Attributes
     ----------
@@ -51,13 +49,13 @@ class RunLog:
         If the file is of another environment, number of rounds or number of points, or no such file.
     """
 
-    def __init__(self, path: Path, environment: Environment, grid: NDArray[np.int64]) -> None:
+    def __init__(self, path: Path, game: Game) -> None:
         if path.suffix.lower() != ".jsonl":
             raise ValueError(f"resume must end in .jsonl, got {path}")
-        self.path = path
+        self.path, self.game = path, game
+        environment, grid = game.environment, game.grid
         head = {"format": _FORMAT, "environment": environment.name, "rounds": int(grid[-1]), "points": len(grid)}
         head |= _world(environment)
-        self._environment = environment
         self.runs: dict[Task, Run] = {}
         self._made: dict[Task, dict[str, str]] = {}
         if not path.exists() or not path.stat().st_size:
@@ -72,14 +70,15 @@ class RunLog:
                     self._made[run.policy, run.seed] = line["parameters"]
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"resume must be a file of runs that this package wrote, got {path}: {error}") from error
-        if name := _difference(before, head):
+        # an older file may say less of an environment
+        if name := _difference(before, {name: value for name, value in head.items() if name in before}):
             raise ValueError(
                 f"resume must be a file of the same {name}, got {head.get(name)}, but {path} has {before.get(name)}"
             )
         with path.open("ab") as file:  # without a last line that was cut
             file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
-    def plan(self, policies: Mapping[str, PolicyFactory], seeds: Sequence[int]) -> None:
+    def plan(self, seeds: Sequence[int]) -> None:
         """Check that policies of the same name have the same parameters, and note what is asked for.
 
         Raises
@@ -87,17 +86,17 @@ class RunLog:
         ValueError
             Naming the policy that differs.
         """
-        for name, make in policies.items():
+        for name in self.game.policies:
             seed = next((seed for seed in seeds if (name, seed) in self.runs), None)
             if seed is None:
                 continue
-            before, now = self._made[name, seed], parameters(made(make, self._environment, seed, name))
+            before, now = self._made[name, seed], parameters(self.game.policy(name, seed))
             if which := _difference(before, now):
                 raise ValueError(
                     f"policy {name!r} must have the {which} that it has in {self.path}, {before.get(which)}, "
                     f"or be given another name, got {which}={now.get(which)}"
                 )
-        self._write({"policies": list(policies), "seeds": list(seeds)})
+        self._write({"policies": list(self.game.policies), "seeds": list(seeds)})
 
     def add(self, played: Played) -> None:
         """Keep one more run."""

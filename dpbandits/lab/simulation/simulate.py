@@ -21,8 +21,8 @@ import numpy as np
 
 from accounting.checks import integer
 from dpbandits._progress_bar import progress_bar
-from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.play import PolicyFactory, Task
+from dpbandits.lab.environments.base import Environment, checked_rounds
+from dpbandits.lab.simulation.play import Game, PolicyFactory, Task
 from dpbandits.lab.simulation.results import Results
 from dpbandits.lab.simulation.runs import Run
 from dpbandits.lab.simulation.workers import by_joblib, by_processes, one_by_one
@@ -96,13 +96,13 @@ def simulate(
         If ``backend`` needs a package that is not installed.
     """
     _check_policies(policies)
-    rounds = _checked_rounds(rounds, environment)
+    rounds = checked_rounds(rounds, environment)
     chosen = _checked_seeds(seeds)
     jobs = None if jobs is None else integer("jobs", jobs, at_least=1)
     if not (backend is None or isinstance(backend, str)):
         raise TypeError(f"backend must be the name of a back end of joblib, got backend={backend!r}")
     points = min(integer("points", points, at_least=1), rounds)
-    grid = -(-np.arange(1, points + 1) * rounds // points)
+    game = Game(dict(policies), environment, -(-np.arange(1, points + 1) * rounds // points))
 
     # seed by seed, so that an interrupted simulation has its policies on the same seeds
     planned = [(name, seed) for seed in chosen for name in policies]
@@ -111,17 +111,17 @@ def simulate(
     if resume is not None:
         from dpbandits.lab.simulation.runlog import RunLog
 
-        log = RunLog(Path(resume), environment, grid)
-        log.plan(policies, chosen)
+        log = RunLog(Path(resume), game)
+        log.plan(chosen)
         done = {task: log.runs[task] for task in planned if task in log.runs}
     tasks = [task for task in planned if task not in done]
     with progress_bar(len(tasks) * rounds, environment.name, progress) as tick:
         if backend is not None and tasks:
-            finished = by_joblib(tasks, policies, environment, grid, tick, jobs, backend)
+            finished = by_joblib(game, tasks, tick, jobs, backend)
         elif min(jobs or 1, len(tasks)) > 1:
-            finished = by_processes(tasks, policies, environment, grid, tick, min(jobs or 1, len(tasks)))
+            finished = by_processes(game, tasks, tick, min(jobs or 1, len(tasks)))
         else:
-            finished = one_by_one(tasks, policies, environment, grid, tick)
+            finished = one_by_one(game, tasks, tick)
         # an interrupt may come anywhere; what is in ``done`` is whole
         try:
             for task, played in finished:
@@ -143,17 +143,6 @@ def _check_policies(policies: Mapping[str, PolicyFactory]) -> None:
     for name, make in policies.items():
         if not isinstance(name, str) or not callable(make):
             raise TypeError(f"policies[{name!r}] must be a function that makes a policy from a generator, got {make!r}")
-
-
-def _checked_rounds(rounds: int | None, environment: Environment) -> int:
-    if rounds is None:
-        rounds = environment.rounds
-    if rounds is None:
-        raise ValueError(f"rounds must be given: {environment.name} has no end")
-    rounds = integer("rounds", rounds, at_least=1)
-    if environment.rounds is not None and rounds > environment.rounds:
-        raise ValueError(f"rounds must be at most {environment.rounds} for {environment.name}, got rounds={rounds}")
-    return rounds
 
 
 def _checked_seeds(seeds: int | Sequence[int]) -> list[int]:

@@ -6,33 +6,24 @@ import multiprocessing
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import replace
+from typing import Any, cast
 
 from dpbandits._extras import need
-from dpbandits.lab.environments.base import Environment
-from dpbandits.lab.simulation.play import Played, PolicyFactory, Task, Tick, play
+from dpbandits.lab.simulation.play import Game, Played, Task, Tick
 
 __all__ = ["by_joblib", "by_processes", "one_by_one"]
 
 _Finished = Generator[tuple[Task, Played], None, None]
 
 
-def one_by_one(
-    tasks: list[Task],
-    policies: Mapping[str, PolicyFactory],
-    environment: Environment,
-    grid: NDArray[np.int64],
-    tick: Tick,
-) -> _Finished:
+def one_by_one(game: Game, tasks: list[Task], tick: Tick) -> _Finished:
     """In this process, in the order of ``tasks``."""
-    for name, seed in tasks:
-        yield (name, seed), play(name, policies[name], environment, seed, grid, tick)
+    for task in tasks:
+        yield task, game.play(*task, tick)
 
 
 # --------------------------------------------------------------------------------------------- processes
@@ -53,7 +44,7 @@ def _start_worker(*shared: Any) -> None:
 
 
 def _play_in_worker(name: str, seed: int) -> Played:
-    policies, environment, grid, played, stop = _worker
+    game, played, stop = _worker
 
     def tick(rounds: int) -> None:
         if stop.is_set():
@@ -61,7 +52,7 @@ def _play_in_worker(name: str, seed: int) -> Played:
         with played.get_lock():
             played.value += rounds
 
-    return play(name, policies[name], environment, seed, grid, tick)
+    return cast("Game", game).play(name, seed, tick)
 
 
 @contextmanager
@@ -93,26 +84,21 @@ def _held_interrupts() -> Iterator[Callable[[], None]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def by_processes(
-    tasks: list[Task],
-    policies: Mapping[str, PolicyFactory],
-    environment: Environment,
-    grid: NDArray[np.int64],
-    tick: Tick,
-    jobs: int,
-) -> _Finished:
+def by_processes(game: Game, tasks: list[Task], tick: Tick, jobs: int) -> _Finished:
     """Over ``jobs`` processes of this machine, as they end."""
     context = multiprocessing.get_context()
     if context.get_start_method() != "fork":
         try:
-            pickle.dumps((dict(policies), environment))
+            pickle.dumps(game)
         except Exception as error:
             raise TypeError(
                 f"policies must be picklable for jobs={jobs} (functions at the top of a module, not lambdas): {error}"
             ) from error
     played, stop = context.Value("q", 0), context.Event()
-    shared = (dict(policies), environment, grid, played, stop)
-    with _held_interrupts() as raise_held, ProcessPoolExecutor(jobs, context, _start_worker, shared) as pool:
+    with (
+        _held_interrupts() as raise_held,
+        ProcessPoolExecutor(jobs, context, _start_worker, (game, played, stop)) as pool,
+    ):
         waiting = {pool.submit(_play_in_worker, *task): task for task in tasks}
         shown = 0
         try:
@@ -132,22 +118,16 @@ def by_processes(
 # ------------------------------------------------------------------------------------------------ joblib
 
 
-def _silent(rounds: int) -> None:
-    """Far workers report whole runs only."""
+def _play_far(game: Game, name: str, seed: int) -> Played:
+    # far workers report whole runs only
+    return game.play(name, seed, lambda rounds: None)
 
 
-def by_joblib(
-    tasks: list[Task],
-    policies: Mapping[str, PolicyFactory],
-    environment: Environment,
-    grid: NDArray[np.int64],
-    tick: Tick,
-    jobs: int | None,
-    backend: str,
-) -> _Finished:
+def by_joblib(game: Game, tasks: list[Task], tick: Tick, jobs: int | None, backend: str) -> _Finished:
     """Over the workers of a joblib back end, as they end; ``"joblib"`` is the one that its context has set."""
     joblib = need("joblib", f"backend={backend!r}", extra="sweep")
-    calls = [joblib.delayed(play)(name, policies[name], environment, seed, grid, _silent) for name, seed in tasks]
+    own = {name: replace(game, policies={name: make}) for name, make in game.policies.items()}
+    calls = [joblib.delayed(_play_far)(own[name], name, seed) for name, seed in tasks]
     chosen: dict[str, Any] = {} if backend == "joblib" else {"backend": backend, "n_jobs": -1}
     if jobs is not None:
         chosen["n_jobs"] = jobs
@@ -165,7 +145,7 @@ def by_joblib(
             finished = parallel(batch)
             try:
                 for run, made in finished:
-                    tick(int(grid[-1]))
+                    tick(int(game.grid[-1]))
                     yield (run.policy, run.seed), (run, made)
             finally:
                 if not isinstance(finished, list):

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from accounting.arrays import Array
 from accounting.checks import positive
+from dpbandits.durability.pending import Pending
 from dpbandits.policy.catalogue import Catalogue
 from dpbandits.policy.choices import Independent, Law, Shares, inverse_gap
-from dpbandits.policy.decision import Pending
 from dpbandits.policy.parameters import Exploration, checked_exploration
 from dpbandits.private.parts.block_fits import Collected, posteriors, prior_variance
 from dpbandits.private.parts.block_model import Play, contexts, corrected, proportional, replay

@@ -13,9 +13,9 @@ from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 from serving import configured, drain
 
 from accounting import audit
-from dpbandits.durability.registry import Registry
 from dpbandits.serve.learner import Learner
 from dpbandits.serve.store import Choice, Store
+from dpkit.states.registry import Registry
 
 # A sound service is flagged, and a broken one missed, with probability at most this (its lower bound is far beyond).
 CONFIDENCE, TRIALS, EPSILON, DELTA = 1 - 1e-9, 440, 8.0, 1e-2

@@ -1,12 +1,16 @@
-"""The probability that a standard normal vector lies in a polyhedron {ξ : Aξ + b ≥ 0}.
+"""Probabilities of standard normal vectors that have no closed form: of a polyhedron, and of being the largest.
 
-Exact for a half-space, and wherever the rows of A lie on a line. Otherwise by randomised quasi-Monte Carlo
-(Richtmyer's lattice with 32 random shifts, as in Genz & Bretz 2009, section 4.2.2): the coordinates of ξ are turned so
-that the first is the one along which A moves most; given the others, the values of the first that lie in the polyhedron
-are an interval, whose probability is exact. Conditions that hardly ever fail are left out, where all of that is less
-than 10⁻⁴ of the value. Where the polyhedron is far from the middle, points are drawn around the nearest place in it.
-There are as many points as make the standard error at most a fiftieth of the value or 10⁻⁶, and at most 2¹⁴; they come
-from a fixed seed: the same question has the same answer.
+* :func:`of_polyhedron`: P(Aξ + b ≥ 0).
+* :func:`of_largest`: that one of c_k + s_k·ξ_k is the largest, with independent ξ_k. One integral over the real line,
+  by Gauss–Legendre rules on pieces of half a standard deviation: exact to 10⁻⁹.
+
+That of a polyhedron is exact for a half-space, and wherever the rows of A lie on a line. Otherwise it is computed by
+randomised quasi-Monte Carlo (Richtmyer's lattice with 32 random shifts, as in Genz & Bretz 2009, section 4.2.2): the
+coordinates of ξ are turned so that the first is the one along which A moves most; given the others, the values of the
+first that lie in the polyhedron are an interval, whose probability is exact. Conditions that hardly ever fail are left
+out, where all of that is less than 10⁻⁴ of the value. Where the polyhedron is far from the middle, points are drawn
+around the nearest place in it. There are as many points as make the standard error at most a fiftieth of the value or
+10⁻⁶, and at most 2¹⁴; they come from a fixed seed: the same question has the same answer.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 
 from accounting.arrays import Array
 
-__all__ = ["measure"]
+__all__ = ["of_largest", "of_polyhedron"]
 
 
 _SHIFTS, _FEWEST, _MOST = 32, 16, 2**9  # points are drawn for each shift
@@ -32,13 +36,13 @@ _NEAR = 1.0
 _TINY = 1e-12
 
 
-def measure(A: Array, b: Array) -> tuple[float, float]:
+def of_polyhedron(A: Array, b: Array) -> tuple[float, float]:
     """P(A·ξ + b ≥ 0) for standard normal ξ, and its standard error; no row of A is zero.
 
     Examples
     --------
     >>> import numpy as np
-    >>> chance, error = measure(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([0.0, 3.0]))   # ξ₁ ≥ 0 and ξ₁ ≥ −1.5
+    >>> chance, error = of_polyhedron(np.array([[1.0, 0.0], [2.0, 0.0]]), np.array([0.0, 3.0]))   # ξ₁ ≥ 0 and ξ₁ ≥ −1.5
     >>> round(chance, 12), error
     (0.5, 0.0)
     """
@@ -48,7 +52,7 @@ def measure(A: Array, b: Array) -> tuple[float, float]:
     distance = b / np.sqrt(np.einsum("ij,ij->i", A, A))
     matters = distance < _FAR
     if not matters.all():
-        chance, error = measure(A[matters], b[matters])
+        chance, error = of_polyhedron(A[matters], b[matters])
         if float(ndtr(-distance[~matters]).sum()) <= _NEGLIGIBLE * chance:
             return chance, error
     if len(A) < 2:
@@ -138,3 +142,49 @@ def _points(dim: int, known: int, count: int) -> Array:
     # folded: the tent that makes integrands periodic
     folded = np.abs(2.0 * ((np.outer(rates, block)[:, None] + shifts) % 1.0) - 1.0).reshape(dim, -1)
     return np.asarray(ndtri(np.clip(folded, 2.0**-53, 1.0 - 2.0**-53)))
+
+
+def of_largest(center: Array, scale: Array, index: int) -> float:
+    """P(c_k + s_k·ξ_k is the largest) for k = ``index``; of equal ones the first is, and c_k = −∞ takes no part.
+
+    Parameters
+    ----------
+    center, scale : ndarray of shape (K,)
+        c and s ≥ 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> round(of_largest(np.zeros(3), np.ones(3), 0), 12)
+    0.333333333333
+    """
+    from scipy.special import ndtr
+
+    # what is less than the last digit of a score does not move it
+    scale = np.where(center + 8.5 * scale == center, 0.0, scale)
+    c, s = float(center[index]), float(scale[index])
+    if c == -math.inf:
+        return 0.0
+    others = np.isfinite(center) & (np.arange(len(center)) != index)
+    first = np.flatnonzero(others) < index
+    C, S = center[others], scale[others]
+    fixed = S == 0.0
+    # those that do not move are a floor, which must be passed, or reached by the first of them
+    floor = float(C[fixed].max(initial=-math.inf))
+    if s == 0.0:
+        beaten = (c > C[fixed]) | ((c == C[fixed]) & ~first[fixed])
+        return float(beaten.all()) * float(ndtr((c - C[~fixed]) / S[~fixed]).prod())
+    C, S = C[~fixed], S[~fixed]
+    steps = np.arange(-17.0, 18.0) / 2.0
+    cuts = np.unique(np.concatenate([(c + s * steps), (C[:, None] + S[:, None] * steps).ravel()]))
+    low, high = max(c - 8.5 * s, floor), c + 8.5 * s
+    cuts = np.concatenate([[low], cuts[(cuts > low) & (cuts < high)], [high]])
+    if not low < high:
+        return 0.0
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    half = 0.5 * np.diff(cuts)[:, None]
+    z = (cuts[:-1, None] + half * (1.0 + nodes)).ravel()
+    density = np.exp(-0.5 * ((z - c) / s) ** 2) / (s * math.sqrt(2.0 * math.pi))
+    for other, width in zip(C, S, strict=True):
+        density *= ndtr((z - other) / width)
+    return min(1.0, float(density @ (half * weights).ravel()))

@@ -1,11 +1,11 @@
-"""Who has taught a policy how often: the cap on what one person contributes to a run.
+"""Who has taught a learner how often: the cap on what one person contributes to a run.
 
-A policy whose unit is a person serves everyone every time and learns at most m records of each, at most one in a batch.
-Which rounds are whose is public; how many of them have *taught* is not, since it depends on when rewards came. So the
-registry belongs to the secret half of a policy. It holds hashes in place of ids: BLAKE2b of 64 bits, keyed with a salt
-that is drawn for the run and kept with it. (Whoever has the state has the salt and may try ids; whoever has not learns
-nothing.) Two persons with one hash, a chance of n²/2⁶⁵ for n of them, share one allowance: then records are dropped,
-and nobody is protected less.
+A learner whose unit is a person serves everyone every time and learns at most m records of each, at most one in a
+batch. Which rounds are whose is public; how many of them have *taught* is not, where it depends on when outcomes came.
+So the registry belongs to the secret half of a learner. It holds hashes in place of ids: BLAKE2b of 64 bits, keyed with
+a salt that is drawn for the run and kept with it. (Whoever has the state has the salt and may try ids; whoever has not
+learns nothing.) Two persons with one hash, a chance of n²/2⁶⁵ for n of them, share one allowance: then records are
+dropped, and nobody is protected less.
 
 The table is an open-addressed one in two arrays, at most half full and at least a quarter: up to 64 bytes per person,
 and for the moment in which it doubles half as much again. A hash lies at its leading digits or soon after, so that
