@@ -6,9 +6,7 @@ import gc
 
 import numpy as np
 import pytest
-from bits import bits
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from bits import fingerprint
 from regret import ball, regret_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger
@@ -32,10 +30,6 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
         policy.update(decision, float(rng.random() < 0.5))
         chosen.append(decision.index)
     return chosen
-
-
-def fingerprint(policy: Doubling) -> object:
-    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 # ---------------------------------------------------------------------------------------------- epochs and cost
@@ -135,8 +129,7 @@ def test_bad_arms_at_the_end_of_an_epoch_open_no_new_one():
 # ------------------------------------------------------------------------------------------------ late rewards
 
 
-@settings(deadline=None, max_examples=8)
-@given(reward=st.sampled_from([0.0, 1.0]), when=st.integers(21, 70))
+@pytest.mark.parametrize(("reward", "when"), [(1.0, 21), (0.0, 40), (1.0, 70)])
 def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
     policies = [doubling(), doubling()]
     for policy in policies:
@@ -151,7 +144,7 @@ def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
     assert fingerprint(told) == fingerprint(other)
     with pytest.raises(ValueError, match="got decision id 10"):
         told.update(10, reward)
-    assert play(told, np.random.default_rng(2), 80) == play(other, np.random.default_rng(2), 80)
+    assert play(told, np.random.default_rng(2), 40) == play(other, np.random.default_rng(2), 40)
 
 
 def test_no_arm_is_kept_whose_reward_would_count_for_nothing():
@@ -234,8 +227,10 @@ def test_other_policies_start_afresh(kind):
 # ------------------------------------------------------------------------------------------------------- states
 
 
-@pytest.mark.parametrize("algorithm", ["OnePassPrivateGLM", "PrivateHvtUCB", "JointDPGLM"])
-@pytest.mark.parametrize("rounds", [7, 30, 95])
+@pytest.mark.parametrize(
+    ("algorithm", "rounds"),
+    [("OnePassPrivateGLM", 7), ("OnePassPrivateGLM", 30), ("PrivateHvtUCB", 95), ("JointDPGLM", 30)],
+)
 def test_a_simulation_continues_bit_for_bit(algorithm, rounds, tmp_path):
     policy = doubling(algorithm, reward_range=(0.0, 1.0))
     play(policy, np.random.default_rng(1), rounds - 1)
@@ -247,7 +242,7 @@ def test_a_simulation_continues_bit_for_bit(algorithm, rounds, tmp_path):
     assert twin.privacy() == policy.privacy()
     for each in (policy, twin):
         each.update(late.id, 1.0)
-    assert play(policy, np.random.default_rng(2), 100) == play(twin, np.random.default_rng(2), 100)
+    assert play(policy, np.random.default_rng(2), 60) == play(twin, np.random.default_rng(2), 60)
     assert fingerprint(twin) == fingerprint(policy)
 
 

@@ -103,13 +103,7 @@ class Runs(Lives):
             return np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), n, -1), shift)
 
         return white_box.lower_bound(
-            self.told,
-            one,
-            other,
-            trials=trials,
-            delta=BUDGET.delta,
-            confidence=CONFIDENCE,
-            score=score,
+            self.told, one, other, trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, score=score
         )
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from bits import bits
+from bits import fingerprint
 from regret import ball
 
 from accounting import Budget, Ledger
@@ -33,10 +33,6 @@ def play(policy: Policy, rounds: int, sign: float = 1.0, seed: int = 1) -> list[
         policy.update(decision, float(rng.random() < p))
         chosen.append(decision.index)
     return chosen
-
-
-def fingerprint(policy: Restarting) -> object:
-    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
 
 
 def test_epochs_have_the_given_length_and_cost_what_one_does():
@@ -90,8 +86,9 @@ def test_rewards_of_an_earlier_epoch_are_taken_and_count_for_nothing():
     assert fingerprint(told) == fingerprint(other)
 
 
-@pytest.mark.parametrize("rounds", [1, 30, 95])
-@pytest.mark.parametrize("lengths", [{"every": 30}, {"horizon": 200, "on_change": True}])
+@pytest.mark.parametrize(
+    ("rounds", "lengths"), [(1, {"every": 30}), (30, {"every": 30}), (95, {"horizon": 200, "on_change": True})]
+)
 def test_a_simulation_continues_bit_for_bit(rounds, lengths, tmp_path):
     policy = restarting(**lengths)
     play(policy, rounds)
