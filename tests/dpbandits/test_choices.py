@@ -218,6 +218,10 @@ def test_first_batches_have_probabilities(name):
     assert decision.probability == pytest.approx(0.5, abs=1e-9)
 
 
+def test_deterministic_policies_say_one():
+    assert policies.OFUL(dim=3).select(np.eye(3)).probability == 1.0
+
+
 def test_a_policy_of_ones_own_must_not_draw_where_nobody_sees_it():
     with pytest.raises(TypeError, match=r"Mine\.score must draw nothing"):
 

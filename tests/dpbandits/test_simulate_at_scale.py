@@ -9,41 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulations import curves, greedy, private, quiet, uniform
 
 from accounting import Budget
 from dpbandits.lab.environments import GLM, Available, Delayed, Linear, Round
 from dpbandits.lab.simulation.results import Results
-from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM, Uniform
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sweep_dask.py"
-
-quiet = functools.partial(simulate, progress=False)
-
-
-def uniform(rng):
-    return Uniform(3, rng=rng)
-
-
-def greedy(rng):
-    return EpsilonGreedy(3, rng=rng)
-
-
-def private(rng, epsilon=1.0):
-    return OnePassPrivateGLM(3, budget=Budget(epsilon, 1e-5, unit="round"), horizon=200, rng=rng)
-
 
 # as lambdas, which reach far processes whole: those cannot import this file
 POLICIES = {
     "uniform": lambda rng: Uniform(3, rng=rng),
     "greedy": lambda rng: EpsilonGreedy(3, rng=rng),
-    "private": lambda rng: OnePassPrivateGLM(3, budget=Budget(1.0, 1e-5, unit="round"), horizon=200, rng=rng),
+    "private": lambda rng: OnePassPrivateGLM(3, budget=Budget(1.0, 1e-5, unit="round"), horizon=300, rng=rng),
 }
 WORLD = Delayed(Available(GLM(3, arms=5)), mean=10, missing=0.1)
-
-
-def curves(results):
-    return {(r.policy, r.seed): (r.reward.tolist(), r.regret.tolist(), r.untold, r.privacy) for r in results.runs}
 
 
 # ------------------------------------------------------------------------------------------------- late rewards
