@@ -112,18 +112,15 @@ def failures(case: Case, runs: int, rounds: int, **parameters: Any) -> int:
     return failed
 
 
+@pytest.mark.parametrize(
+    ("runs", "rounds", "most"), [(12, None, 8), pytest.param(200, LONG, 33, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", CASES)
-def test_the_theorys_sets_hold_the_parameter(name):
+def test_the_theorys_sets_hold_the_parameter(name, runs, rounds, most):
     case = CASES[name]
-    assert failures(case, 12, case.short, parameters="theory", failure_probability=DELTA) <= 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_the_theorys_sets_hold_the_parameter_in_200_runs(name):
-    found = failures(CASES[name], 200, LONG, parameters="theory", failure_probability=DELTA)
-    print(f"{name}: {found} of 200 runs failed")
-    assert found <= 33
+    found = failures(case, runs, rounds or case.short, parameters="theory", failure_probability=DELTA)
+    print(f"{name}: {found} of {runs} runs failed")
+    assert found <= most
 
 
 @pytest.mark.parametrize("name", ["OFUL", "OFUGLB", "ECOLog", "GLMUCB"])

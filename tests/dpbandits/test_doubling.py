@@ -11,7 +11,7 @@ from regret import ball, regret_of
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy
-from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB
+from dpbandits.policies import DPHDB, Doubling, JointDPGLM, OnePassPrivateGLM, PrivateHvtUCB, Restarting
 from dpkit.models.links import get_link
 from dpkit.states import files
 
@@ -21,6 +21,15 @@ BUDGET = Budget(1.0, 1e-5)
 def doubling(algorithm="OnePassPrivateGLM", dim=3, **parameters) -> Doubling:
     defaults = {"budget": BUDGET, "first_epoch": 20, "rng": np.random.default_rng(0)}
     return Doubling(dim, algorithm, **(defaults | parameters))
+
+
+def restarting(epoch: int, **parameters) -> Restarting:
+    return Restarting(3, **({"budget": BUDGET, "every": epoch, "rng": np.random.default_rng(0)} | parameters))
+
+
+each_kind = pytest.mark.parametrize(
+    "make", [lambda epoch, **more: doubling(first_epoch=epoch, **more), restarting], ids=["doubling", "restarting"]
+)
 
 
 def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
@@ -94,14 +103,15 @@ def test_no_two_runs_share_a_label():
     assert len(ledger.rows()) == 1
 
 
-def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(tmp_path, monkeypatch):
+@each_kind
+def test_an_epoch_that_was_charged_before_a_crash_is_not_charged_again(make, tmp_path, monkeypatch):
     path, newest = tmp_path / "ledger", tmp_path / "newest"
     with Ledger.open(path, BUDGET) as ledger:
-        policy = doubling(ledger=ledger, rng=None, first_epoch=10, checkpoint=newest)
+        policy = make(10, ledger=ledger, rng=None, checkpoint=newest)
         play(policy, np.random.default_rng(1), 10)
         scope = f"{policy.label}: epoch 1"
         with monkeypatch.context() as crash:
-            crash.setattr(Doubling, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
+            crash.setattr(type(policy), "begin_epoch", lambda self, epoch, fresh: 1 / 0)
             with pytest.raises(ZeroDivisionError):
                 policy.select(np.eye(3))
     assert [row.label for row in policy.ledger.rows()].count(scope) == 1
@@ -130,8 +140,9 @@ def test_bad_arms_at_the_end_of_an_epoch_open_no_new_one():
 
 
 @pytest.mark.parametrize(("reward", "when"), [(1.0, 21), (0.0, 40), (1.0, 70)])
-def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(reward, when):
-    policies = [doubling(), doubling()]
+@each_kind
+def test_a_reward_of_an_earlier_epoch_is_taken_and_has_no_effect(make, reward, when):
+    policies = [make(20), make(20)]
     for policy in policies:
         rng = np.random.default_rng(1)
         play(policy, rng, 10)

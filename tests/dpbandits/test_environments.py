@@ -1,10 +1,10 @@
 """Simulated models: their arms, their rewards, and the same luck for every policy."""
 
 import math
-from itertools import islice
 
 import numpy as np
 import pytest
+from episodes import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,10 +12,6 @@ from dpbandits.lab.environments import GLM, Round
 from dpkit.models.links import get_link
 
 LINKS = ("logistic", "probit", "linear", "poisson")
-
-
-def play(environment, seed, rounds):
-    return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
 
 
 def kolmogorov(sorted_values, distribution):

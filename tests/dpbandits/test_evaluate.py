@@ -64,13 +64,6 @@ def test_values_are_those_of_open_bandit_pipeline(n, seed):
     assert found.value == pytest.approx(dr, abs=1e-12, rel=1e-9)
 
 
-def test_a_perfect_model_leaves_no_weight_to_chance():
-    log = made(500, 1)
-    r = log["mean"][np.arange(500), log["chosen"]]
-    found = evaluate.doubly_robust(r, log["p"], log["pi"], chosen=log["chosen"], model=log["mean"])
-    assert found.value == pytest.approx((log["pi"] * log["mean"]).sum(axis=1).mean(), rel=1e-12)
-
-
 def test_shifted_rewards_shift_the_self_normalised_value():
     log = made(300, 2)
     target = log["pi"][np.arange(300), log["chosen"]]

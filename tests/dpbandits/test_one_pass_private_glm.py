@@ -178,25 +178,26 @@ def test_the_slopes_of_the_curve_and_of_the_secants_over_the_recorded_ones(link,
     assert record.slopes(-5.0) == record.slopes(0.0)  # noise may make the mean negative
 
 
+def record_of(link: str, rate: float, S: float) -> SecantRecord:
+    return SecantRecord.of(get_link(link).at(rate), S, (0.0, 1.0), None)
+
+
 @pytest.mark.parametrize(("link", "rate"), [("logistic", 0.04), ("probit", 0.1), ("linear", 0.3)])
 def test_records_of_rare_rewards_are_no_steeper_than_the_curve_at_the_base_rate(link, rate):
     """Chords from a low base rate are several times as steep; the noise of H is in proportion to W."""
-    curve = get_link(link).at(rate)
-    record = SecantRecord.of(curve, 3.0, (0.0, 1.0), None)
-    assert pytest.approx(float(curve.derivative(0.0))) == record.W
+    assert pytest.approx(float(get_link(link).at(rate).derivative(0.0))) == record_of(link, rate, 3.0).W
 
 
 @pytest.mark.parametrize("link", ["logistic", "probit"])
 def test_records_are_no_steeper_than_the_chord_to_a_good_arm(link):
-    curve = get_link(link).at(0.5)
-    record = SecantRecord.of(curve, 2.0, (0.0, 1.0), None)
+    curve, record = get_link(link).at(0.5), record_of(link, 0.5, 2.0)
     assert pytest.approx((float(curve.mean(1.2)) - 0.5) / 1.2) == record.W
-    assert pytest.approx(0.7 * float(curve.derivative(0.0))) == SecantRecord.of(curve, 50.0, (0.0, 1.0), None).W
+    assert pytest.approx(0.7 * float(curve.derivative(0.0))) == record_of(link, 0.5, 50.0).W
     assert record.slopes(0.0)[1] == pytest.approx(float(curve.derivative(0.0)) / record.W)
 
 
 def test_the_steepest_chord_is_at_most_five_times_as_steep_as_a_record():
-    record = SecantRecord.of(get_link("logistic").at(0.001), 8.0, (0.0, 1.0), None)
+    record = record_of("logistic", 0.001, 8.0)
     e = np.linspace(1e-3, 8.0, 4001)
     assert pytest.approx(0.2 * ((record.link.mean(e) - 0.001) / e).max(), rel=1e-5) == record.W
 
@@ -543,38 +544,28 @@ def test_how_wide_to_look_around(stands):
 # ------------------------------------------------------------------------------------------------- regret
 
 
+def workload(link, epsilon, delta, d, S, T, seeds, **more) -> float:
+    budget = Budget(epsilon, delta)
+    return regret_of(
+        lambda rng: OnePassPrivateGLM(d, link, budget=budget, horizon=T, theta_bound=S, rng=rng, **more),
+        link, d, 20, S, T, seeds=seeds,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(("epsilon", "S", "most"), [(1.0, 2.0, 70), (4.0, 3.0, 36)])
 def test_regret_on_the_probit_workload(epsilon, S, most):
     """d = 3, K = 20, T = 5000, δ = 0.02; the bounds are the ones to hold."""
-    found = regret_of(
-        lambda rng: OnePassPrivateGLM(
-            3, "probit", budget=Budget(epsilon, 0.02), horizon=5000, theta_bound=S, rng=rng
-        ),
-        "probit", 3, 20, S, 5000, seeds=2,
-    )  # fmt: skip
-    assert found <= most
+    assert workload("probit", epsilon, 0.02, 3, S, 5000, seeds=2) <= most
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("release", "most"), [("scheduled", 70), ("every_round", 175)])
 @pytest.mark.parametrize("S", [2.0, 2.5, 3.0])
 def test_regret_on_the_probit_workload_in_full(release, most, S):
-    found = regret_of(
-        lambda rng: OnePassPrivateGLM(
-            3, "probit", budget=Budget(1.0, 0.02), horizon=5000, theta_bound=S, release=release, rng=rng
-        ),
-        "probit", 3, 20, S, 5000, seeds=10,
-    )  # fmt: skip
-    assert found <= most
+    assert workload("probit", 1.0, 0.02, 3, S, 5000, seeds=10, release=release) <= most
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta", "most"), [(2.0, 0.02, 95), (8.0, 0.02, 62), (1.0, 1e-6, 300)])
 def test_regret_on_the_logistic_workload_in_full(epsilon, delta, most):
-    found = regret_of(
-        lambda rng: OnePassPrivateGLM(
-            5, "logistic", budget=Budget(epsilon, delta), horizon=15_000, theta_bound=3.5, rng=rng
-        ),
-        "logistic", 5, 20, 3.5, 15_000, seeds=10,
-    )  # fmt: skip
-    assert found <= most
+    assert workload("logistic", epsilon, delta, 5, 3.5, 15_000, seeds=10) <= most

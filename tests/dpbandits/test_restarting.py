@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from functools import partial
 
 import numpy as np
@@ -75,17 +74,6 @@ def test_where_an_epoch_ends_is_a_function_of_releases():
     assert not np.array_equal(*(policy.policy.sums.batch for policy in policies))
 
 
-def test_rewards_of_an_earlier_epoch_are_taken_and_count_for_nothing():
-    told, other = restarting(every=20), restarting(every=20)
-    for policy in (told, other):
-        play(policy, 10)
-        policy.select(np.eye(3))
-        play(policy, 20, seed=2)
-    told.update(10, 1.0)
-    other.forget(10)
-    assert fingerprint(told) == fingerprint(other)
-
-
 @pytest.mark.parametrize(
     ("rounds", "lengths"), [(1, {"every": 30}), (30, {"every": 30}), (95, {"horizon": 200, "on_change": True})]
 )
@@ -98,27 +86,6 @@ def test_a_simulation_continues_bit_for_bit(rounds, lengths, tmp_path):
     assert fingerprint(twin) == fingerprint(policy)
     assert play(policy, 60, sign=-1.0, seed=2) == play(twin, 60, sign=-1.0, seed=2)
     assert fingerprint(twin) == fingerprint(policy)
-
-
-def test_a_crash_between_a_change_and_the_next_epoch_loses_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "ledger"
-    with Ledger.open(path, BUDGET) as ledger:
-        policy = restarting(every=10, ledger=ledger, rng=None, checkpoint=tmp_path / "c")
-        play(policy, 10)
-        scope = f"{policy.label}: epoch 1"
-        with monkeypatch.context() as crash:
-            crash.setattr(Restarting, "begin_epoch", lambda self, epoch, fresh: 1 / 0)
-            with pytest.raises(ZeroDivisionError):
-                policy.select(np.eye(3))
-    del policy  # one object at a time holds a checkpoint
-    gc.collect()
-    with Ledger.open(path) as ledger:
-        restored = Policy.load(tmp_path / "c", ledger=ledger)
-        assert restored.decisions == 10
-        play(restored, 5)
-        assert restored.epoch == 1
-        assert [row.label for row in ledger.rows()].count(scope) == 1
-        assert ledger.epsilon() <= BUDGET.epsilon
 
 
 @pytest.mark.parametrize(
