@@ -20,7 +20,7 @@ from dpbandits.private.parts.block_model import Play, replay
 from dpkit.geometry import svec
 from dpkit.moments.blocks import features
 
-DRAWS = 10_000
+DRAWS = 6000
 
 
 def seeded(seed: int = 0) -> np.random.Generator:

@@ -159,10 +159,10 @@ def test_no_other_pair_of_worlds_shows_more_than_opposite_arms(monkeypatch):
 def test_a_shuffle_policy_that_forgets_the_cap_is_caught(monkeypatch):
     """Its worlds are √3 as far apart as they may be.
 
-    Half the squared distance is 8.4, of 60 runs with a standard error of 0.55; 4.5 would be above the claim already.
+    Half the squared distance is 8.4, of 45 runs with a standard error of 0.63; 4.5 would be above the claim already.
     """
     runs = Shuffled(monkeypatch, 1, Forgetful)
-    distance = runs.distance(runs.told("east", 60), "east", "west")
+    distance = runs.distance(runs.told("east", 45), "east", "west")
     assert epsilon(Gaussian(1.0 / distance), 1e-2) > 1.3 * float(runs.policy.privacy().epsilon)
 
 
