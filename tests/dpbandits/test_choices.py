@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from private_policies import SMALL, offered, small
+from regret import sphere
 from scipy.special import ndtr
 from tabled import tabled
 
@@ -19,16 +20,11 @@ from dpbandits.private.parts.block_model import Play, replay
 from dpkit.geometry import svec
 from dpkit.moments.blocks import features
 
-DRAWS = 10_000
+DRAWS = 6000
 
 
 def seeded(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
-    X = rng.standard_normal((K, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
 
 
 def excess(law: Law, told: Law | None = None, draws: int = DRAWS) -> float:
@@ -48,7 +44,7 @@ def excess(law: Law, told: Law | None = None, draws: int = DRAWS) -> float:
 
 def laws() -> dict[str, Law]:
     rng = seeded()
-    X, theta = unit_arms(rng, 6, 3), 0.4 * rng.standard_normal(3)
+    X, theta = sphere(rng, 6, 3), 0.4 * rng.standard_normal(3)
     root = 0.5 * rng.standard_normal((3, 3))
     return {
         "shares": Shares(np.array([0.5, 0.0, 0.3, 0.2])),
@@ -58,7 +54,7 @@ def laws() -> dict[str, Law]:
         "independent": Independent(np.array([0.1, 0.5, 0.0, 0.2]), np.array([1.0, 0.3, 2.0, 0.0])),
         "independent, one closed": Independent(np.array([0.1, -math.inf, 0.0]), np.array([0.5, 1.0, 0.01])),
         "a random direction": Perturbed(X),
-        "a random direction, of many": Perturbed(unit_arms(rng, 12, 8)),
+        "a random direction, of many": Perturbed(sphere(rng, 12, 8)),
         "a point with a root": Perturbed(X, theta, root),
         "with a bonus": Perturbed(X, theta, root, 0.3 * rng.random(6)),
         "of low rank": Perturbed(X, theta, root[:, :1]),
@@ -78,7 +74,7 @@ def test_frequencies_are_the_probabilities(name):
 
 
 def test_the_test_of_frequencies_sees_other_probabilities():
-    X, theta = unit_arms(seeded(), 6, 3), np.array([0.3, 0.0, -0.2])
+    X, theta = sphere(seeded(), 6, 3), np.array([0.3, 0.0, -0.2])
     for told in (Perturbed(X, -theta, np.eye(3)), Perturbed(X, theta, np.diag([0.5, 1.0, 2.0]))):
         assert excess(Perturbed(X, theta, np.eye(3)), told) > 1.0
 
@@ -86,7 +82,7 @@ def test_the_test_of_frequencies_sees_other_probabilities():
 @pytest.mark.parametrize("seed", range(5))
 def test_two_arms_are_exact(seed):
     rng = seeded(seed)
-    X, theta, root = unit_arms(rng, 2, 4), rng.standard_normal(4), rng.standard_normal((4, 4))
+    X, theta, root = sphere(rng, 2, 4), rng.standard_normal(4), rng.standard_normal((4, 4))
     apart = X[0] - X[1]
     exact = ndtr(apart @ theta / np.linalg.norm(apart @ root))
     np.testing.assert_allclose(Perturbed(X, theta, root).chances(), [exact, 1 - exact], rtol=1e-12)
@@ -150,23 +146,14 @@ def test_arms_that_hardly_ever_win_are_left_out_unless_that_would_show(near):
     assert abs(rare[0] - float(ndtr([-9.0, 6.1]).prod())) < 5 * rare[1] + 1e-4 * rare[0]
 
 
-def test_the_same_question_has_the_same_answer():
-    X = unit_arms(seeded(), 10, 5)
-    assert Perturbed(X).chance(3) == Perturbed(X.copy()).chance(3)
-
-
-def test_it_keeps_what_it_was_asked_for():
-    X = unit_arms(seeded(), 4, 3)
-    law = Perturbed(X)
-    before = law.chance(0)
+def test_the_same_question_has_the_same_answer_whatever_became_of_the_array():
+    X = sphere(seeded(), 10, 5)
+    law, again = Perturbed(X), Perturbed(X.copy())
     X[:] = 0.0
-    assert law.chance(0) == before
+    assert law.chance(3) == again.chance(3)
 
 
-@given(
-    st.lists(st.floats(-10, 10), min_size=1, max_size=30),
-    st.floats(0, 1e6),
-)
+@given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.floats(0, 1e6))
 def test_inverse_gaps_are_the_papers(scores, rate):
     found = inverse_gap(np.array(scores), rate).chances()
     best = int(np.argmax(scores))
@@ -199,15 +186,16 @@ def learned(name: str):
     def some():
         if name == "StandingPrivateGLM":
             return ROUND[rng.permutation(8)[:5]]
-        return rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else unit_arms(rng, 5, 2)
+        return rng.uniform(-0.7, 0.7, 2) if policy.takes == "context" else sphere(rng, 5, 2)
 
     for t in range(12):
         policy.update(policy.select(some()), float(t % 3 == 0))
     return policy, some()
 
 
+@pytest.mark.parametrize("draws", [DRAWS, pytest.param(100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", policies.__all__)
-def test_every_policys_choices_have_their_probabilities(name):
+def test_every_policys_choices_have_their_probabilities(name, draws):
     policy, offered = learned(name)
     decision = policy.select(offered)
     if decision.law is None:
@@ -215,20 +203,12 @@ def test_every_policys_choices_have_their_probabilities(name):
         return
     assert 0.0 < decision.probability <= 1.0
     assert decision.probability_error <= max(0.02 * decision.probability, 1e-6)
-    assert excess(decision.law) <= 1.0
+    assert excess(decision.law, draws=draws) <= 1.0
     # what is learned later does not change it
     before = decision.probability
     for _ in range(10):
         policy.update(policy.select(offered), 1.0)
     assert decision.probability == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", policies.__all__)
-def test_a_hundred_thousand_choices_have_their_probabilities(name):
-    policy, offered = learned(name)
-    decision = policy.select(offered)
-    assert decision.law is None or excess(decision.law, draws=100_000) <= 1.0
 
 
 @pytest.mark.parametrize("name", ["OnePassPrivateGLM", "PrivateHvtUCB", "DPLinUCB", "ShuffleGLM", "DisjointPrivateGLM"])
@@ -239,8 +219,7 @@ def test_first_batches_have_probabilities(name):
 
 
 def test_deterministic_policies_say_one():
-    policy = policies.OFUL(dim=3)
-    assert policy.select(np.eye(3)).probability == 1.0
+    assert policies.OFUL(dim=3).select(np.eye(3)).probability == 1.0
 
 
 def test_a_policy_of_ones_own_must_not_draw_where_nobody_sees_it():
@@ -286,11 +265,11 @@ def means_of(policy, arms) -> np.ndarray:
 @pytest.mark.parametrize("name", BY_GAPS)
 def test_inverse_gap_gives_every_arm_a_chance(name):
     rng, more = seeded(2), BY_GAPS[name]
-    policy = getattr(policies, name)(2, horizon=1000, exploration="inverse_gap", gamma_scale=5.0, rng=rng, **more)
+    policy = getattr(policies, name)(2, horizon=400, exploration="inverse_gap", gamma_scale=5.0, rng=rng, **more)
     liked = np.array([0.1, 0.9])
     offered = np.eye(2) if policy.takes == "arms" else np.array([0.5, 0.1])
     assert policy.select(offered).law.chances().tolist() == [0.5, 0.5]
-    for _ in range(990):
+    for _ in range(390):
         decision = policy.select(offered)
         policy.update(decision, float(rng.random() < liked[decision.index]))
     last = policy.select(offered)

@@ -23,7 +23,7 @@ each_kind = pytest.mark.parametrize("kind", [ShuffleOnePassGLM, ShuffleLinUCB])
 
 
 def made(kind, **more):
-    known = {"budget": BUDGET, "horizon": 200, "first_batch": 10, "rng": np.random.default_rng(0)}
+    known = {"budget": BUDGET, "horizon": 40, "first_batch": 4, "rng": np.random.default_rng(0)}
     return kind(2, **known | more)
 
 
@@ -61,11 +61,11 @@ def test_rewards_as_late_as_announced_all_count(kind, monkeypatch):
         return total
 
     monkeypatch.setattr(ShuffledBatches, "release", release)
-    policy = made(kind, delay=25)
+    policy = made(kind, delay=10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        play(policy, 25, 200, np.random.default_rng(1))
-    assert policy.releases == len(policy.schedule.ends) >= 4
+        play(policy, 10, 40, np.random.default_rng(1))
+    assert policy.releases == len(policy.schedule.ends) == 3
     assert absent == [0.0] * policy.releases
 
 
@@ -76,25 +76,25 @@ def test_a_record_enters_the_batch_of_its_decision_whenever_it_comes(kind, monke
     monkeypatch.setattr(
         ShuffledBatches, "add", lambda self, row, batch: entered.append(batch) or original(self, row, batch)
     )
-    policy = made(kind, delay=40)
-    for _ in range(50):
+    policy = made(kind, delay=12)
+    for _ in range(16):
         policy.select(np.eye(2))
-    for t in (49, 3, 12, 30, 9):
+    for t in (15, 3, 12, 8, 9):
         policy.update(t, 1.0)
-    assert entered == [policy.schedule.batch(t) for t in (49, 3, 12, 30, 9)]
+    assert entered == [policy.schedule.batch(t) for t in (15, 3, 12, 8, 9)] == [2, 0, 2, 1, 1]
     assert policy.releases == 0
     assert policy.sums.kept()["users"].sum() == 5
 
 
 @each_kind
 def test_a_state_with_several_open_batches_continues_bit_for_bit(kind, tmp_path):
-    policy = made(kind, delay=40)
-    play(policy, 5, 48, np.random.default_rng(1))
+    policy = made(kind, delay=14)
+    play(policy, 2, 15, np.random.default_rng(1))
     policy.save(tmp_path / "p")
     assert len(policy.sums.kept()["users"]) == 3
     twin = Policy.load(tmp_path / "p")
     for one in (policy, twin):
-        play(one, 5, 60, np.random.default_rng(2))
+        play(one, 2, 20, np.random.default_rng(2))
     assert repr(policy.kept()) == repr(twin.kept())
     assert policy.releases > 0
 
@@ -103,10 +103,10 @@ def test_a_state_with_several_open_batches_continues_bit_for_bit(kind, tmp_path)
 def test_whoever_announced_nothing_is_warned_once(kind):
     policy = made(kind)
     with pytest.warns(UserWarning, match="announce how many rounds late they are by delay="):
-        play(policy, 50, 11, np.random.default_rng(1))
+        play(policy, 50, 5, np.random.default_rng(1))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        play(policy, 50, 100, np.random.default_rng(1))
+        play(policy, 50, 30, np.random.default_rng(1))
 
 
 @each_kind
@@ -166,9 +166,9 @@ def test_a_horizon_that_is_used_up_says_what_to_do():
 def test_counts_are_clipped_near_the_best_fixed_clip(theta_bound, low, high):
     # the best of a grid of fixed clips lies between these, as far as seeds tell (24 seeds, T = 10,000, ε = 1 and 4)
     for kind in (OnePassPrivateGLM, ShuffleOnePassGLM):
-        policy = made(kind, link="poisson", theta_bound=theta_bound, reward_range=(0.0, 16.0))
-        assert low <= policy.clip <= high
-        assert made(kind, link="poisson", reward_range=(0.0, 16.0), clip=7.0).clip == 7.0
+        counts = {"link": "poisson", "reward_range": (0.0, 16.0), "horizon": 200, "first_batch": 10}
+        assert low <= made(kind, theta_bound=theta_bound, **counts).clip <= high
+        assert made(kind, clip=7.0, **counts).clip == 7.0
     assert typical_deviation(get_link("logistic"), 1.0) == math.inf == typical_deviation(get_link("linear"), 1.0)
 
 

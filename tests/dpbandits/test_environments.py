@@ -1,10 +1,11 @@
 """Simulated models: their arms, their rewards, and the same luck for every policy."""
 
 import math
-from itertools import islice
 
 import numpy as np
 import pytest
+from chi_square import kolmogorov
+from episodes import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,17 +13,6 @@ from dpbandits.lab.environments import GLM, Round
 from dpkit.models.links import get_link
 
 LINKS = ("logistic", "probit", "linear", "poisson")
-
-
-def play(environment, seed, rounds):
-    return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
-
-
-def kolmogorov(sorted_values, distribution):
-    """√n times the distance of the empirical distribution from ``distribution``, given at the sorted values."""
-    n = len(sorted_values)
-    above = np.arange(1, n + 1) / n - distribution
-    return math.sqrt(n) * max(above.max(), (1 / n - above).max())
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,10 +92,9 @@ def test_arms_fill_the_ball_evenly():
 def test_arms_fill_the_cube_evenly():
     # entries times √d are uniform on [−1, 1]. Massart's inequality bounds the chance of a Kolmogorov distance above
     # 3.45/√n by 2exp(−2·3.45²) = 9.2e-11; with a cube of 0.9 or 1.1 times the size it would be 0.05 (12/√n).
-    x = np.sort(np.concatenate([r.arms for r in play(GLM(3, arms=20, arm_law="cube"), 5, 1000)]).ravel()) * math.sqrt(3)
-    assert kolmogorov(x, 0.5 * (x + 1)) < 3.45
-    for wrong in (0.9, 1.1):
-        assert kolmogorov(wrong * x, np.clip(0.5 * (wrong * x + 1), 0, 1)) > 3.45
+    x = np.concatenate([r.arms for r in play(GLM(3, arms=20, arm_law="cube"), 5, 1000)]).ravel() * math.sqrt(3)
+    for size in (0.9, 1.0, 1.1):
+        assert (kolmogorov(size * x, lambda x: np.clip(0.5 * (x + 1), 0, 1)) < 3.45) == (size == 1.0)
 
 
 @pytest.mark.parametrize("law", ["fixed", "fixed_sphere", "fixed_cube"])

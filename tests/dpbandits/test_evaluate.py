@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,7 @@ def made(n, seed, K=4):
     return {"x": x, "p": p[rows, chosen], "pi": pi, "chosen": chosen, "r": reward, "mean": mean}
 
 
+@cache
 def truth():
     log = made(400_000, 99)
     return float((log["pi"] * log["mean"]).sum(axis=1).mean())
@@ -62,13 +64,6 @@ def test_values_are_those_of_open_bandit_pipeline(n, seed):
     assert found.value == pytest.approx(dr, abs=1e-12, rel=1e-9)
 
 
-def test_a_perfect_model_leaves_no_weight_to_chance():
-    log = made(500, 1)
-    r = log["mean"][np.arange(500), log["chosen"]]
-    found = evaluate.doubly_robust(r, log["p"], log["pi"], chosen=log["chosen"], model=log["mean"])
-    assert found.value == pytest.approx((log["pi"] * log["mean"]).sum(axis=1).mean(), rel=1e-12)
-
-
 def test_shifted_rewards_shift_the_self_normalised_value():
     log = made(300, 2)
     target = log["pi"][np.arange(300), log["chosen"]]
@@ -83,11 +78,11 @@ def test_shifted_rewards_shift_the_self_normalised_value():
 
 @pytest.mark.parametrize("method", ["ips", "snips", "doubly_robust"])
 def test_intervals_cover(method):
-    # a binomial(250, 0.95) is below 212 with probability 4e-10, a binomial(250, 0.673) above 212 with 1e-10
+    # a binomial(200, 0.95) is below 167 with probability 5e-10, a binomial(200, 0.673) above 172 with 4e-10
     value, covered, sharp = truth(), 0, 0
-    for seed in range(250):
-        log = made(1500, seed)
-        target = log["pi"][np.arange(1500), log["chosen"]]
+    for seed in range(200):
+        log = made(700, seed)
+        target = log["pi"][np.arange(700), log["chosen"]]
         if method == "doubly_robust":
             q = evaluate.cross_fitted(log["r"], log["chosen"], 4, features=log["x"])
             found = evaluate.doubly_robust(log["r"], log["p"], log["pi"], chosen=log["chosen"], model=q)
@@ -96,8 +91,8 @@ def test_intervals_cover(method):
         low, high = found.interval()
         covered += low <= value <= high
         sharp += abs(found.value - value) <= 0.5 * (high - low) / 2
-    assert covered >= 212
-    assert sharp <= 212  # half the interval covers two thirds, so it is not much too wide
+    assert covered >= 167
+    assert sharp <= 172  # half the interval covers two thirds, so it is not much too wide
 
 
 def test_the_finite_sample_interval_is_wider_and_stays_within_the_bounds():
@@ -157,7 +152,7 @@ def test_an_audit_finds_no_more_than_the_claim_and_catches_a_weight_that_is_not_
     budget = Budget(2.0, 0.0, adjacency="add_remove")
     base = [(0.0, 1.0, 1.0)] * 3
     neighbour = [*base, (1.0, 0.01, 1.0)]  # weight 100, cut to 2
-    runs = 700
+    runs = 500
     fair = audit.from_scores(
         scores(neighbour, 2.0, budget, runs), scores(base, 2.0, budget, runs), delta=0.0, confidence=1 - 1e-9
     )
@@ -188,21 +183,11 @@ def test_rejection_replay_gives_the_value_of_a_live_run():
     assert abs(found.value - 0.5) < 0.08
     uneven = rejection_replay(Uniform(dim=3, rng=rng), log(9000, (0.2, 0.3, 0.5)), smallest_probability=0.2, rng=rng)
     assert abs(uneven.value - 0.5) < 0.08
-    learnt = rejection_replay(GLBOMD(dim=3, horizon=6000), log(6000))
+    learnt = rejection_replay(GLBOMD(dim=3, horizon=3000), log(3000))
     assert learnt.value > 0.7
-    private = OnePassPrivateGLM(dim=3, budget=Budget(8.0, 1e-3), horizon=6000, rng=rng)
-    assert rejection_replay(private, log(6000)).value > 0.55
+    private = OnePassPrivateGLM(dim=3, budget=Budget(8.0, 1e-3), horizon=4000, rng=rng)
+    assert rejection_replay(private, log(4000)).value > 0.55
     assert not private.open_decisions
-
-
-def test_rejection_replay_refuses_what_it_cannot_use():
-    arms = np.eye(2)
-    with pytest.raises(ValueError, match="got none"):
-        rejection_replay(Uniform(dim=2), [])
-    with pytest.raises(ValueError, match="smallest_probability"):
-        rejection_replay(Uniform(dim=2), [LoggedRound(arms, 0, 1.0, 0.5)])
-    with pytest.raises(ValueError, match=r"got 0\.1 in round 0"):
-        rejection_replay(Uniform(dim=2), [LoggedRound(arms, 0, 1.0, 0.1)], smallest_probability=0.2)
 
 
 # ---------------------------------------------------------------------------------------------------- formats
@@ -217,8 +202,6 @@ def test_logs_go_to_open_bandit_pipeline_and_back():
         assert np.array_equal(getattr(again, name), getattr(log, name))
     with pytest.raises(ValueError, match="pscore"):
         evaluate.Log.from_open_bandit({"action": [0], "reward": [1.0], "pscore": None})
-    with pytest.raises(ValueError, match="position"):
-        evaluate.Log.from_open_bandit(feedback | {"position": np.array([0, 1, 0])})
 
 
 @settings(max_examples=50, deadline=None)
@@ -340,56 +323,25 @@ def test_a_replay_sends_logs_of_choices_here(clicks):
 
 # -------------------------------------------------------------------------------------------------- refusals
 
-GOOD = {"rewards": [1.0, 0.0], "probabilities": [0.5, 0.5], "target": [1.0, 0.0]}
+GOOD = {"rewards": [1.0, 0.0], "probabilities": [0.5, 0.5], "target": [1.0, 0.0], "largest_weight": 2.0, "budget": ADD}
 
 
-@tabled("estimator", [evaluate.ips, evaluate.snips])
 @tabled(
     ("wrong", "said"),
     [
-        ({"rewards": [1.0, math.nan]}, "rewards must be finite"),
-        ({"rewards": ["a", "b"]}, "rewards must be real"),
-        ({"rewards": [], "probabilities": [], "target": []}, "one entry per row"),
-        ({"rewards": [1.0]}, "one entry per row"),
-        ({"probabilities": [0.5, 0.0]}, r"probabilities must be in \(0, 1\], got 0 in row 1"),
-        ({"probabilities": [0.5, 1.5]}, r"got 1.5 in row 1"),
-        ({"probabilities": [math.nan, 0.5]}, r"got nan in row 0"),
-        ({"target": [1.0, 2.0]}, r"target must be in \[0, 1\], got 2 in row 1"),
-        ({"target": [1.0]}, "target must have one entry per row"),
-        ({"largest_weight": 0.0}, "largest_weight"),
-        ({"persons": [1]}, "persons must have one entry per row"),
-    ],
-)
-def test_estimators_refuse(estimator, wrong, said):
-    with pytest.raises(ValueError, match=said):
-        estimator(**(GOOD | wrong))
-
-
-def test_more_refusals():
-    with pytest.raises(ValueError, match="no choice that the policy would make"):
-        evaluate.snips([1.0], [0.5], [0.0])
-    table = {"rewards": [1.0], "probabilities": [0.5], "chosen": [0], "model": [[0.5, 0.5]], "target": [[0.5, 0.5]]}
-    assert evaluate.doubly_robust(**table).value == pytest.approx(1.0)
-    for wrong, said in (
-        ({"chosen": [2]}, "from 0 to 1"),
-        ({"chosen": [0.0]}, "from 0 to 1"),
-        ({"model": [[0.5]]}, "shape"),
-        ({"target": [[0.5, 0.6]]}, "add up to 1"),
-        ({"model": [[math.inf, 0.5]]}, "finite"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            evaluate.doubly_robust(**(table | wrong))
-    ledger = Ledger(ADD)
-    for wrong, said in (
         ({"largest_weight": -1.0}, "largest_weight"),
         ({"method": "magic"}, "method must be"),
         ({"model": [0.0, 0.0]}, "doubly_robust"),
         ({"reward_range": (1, 0)}, "reward_range"),
         ({"target": [0.5, 2.0]}, "target"),
         ({"persons": ["u", "v"]}, "person"),
-    ):
-        with pytest.raises((ValueError, TypeError), match=said):
-            evaluate.private_value(**(GOOD | {"largest_weight": 2.0} | wrong), budget=ADD, ledger=ledger)
+    ],
+)
+def test_a_refused_value_costs_nothing(wrong, said):
+    """What else is refused is in ``test_wrong_inputs``."""
+    ledger = Ledger(ADD)
+    with pytest.raises((ValueError, TypeError), match=said):
+        evaluate.private_value(**(GOOD | wrong), ledger=ledger)
     assert not ledger.rows()
 
 
@@ -397,4 +349,4 @@ def test_pure_spends_of_another_budget_are_seen():
     ledger = Ledger(Budget(1.5, 0.0, adjacency="add_remove"))
     ledger.spend(PureDP(1.0, adjacency="add_remove"), label="earlier")
     with pytest.raises(BudgetExceeded):
-        evaluate.private_value(**GOOD, largest_weight=2.0, budget=ADD, ledger=ledger)
+        evaluate.private_value(**GOOD, ledger=ledger)

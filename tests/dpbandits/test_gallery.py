@@ -3,11 +3,11 @@
 import math
 import pickle
 from collections import Counter
-from itertools import islice
 
 import numpy as np
 import pandas as pd
 import pytest
+from episodes import check_rounds, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,10 +33,6 @@ from dpbandits.lab.environments.supervised import TABLES
 from dpkit.models.links import get_link
 
 
-def play(environment, seed, rounds):
-    return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
-
-
 def everything(rounds):
     """Arms (T, K, d), rewards and means (T, K)."""
     means = None if rounds[0].means is None else np.array([now.means for now in rounds])
@@ -46,24 +42,13 @@ def everything(rounds):
 @pytest.mark.parametrize("name", GALLERY)
 def test_every_world_is_what_policies_accept_and_depends_on_the_seed_alone(name):
     environment = world(name).make()
-    first, again, other = play(environment, 1, 30), play(world(name).make(), 1, 30), play(environment, 2, 30)
     assert environment.rounds is None or environment.rounds >= GALLERY[name].rounds
     assert environment.theta_bound > 0
     assert get_link(environment.link)
-    low, high = environment.reward_range
-    assert -math.inf < low < high < math.inf
-    for a, b in zip(first, again, strict=True):
-        assert a.arms.shape == (len(a.rewards), environment.dim)
-        assert np.linalg.norm(a.arms, axis=1).max() <= 1 + 1e-9  # the tolerance of every policy
-        assert np.array_equal(a.arms, b.arms)
-        assert np.array_equal(a.rewards, b.rewards)
-        assert (a.person, a.delay) == (b.person, b.delay)
-        if a.means is not None:
-            assert a.means.shape == a.rewards.shape
-        if a.context is not None:
-            assert (a.context.shape, len(a.rewards)) == ((environment.context_dim,), environment.n_arms)
-            assert np.linalg.norm(a.context) <= 1
-    assert not all(np.array_equal(a.rewards, b.rewards) for a, b in zip(first, other, strict=True))
+    for now in check_rounds(environment, world(name).make(), 30):
+        if now.context is not None:
+            assert (now.context.shape, len(now.rewards)) == ((environment.context_dim,), environment.n_arms)
+            assert np.linalg.norm(now.context) <= 1
 
 
 def test_an_unknown_world_is_refused():
@@ -201,17 +186,17 @@ def test_the_parameter_changes_once_at_its_time(change):
 
 
 def test_the_time_of_a_change_is_uniform_or_given():
-    # 200 times in 21 places: χ² with 20 degrees of freedom is above 110 with probability below 1e-10, also as one count
+    # 150 times in 11 places: χ² with 10 degrees of freedom is above 75 with probability 5e-12
     times = []
-    for seed in range(200):
+    for seed in range(150):
         means, still = (
-            everything(play(Drifting(1, rounds=40, link="linear", arms=1, change=change), seed, 40))[2]
+            everything(play(Drifting(1, rounds=20, link="linear", arms=1, change=change), seed, 20))[2]
             for change in ("flip", "none")
         )
         times.append(np.flatnonzero(means[:, 0] != still[:, 0])[0])
-    counts = np.bincount(times, minlength=41)
-    assert counts[:10].sum() == counts[31:].sum() == 0
-    assert ((counts[10:31] - 200 / 21) ** 2 / (200 / 21)).sum() < 110
+    counts = np.bincount(times, minlength=21)
+    assert counts[:5].sum() == counts[16:].sum() == 0
+    assert ((counts[5:16] - 150 / 11) ** 2 / (150 / 11)).sum() < 75
     given = everything(play(Drifting(2, rounds=10, at=10), 0, 10))[2]
     assert np.array_equal(given, everything(play(Drifting(2, rounds=10, change="none"), 0, 10))[2])
     for wrong in ({"at": 11}, {"at": -1}, {"change": "slow"}, {"rounds": 3}):
@@ -327,10 +312,10 @@ def test_people_come_in_random_order_and_change_nothing_else():
         assert np.array_equal(a.rewards, b.rewards)
         assert (a.person, a.delay, b.delay) == (None, 2, 2)
     assert Counter(now.person for now in rounds) == dict.fromkeys(range(20), 10)
-    # 300 seeds: who comes first is uniform among 20; χ² with 19 degrees of freedom above 95 below 1e-10
-    small = People(GLM(1, arms=1), persons=20, rounds=40)
-    firsts = np.bincount([next(small.episode(np.random.default_rng(s))).person for s in range(300)], minlength=20)
-    assert ((firsts - 15) ** 2 / 15).sum() < 95
+    # 120 seeds: who comes first is uniform among 8; χ² with 7 degrees of freedom above 70 below 2e-12
+    small = People(GLM(1, arms=1), persons=8, rounds=16)
+    firsts = np.bincount([next(small.episode(np.random.default_rng(s))).person for s in range(120)], minlength=8)
+    assert ((firsts - 15) ** 2 / 15).sum() < 70
     assert pickle.loads(pickle.dumps(small)).visits.tolist() == small.visits.tolist()
     # a person stays with the round where another wrapper takes arms away or delays the reward
     wrapped = play(Delayed(Available(People(GLM(3), persons=4, rounds=40)), delay=1), 0, 40)

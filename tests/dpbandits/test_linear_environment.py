@@ -1,10 +1,12 @@
 """Linear rewards: noise of the stated law, exact moments, and the numbers that policies are told."""
 
 import math
-from itertools import islice, pairwise
+from itertools import pairwise
 
 import numpy as np
 import pytest
+from chi_square import kolmogorov
+from episodes import check_rounds, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -13,10 +15,6 @@ from scipy.special import ndtr, stdtr
 from dpbandits.lab.environments import Linear
 
 NOISES = ("gaussian", "student_t", "pareto", "symmetric_pareto")
-
-
-def play(environment, seed, rounds):
-    return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
 
 
 def noise_of(environment, seed, rounds):
@@ -35,19 +33,12 @@ def distribution(noise, index, x):
     return np.where(x < 0, tail, 1 - tail)
 
 
-def kolmogorov(values, law):
-    x = np.sort(values)
-    n = len(x)
-    above = np.arange(1, n + 1) / n - law(x)
-    return math.sqrt(n) * max(above.max(), (1 / n - above).max())
-
-
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("index", [1.5, 2.1])
 def test_noise_has_the_stated_law(noise, index):
     # Massart's inequality: a distance times √n passes 3.45 with a chance of at most 2exp(−2·3.45²) = 9.2e-11, for
     # η and for |η|. The same sample at 0.9 and 1.1 times its scale, or of another index, must not pass.
-    eta = noise_of(Linear(2, arms=1, noise=noise, df=index, tail_index=index, scale=0.5), 0, 40_000) / 0.5
+    eta = noise_of(Linear(2, arms=1, noise=noise, df=index, tail_index=index, scale=0.5), 0, 25_000) / 0.5
 
     def distance(values, index):
         def law(x):
@@ -133,9 +124,7 @@ def test_arms_share_their_luck_and_means_come_from_a_parameter_of_the_given_norm
 
 def test_one_seed_is_one_world():
     environment = Linear(noise="student_t", arm_law="fixed_cube")
-    first, again, other = play(environment, 1, 50), play(environment, 1, 2000), play(environment, 2, 50)
-    assert all(np.array_equal(a.rewards, b.rewards) for a, b in zip(first, again, strict=False))
-    assert not np.array_equal(first[0].rewards, other[0].rewards)
+    check_rounds(environment, environment, 50)
     assert environment.name == "linear bandit, Student-t(2.1) noise (d = 2, K = 50, S = 1)"
 
 

@@ -117,43 +117,41 @@ def test_the_seed_shuffles_whole_rounds():
 
 
 @tabled(
-    ("text", "message"),
+    ("text", "message", "layout"),
     [
-        ("round,reward,a\n1,0,0.3\n1,1,\n", "log.csv, row 3, column 'a': the value is missing"),
-        ("round,reward,a\n1,0,0.3\n1,1,x\n2,7,\n", "log.csv, row 3, column 'a': 'x' is not a finite number"),
-        ("round,reward,a\n1,0,inf\n", "log.csv, row 2, column 'a': 'inf' is not a finite number"),
-        ("round,reward,a\n1,nan,1\n", "log.csv, row 2, column 'reward': 'nan' is not a finite number"),
-        ("round,reward,a\n1,0,1\n1,1.5,x\n", r"log.csv, row 3, column 'reward': '1.5' must lie in \[0, 1\]"),
-        ("round,reward,a\n1,0,1\n,1,x\n", "log.csv, row 3, column 'round': the value is missing"),
-        ("round,reward,a\n1,0,1\n\n1,0,x\n", "log.csv, row 3, column 'round': the value is missing"),
-        ("round,reward,a\n1,0,1\n2,0,1\n1,0,1\n", "row 4, column 'round': '1' was seen before: the rows of a round"),
-        ("round,arm,reward,a\n1,p,0,1\n2,p,0,1\n2,p,0,1\n", "row 4, column 'arm': 'p' stands twice in its round"),
-        ("round,reward,a\n1,0,1\n1,0\n", "log.csv, row 3, column 'a': the value is missing"),
-        ("round,reward,a\n1,0,1\n1,0,1,1\n", "log.csv: expected 3 fields in line 3, saw 4"),
-        ("round,reward,a\n1,0,1,9\n1,0,1,9\n", "log.csv, row 2: there are more fields than in the header"),
-        ("round,reward,a\n", "log.csv: there must be at least one row of data"),
-        ("", "log.csv: no columns to parse"),
-        ("round,reward\n1,0\n", "log.csv: there must be at least one column of features, got round, reward"),
-        ("rund,reward,a\n1,0,1\n", "log.csv: there must be a column 'round', got rund, reward, a"),
+        ("round,reward,a\n1,0,0.3\n1,1,\n", "log.csv, row 3, column 'a': the value is missing", "long"),
+        ("round,reward,a\n1,0,0.3\n1,1,x\n2,7,\n", "log.csv, row 3, column 'a': 'x' is not a finite number", "long"),
+        ("round,reward,a\n1,0,inf\n", "log.csv, row 2, column 'a': 'inf' is not a finite number", "long"),
+        ("round,reward,a\n1,nan,1\n", "log.csv, row 2, column 'reward': 'nan' is not a finite number", "long"),
+        ("round,reward,a\n1,0,1\n1,1.5,x\n", r"log.csv, row 3, column 'reward': '1.5' must lie in \[0, 1\]", "long"),
+        ("round,reward,a\n1,0,1\n,1,x\n", "log.csv, row 3, column 'round': the value is missing", "long"),
+        ("round,reward,a\n1,0,1\n\n1,0,x\n", "log.csv, row 3, column 'round': the value is missing", "long"),
+        (
+            "round,reward,a\n1,0,1\n2,0,1\n1,0,1\n",
+            "row 4, column 'round': '1' was seen before: the rows of a round",
+            "long",
+        ),
+        (
+            "round,arm,reward,a\n1,p,0,1\n2,p,0,1\n2,p,0,1\n",
+            "row 4, column 'arm': 'p' stands twice in its round",
+            "long",
+        ),
+        ("round,reward,a\n1,0,1\n1,0\n", "log.csv, row 3, column 'a': the value is missing", "long"),
+        ("round,reward,a\n1,0,1\n1,0,1,1\n", "log.csv: expected 3 fields in line 3, saw 4", "long"),
+        ("round,reward,a\n1,0,1,9\n1,0,1,9\n", "log.csv, row 2: there are more fields than in the header", "long"),
+        ("round,reward,a\n", "log.csv: there must be at least one row of data", "long"),
+        ("", "log.csv: no columns to parse", "long"),
+        ("round,reward\n1,0\n", "log.csv: there must be at least one column of features, got round, reward", "long"),
+        ("rund,reward,a\n1,0,1\n", "log.csv: there must be a column 'round', got rund, reward, a", "long"),
+        ("label,a\nx,1\n,2\n", "log.csv, row 3, column 'label': the value is missing", "labels"),
+        ("label,a\nx,1\ny,2\nx,?\n", r"log.csv, row 4, column 'a': '\?' is not a finite number", "labels"),
+        ("label,a\nx,1\nx,2\n", "log.csv: column 'label' must hold at least two labels, got one", "labels"),
+        ("a,b\nx,1\n", "log.csv: there must be a column 'label', got a, b", "labels"),
     ],
 )
-def test_the_first_bad_value_of_a_long_log_is_named(written, text, message):
+def test_the_first_bad_value_of_a_log_is_named(written, text, message, layout):
     with pytest.raises(ValueError, match=message):
-        LogReplay(written(text))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("label,a\nx,1\n,2\n", "log.csv, row 3, column 'label': the value is missing"),
-        ("label,a\nx,1\ny,2\nx,?\n", r"log.csv, row 4, column 'a': '\?' is not a finite number"),
-        ("label,a\nx,1\nx,2\n", "log.csv: column 'label' must hold at least two labels, got one"),
-        ("a,b\nx,1\n", "log.csv: there must be a column 'label', got a, b"),
-    ],
-)
-def test_the_first_bad_value_of_labels_is_named(written, text, message):
-    with pytest.raises(ValueError, match=message):
-        LogReplay(written(text), layout="labels")
+        LogReplay(written(text), layout=layout)
 
 
 @settings(max_examples=30, deadline=None)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import white_box
 from again import rewinder
+from factors import factorization_of, row_std
 from lives import NORTH, ROUNDS, THEIRS, WORLDS, Lives
 
 from accounting import Budget, Gaussian, audit, epsilon
@@ -47,18 +48,9 @@ class Runs(Lives):
 
     def __init__(self, monkeypatch, m, registry=Registry, first_batch=1, share=0.9):
         self.policy = OnePassPrivateGLM(
-            2,
-            "linear",
-            budget=BUDGET,
-            horizon=ROUNDS,
-            rounds_per_person=m,
-            reward_range=(-1.0, 1.0),
-            first_batch=first_batch,
-            growth=1.0,
-            clip=1.0,
-            gradient_share=share,
-            rng=np.random.default_rng(21),
-        )
+            2, "linear", budget=BUDGET, horizon=ROUNDS, rounds_per_person=m, reward_range=(-1.0, 1.0), clip=1.0,
+            first_batch=first_batch, growth=1.0, gradient_share=share, rng=np.random.default_rng(21),
+        )  # fmt: skip
         # what is estimated from a release takes most of the time, and touches no record
         monkeypatch.setattr(Refit, "__call__", lambda refit, last, *arguments, **known: last)
         self.registry, self.again = registry, rewinder(self.policy)
@@ -79,13 +71,13 @@ class Runs(Lives):
 
     def shift(self, one, other):
         """How far apart the encoded streams of two worlds are, in standard deviations of the noise."""
-        return self.factor() @ (self.stream(one) - self.stream(other)) / self.policy.sums.sums._law.std
+        return self.factor() @ (self.stream(one) - self.stream(other)) / row_std(self.policy.sums.sums)
 
     def farthest(self):
         streams = {world: self.factor() @ self.stream(world) for world in WORLDS}
         apart = {pair: float(np.linalg.norm(streams[pair[0]] - streams[pair[1]])) for pair in combinations(WORLDS, 2)}
         pair = max(apart, key=apart.__getitem__)
-        return apart[pair] / self.policy.sums.sums._law.std, pair
+        return apart[pair] / row_std(self.policy.sums.sums), pair
 
     def told(self, world, trials):
         """All sums as released."""
@@ -103,13 +95,7 @@ class Runs(Lives):
             return np.einsum("ij,njk,ik->n", decode, outputs.reshape(len(outputs), n, -1), shift)
 
         return white_box.lower_bound(
-            self.told,
-            one,
-            other,
-            trials=trials,
-            delta=BUDGET.delta,
-            confidence=CONFIDENCE,
-            score=score,
+            self.told, one, other, trials=trials, delta=BUDGET.delta, confidence=CONFIDENCE, score=score
         )
 
 
@@ -151,7 +137,7 @@ def test_the_audit_finds_a_forgotten_cap(monkeypatch, m):
 
 def test_the_price_of_three_records_is_that_of_three_columns(monkeypatch):
     one, three = (Runs(monkeypatch, m).policy.sums.sums for m in (1, 3))
-    columns = three._factorization.joint_norm(3)
+    columns = factorization_of(three).joint_norm(3)
     assert 2.5 < columns < 3.0
-    assert columns <= three._law.std / one._law.std <= 1.08 * columns
+    assert columns <= row_std(three) / row_std(one) <= 1.08 * columns
     assert math.isclose(three.noise_multiplier, one.noise_multiplier)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import copy
 import os
 import stat
-from dataclasses import replace
 from functools import partial
 from typing import Unpack
 
 import numpy as np
 import pytest
-from bits import bits
+from bits import fingerprint
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from private_policies import OF_PERSONS
+from private_policies import SMALL, small
+from regret import sphere
 from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger
@@ -28,23 +28,15 @@ BUDGET = Budget(1.0, 1e-5)
 
 def maker(name: str):
     """A function that makes the policy of that name for rewards in [0, 1]."""
-    kind = OF_PERSONS.get(name) or getattr(policies, name)
-
-    def make(dim: int = 3, horizon: int = 50, **parameters) -> Policy:
-        return kind(dim, horizon=horizon, **{"reward_range": (0.0, 1.0), **parameters})
-
-    return make
+    kind = partial(small, name) if name in SMALL else getattr(policies, name)
+    return lambda dim=2, **parameters: kind(dim, **{"horizon": 40, "reward_range": (0.0, 1.0), **parameters})
 
 
 # those that take a context, or are made for the same arms in all rounds, have tests of their own (test_per_arm, theirs)
 MAKERS = {
-    name: partial(maker(name), **({} if getattr(policies, name).trust == "none" else {"budget": BUDGET}))
+    name: maker(name)
     for name in policies.__all__
     if getattr(policies, name).takes == "arms" and name != "StandingPrivateGLM"
-} | {
-    "Doubling": partial(maker("Doubling"), budget=BUDGET, first_epoch=8),
-    **{name: partial(maker(name), budget=replace(BUDGET, unit="person")) for name in OF_PERSONS},
-    "Restarting": partial(maker("Restarting"), budget=BUDGET, every=8),
 }
 
 
@@ -57,33 +49,23 @@ def seeded(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def unit_arms(rng: np.random.Generator, K: int, d: int) -> np.ndarray:
-    X = rng.standard_normal((K, d))
-    return X / np.linalg.norm(X, axis=1, keepdims=True)
-
-
-def fingerprint(policy: Policy) -> object:
-    """Everything that a policy knows."""
-    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))
-
-
 # ------------------------------------------------------------------------------------------------ bad input
 
 
 @tabled(
     ("arms", "message"),
     [
-        (np.full((2, 3), np.nan), "arms must be finite, got nan in row 0"),
-        ([[0.1, 0, 0], [np.inf, 0, 0]], "arms must be finite, got inf in row 1"),
-        ([[0.1, 0, 0], [2.0, 0, 0]], "arms must have norm at most 1, got norm 2 in row 1"),
-        (np.zeros((2, 4)), r"arms must have shape \(K, 3\) with K >= 1, got shape \(2, 4\)"),
-        (np.zeros(3), r"got shape \(3,\)"),
-        (np.zeros((0, 3)), r"got shape \(0, 3\)"),
+        (np.full((2, 2), np.nan), "arms must be finite, got nan in row 0"),
+        ([[0.1, 0], [np.inf, 0]], "arms must be finite, got inf in row 1"),
+        ([[0.1, 0], [2.0, 0]], "arms must have norm at most 1, got norm 2 in row 1"),
+        (np.zeros((2, 4)), r"arms must have shape \(K, 2\) with K >= 1, got shape \(2, 4\)"),
+        (np.zeros(2), r"got shape \(2,\)"),
+        (np.zeros((0, 2)), r"got shape \(0, 2\)"),
     ],
 )
 def test_bad_arms_are_refused_and_change_nothing(make, arms, message):
     policy = make(rng=seeded())
-    policy.update(policy.select(np.eye(3)), 1.0)
+    policy.update(policy.select(np.eye(2)), 1.0)
     before = fingerprint(policy)
     with pytest.raises(ValueError, match=message):
         policy.select(arms)
@@ -93,17 +75,17 @@ def test_bad_arms_are_refused_and_change_nothing(make, arms, message):
 @pytest.mark.parametrize(
     ("arms", "message"),
     [
-        ([["1", "0", "0"]], "arms must be real numbers, got an array of type <U1"),
-        (np.eye(3) * 1j, "arms must be real numbers, got an array of type complex128"),
-        (np.eye(3).astype("timedelta64[s]"), "arms must be real numbers"),
-        ([[10**400, 0, 0]], "arms must be real numbers, got an array of type object"),
-        (np.ma.masked_less(np.eye(3), 0.5), "arms must have no masked entries, got 6 of them"),
-        (np.full((1, 3), np.longdouble("1e4000")), "arms must be finite"),
+        ([["1", "0"]], "arms must be real numbers, got an array of type <U1"),
+        (np.eye(2) * 1j, "arms must be real numbers, got an array of type complex128"),
+        (np.eye(2).astype("timedelta64[s]"), "arms must be real numbers"),
+        ([[10**400, 0]], "arms must be real numbers, got an array of type object"),
+        (np.ma.masked_less(np.eye(2), 0.5), "arms must have no masked entries, got 2 of them"),
+        (np.full((1, 2), np.longdouble("1e4000")), "arms must be finite"),
     ],
     ids=["text", "complex", "times", "huge integers", "masked", "beyond float64"],
 )
 def test_arms_that_are_no_real_numbers_are_refused(arms, message):
-    policy = GLBOMD(3, rng=seeded())
+    policy = GLBOMD(2, rng=seeded())
     before = fingerprint(policy)
     with pytest.raises(ValueError, match=message):
         policy.select(arms)
@@ -116,8 +98,8 @@ def test_arms_that_are_no_real_numbers_are_refused(arms, message):
     ids=repr,
 )
 def test_rewards_that_are_no_real_numbers_are_refused(reward):
-    policy = GLBOMD(3, rng=seeded())
-    decision = policy.select(np.eye(3))
+    policy = GLBOMD(2, rng=seeded())
+    decision = policy.select(np.eye(2))
     before = fingerprint(policy)
     with pytest.raises(ValueError, match=r"reward must (be|have no masked)"):
         policy.update(decision, reward)
@@ -126,16 +108,16 @@ def test_rewards_that_are_no_real_numbers_are_refused(reward):
 
 @tabled("reward", [1, True, np.float32(0.5), np.array(0.25), np.int64(1)])
 def test_numbers_of_other_types_are_rewards(reward):
-    policy, twin = GLBOMD(3, rng=seeded()), GLBOMD(3, rng=seeded())
-    policy.update(policy.select(np.eye(3)), reward)
-    twin.update(twin.select(np.eye(3)), float(reward))
+    policy, twin = GLBOMD(2, rng=seeded()), GLBOMD(2, rng=seeded())
+    policy.update(policy.select(np.eye(2)), reward)
+    twin.update(twin.select(np.eye(2)), float(reward))
     assert fingerprint(policy) == fingerprint(twin)
 
 
 @tabled("reward", [np.nan, np.inf, -0.1, 1.5])
 def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
     policy = make(rng=seeded())
-    decision = policy.select(np.eye(3))
+    decision = policy.select(np.eye(2))
     before = fingerprint(policy)
     with pytest.raises(ValueError, match=r"reward must be a finite number in \[0, 1\], got reward="):
         policy.update(decision, reward)
@@ -145,16 +127,16 @@ def test_bad_rewards_are_refused_and_the_decision_stays_open(make, reward):
 
 def test_rewards_outside_are_clipped_on_request(make):
     policy, twin = make(rng=seeded(), on_violation="clip"), make(rng=seeded())
-    policy.update(policy.select(np.eye(3)), 7.0)
-    twin.update(twin.select(np.eye(3)), 1.0)
+    policy.update(policy.select(np.eye(2)), 7.0)
+    twin.update(twin.select(np.eye(2)), 1.0)
     assert fingerprint(policy) == fingerprint(twin)
     with pytest.raises(ValueError, match="reward must be"):
-        policy.update(policy.select(np.eye(3)), float("nan"))
+        policy.update(policy.select(np.eye(2)), float("nan"))
 
 
 def test_repeated_and_unknown_decisions_are_refused(make):
     policy = make(rng=seeded())
-    decision = policy.select(np.eye(3))
+    decision = policy.select(np.eye(2))
     policy.update(decision, 1.0)
     before = fingerprint(policy)
     with pytest.raises(ValueError, match="got decision id 0"):
@@ -167,10 +149,10 @@ def test_repeated_and_unknown_decisions_are_refused(make):
 def test_a_round_beyond_the_horizon_is_refused(make):
     policy = make(horizon=3, rng=seeded())
     for _ in range(3):
-        decision = policy.select(np.eye(3))
+        decision = policy.select(np.eye(2))
     before = fingerprint(policy)
     with pytest.raises(ValueError, match="horizon must be at least 4 for one more round, got 3"):
-        policy.select(np.eye(3))
+        policy.select(np.eye(2))
     assert fingerprint(policy) == before
     policy.update(decision, 1.0)  # a late reward still counts
 
@@ -185,16 +167,16 @@ def test_smallest_problems(make):
 def test_number_of_arms_may_change(make):
     policy, rng = make(rng=seeded()), seeded(1)
     for K in (1, 7, 2, 30):
-        policy.update(policy.select(unit_arms(rng, K, 3)), 1.0)
+        policy.update(policy.select(sphere(rng, K, 2)), 1.0)
 
 
 def test_arms_longer_than_one_by_rounding_are_shortened(make):
-    arms = np.array([[1.0 + 4e-10, 0.0, 0.0]])
+    arms = np.array([[1.0 + 4e-10, 0.0]])
     assert np.linalg.norm(make(rng=seeded()).select(arms).arm) <= 1.0
 
 
 def test_the_decision_is_safe_from_later_changes_of_the_callers_array(make):
-    arms, policy = np.eye(3), make(rng=seeded())
+    arms, policy = np.eye(2), make(rng=seeded())
     decision = policy.select(arms)
     kept = decision.arm.copy()
     arms[:] = 0.0
@@ -203,7 +185,7 @@ def test_the_decision_is_safe_from_later_changes_of_the_callers_array(make):
 
 def test_what_is_learned_from_cannot_be_changed_by_the_caller(make):
     policy = make(rng=seeded())
-    decision = policy.select(np.eye(3))
+    decision = policy.select(np.eye(2))
     with pytest.raises(ValueError, match="read-only"):
         decision.arm *= 1e6
     assert policy.waiting[decision.id].arm is decision.arm
@@ -211,7 +193,7 @@ def test_what_is_learned_from_cannot_be_changed_by_the_caller(make):
 
 def test_arms_that_change_while_they_are_looked_at_enter_cut_to_length_one(make, monkeypatch):
     """Another thread rescales the caller's array after it was checked."""
-    policy, arms = make(rng=seeded()), np.eye(3)
+    policy, arms = make(rng=seeded()), np.eye(2)
     checked = policy.checked_arms
 
     def and_then_changed(given):
@@ -225,7 +207,7 @@ def test_arms_that_change_while_they_are_looked_at_enter_cut_to_length_one(make,
 
 def test_decisions_of_another_policy_are_refused(make):
     policy, other = make(rng=seeded()), make(rng=seeded())
-    decision, foreign = policy.select(np.eye(3)), other.select(np.eye(3))
+    decision, foreign = policy.select(np.eye(2)), other.select(np.eye(2))
     assert decision.id == foreign.id
     for call in (lambda: policy.update(foreign, 1.0), lambda: policy.forget(foreign)):
         with pytest.raises(ValueError, match="decision must come from this policy, got decision 0 of another one"):
@@ -235,7 +217,7 @@ def test_decisions_of_another_policy_are_refused(make):
 
 def test_open_decisions_expire(make):
     policy = make(rng=seeded(), expire_after=3)
-    decisions = [policy.select(np.eye(3)) for _ in range(10)]
+    decisions = [policy.select(np.eye(2)) for _ in range(10)]
     assert policy.open_decisions == [7, 8, 9]
     with pytest.raises(ValueError, match="whose reward is still open, got decision id 6"):
         policy.update(decisions[6], 1.0)
@@ -249,7 +231,7 @@ def test_open_decisions_expire(make):
 @given(order=st.permutations(range(8)), name=st.sampled_from(sorted(MAKERS)))
 def test_rewards_may_come_in_any_order_or_never(order, name):
     policy, rng = MAKERS[name](rng=seeded()), seeded(1)
-    decisions = [policy.select(unit_arms(rng, 4, 3)) for _ in range(8)]
+    decisions = [policy.select(sphere(rng, 4, 2)) for _ in range(8)]
     for i in order[:5]:
         policy.update(decisions[i].id, 1.0)
     assert sorted(policy.open_decisions) == sorted(order[5:])
@@ -264,7 +246,7 @@ def test_rewards_may_come_in_any_order_or_never(order, name):
 def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
     chosen = []
     for _ in range(rounds):
-        decision = policy.select(unit_arms(rng, 5, 3))
+        decision = policy.select(sphere(rng, 5, 2))
         policy.update(decision, float(rng.random() < 0.5))
         chosen.append(decision.index)
     return chosen
@@ -273,14 +255,14 @@ def play(policy: Policy, rng: np.random.Generator, rounds: int) -> list[int]:
 def test_a_simulation_continues_bit_for_bit(make, tmp_path):
     policy, rng = make(rng=seeded()), seeded(1)
     play(policy, rng, 20)
-    late = policy.select(np.eye(3))
+    late = policy.select(np.eye(2))
     policy.save(tmp_path / "p")
     twin = Policy.load(tmp_path / "p")
     assert type(twin) is type(policy)
     assert fingerprint(twin) == fingerprint(policy)
     for each in (policy, twin):
         each.update(late.id, 1.0)
-    assert play(policy, seeded(2), 29) == play(twin, seeded(2), 29)
+    assert play(policy, seeded(2), 19) == play(twin, seeded(2), 19)
     assert fingerprint(twin) == fingerprint(policy)
 
 
@@ -312,7 +294,7 @@ def test_load_refuses_another_kind(tmp_path):
 
 def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "p"
-    policy = GLBOMD(3, rng=seeded())
+    policy = GLBOMD(2, rng=seeded())
     policy.save(path)
     before = path.read_bytes()
     play(policy, seeded(1), 3)
@@ -345,7 +327,7 @@ class Counting(Policy):
 
 
 def test_a_class_from_outside_the_package_saves_and_loads(tmp_path):
-    policy = Counting(3, 0.5, rng=seeded())
+    policy = Counting(2, 0.5, rng=seeded())
     play(policy, seeded(1), 10)
     policy.save(tmp_path / "p")
     twin = Policy.load(tmp_path / "p")
@@ -354,7 +336,7 @@ def test_a_class_from_outside_the_package_saves_and_loads(tmp_path):
 
 
 def test_reference_policies_can_be_copied():
-    policy = GLBOMD(3, rng=seeded())
+    policy = GLBOMD(2, rng=seeded())
     play(policy, seeded(1), 10)
     twin = copy.deepcopy(policy)
     assert play(twin, seeded(2), 5) == play(policy, seeded(2), 5)
@@ -384,7 +366,7 @@ def test_policies_without_privacy_say_so():
 
 def test_the_whole_cost_is_recorded_at_once_and_is_the_budget():
     ledger = Ledger(BUDGET)
-    policy = OnePassPrivateGLM(3, budget=BUDGET, horizon=1000, ledger=ledger, rng=seeded())
+    policy = OnePassPrivateGLM(2, budget=BUDGET, horizon=1000, ledger=ledger, rng=seeded())
     (row,) = ledger.rows()
     assert row.simulation
     assert row.label == policy.label

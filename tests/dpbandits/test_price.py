@@ -39,8 +39,12 @@ def people(rounds: int = 600) -> People:
 # ------------------------------------------------------------------------------------------------- prices
 
 
-def test_more_privacy_costs_more():
-    table = price_of_privacy(people(), [0.3, 16.0], seeds=4, progress=False)
+@pytest.fixture(scope="module")
+def table() -> PriceTable:
+    return price_of_privacy(people(), [0.3, 16.0], seeds=3, progress=False)
+
+
+def test_more_privacy_costs_more(table):
     assert [(row.unit, row.epsilon) for row in table.rows] == [
         ("round", 0.3), ("round", 16.0), ("person", 0.3), ("person", 16.0)
     ]  # fmt: skip
@@ -128,8 +132,7 @@ def test_the_sentence_names_the_least_budget_that_keeps_nine_tenths():
     assert "protecting every person keeps nothing of that gain at any ε tried" in said
 
 
-def test_files_and_plots(tmp_path):
-    table = price_of_privacy(people(200), [1.0, 4.0], seeds=2, progress=False)
+def test_files_and_plots(table, tmp_path):
     saved = json.loads(table.save(tmp_path / "p.json").read_text(encoding="utf-8"))
     assert saved["rows"][1]["price"] == table.rows[1].price
     assert saved["sentence"] == table.sentence()
@@ -146,7 +149,7 @@ def test_files_and_plots(tmp_path):
 
 
 def test_the_model_is_near_the_truth():
-    choices, means = log(20_000)
+    choices, means = log(10_000)
     found = ChosenLog(choices).means
     assert np.corrcoef(found, means)[0, 1] > 0.97
     assert np.sqrt(np.mean((found - means) ** 2)) < 0.06
@@ -193,11 +196,12 @@ def test_rewards_that_are_not_clicks():
 
 
 def test_a_log_of_choices_says_that_it_was_a_model():
-    table = price_of_privacy(log(600)[0], [2.0], seeds=2, progress=False)
+    table = price_of_privacy(log(300)[0], [2.0], seeds=1, progress=False)
     assert table.modelled
     assert [row.unit for row in table.rows] == ["round", "person"]
     assert "a plan and no promise" in str(table)
-    assert price_of_privacy(Delayed(ChosenLog(log(300)[0])), [2.0], seeds=1, progress=False).modelled
+    late = Delayed(ChosenLog(log(300)[0]))
+    assert price_of_privacy(late, [2.0], units=["round"], seeds=1, progress=False).modelled
 
 
 def test_a_full_log_is_played_as_it_is(tmp_path):

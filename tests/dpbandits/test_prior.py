@@ -66,16 +66,16 @@ def test_the_first_choices_are_the_priors(name):
 @pytest.mark.parametrize("name", PRIVATE + REFERENCE)
 def test_data_overrule_a_wrong_prior(name):
     more = {"budget": Budget(8.0, 1e-5, unit="person" if name in OF_PERSONS else "round")}
-    policy = made(name, prior=([1.0, -1.0, 0.0], 2.0), **({**more, "horizon": 3000} if name in PRIVATE else {}))
+    policy = made(name, prior=([1.0, -1.0, 0.0], 2.0), **({**more, "horizon": 1200} if name in PRIVATE else {}))
     rng = np.random.default_rng(5)
-    for t in range(2500):
+    for t in range(1000):
         decision = policy.select(np.eye(3)[rng.permutation(3)[:2]], person=t)
         policy.update(decision, float(rng.random() < 0.2 + 0.6 * decision.arm[1]))
     assert policy.theta[1] > policy.theta[0]
 
 
 @pytest.mark.parametrize("name", PRIVATE + REFERENCE)
-@pytest.mark.parametrize("precision", [2.0, np.diag([3.0, 2.0, 1.0])])
+@tabled("precision", [2.0, np.diag([3.0, 2.0, 1.0])])
 def test_states_keep_it(name, precision, tmp_path):
     policy = made(name, prior=([0.5, 1.0, 0.0], precision))
     for t in range(60):
@@ -150,7 +150,7 @@ def test_a_policy_that_rules_arms_out_says_why_it_takes_none():
 def disjoint(epsilon: float = 1.0, kind: str = "DisjointPrivateGLM", **more) -> Policy:
     budget = Budget(epsilon, 1e-5)
     rng = np.random.default_rng(0)
-    return getattr(policies, kind)(1, 3, budget=budget, horizon=3000, **more, rng=rng)
+    return getattr(policies, kind)(1, 3, budget=budget, horizon=1500, **more, rng=rng)
 
 
 @pytest.mark.parametrize("kind", ["DisjointPrivateGLM", "DisjointShuffleGLM"])
@@ -160,16 +160,16 @@ def test_a_prior_of_every_arm(kind, tmp_path):
     np.testing.assert_array_equal(policy.theta, [[0.3, 0.0]] * 3)
     rng = np.random.default_rng(1)
     counts = np.zeros(4)
-    for t in range(2500):
+    for t in range(1200):
         decision = policy.select([rng.uniform(-1, 1)])
         counts[decision.index] += 1
         policy.update(decision, float(rng.random() < (0.2, 0.8, 0.3)[decision.index]))
-        if t == 1500:
+        if t == 700:
             policy.save(tmp_path / "state")
             again = Policy.load(tmp_path / "state", unattended=True)
             np.testing.assert_array_equal(again.theta, policy.theta)
             np.testing.assert_array_equal(again.prior[1], np.diag([50.0, 20.0]))
-    assert counts[1] > 1500
+    assert counts[1] > 720
     policy.add_arm("new")
     assert policy.theta[3].tolist() == [0.3, 0.0]
 

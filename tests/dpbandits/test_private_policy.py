@@ -6,26 +6,30 @@ import contextlib
 import copy
 import errno
 import gc
+import operator
 import os
 import pickle
 import signal
 import sys
-import threading
 import time
 from collections import Counter
+from functools import partial, reduce
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bits import bits
-from interrupts import Interrupter
+from interrupts import Interrupter, at_once, interrupted
 from private_policies import BUDGET, EPOCHS, SMALL, budget_of, offered, play, small
 from tabled import tabled
 
 from accounting import Ledger
 from dpbandits import Policy, PrivatePolicy
 from dpbandits.policies import OnePassPrivateGLM
+from dpkit.moments import whole_digits
 from dpkit.states import RunStopped, files
+
+with_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 
 @pytest.fixture(params=sorted(SMALL))
@@ -36,8 +40,9 @@ def name(request):
 # ---------------------------------------------------------------------------------------------- interrupts
 
 
-def interrupted(name: str, most: int) -> int:
-    """Interrupt a release at so many of its lines, evenly spread; what happened is checked each time."""
+@pytest.mark.parametrize(("most", "least"), [(12, 10), pytest.param(400, 60, marks=pytest.mark.slow)])
+def test_an_interrupted_release_is_never_made_twice(name, most, least):
+    """At so many of its lines, evenly spread."""
     with Interrupter(sys.maxsize) as whole:
         pass
     policy = small(name)
@@ -46,28 +51,34 @@ def interrupted(name: str, most: int) -> int:
         policy.select(offered(policy))
     lines = sys.maxsize - whole.left
     points = np.unique(np.linspace(1, lines, most).astype(int)).tolist()
+    assert len(points) >= least
     for n in points:
         policy = small(name)
         play(policy, 4)
         inner = policy.policy if name in EPOCHS else policy
-        released, entered = type(inner).close_batch, Counter[int]()
-
-        def counted(self, released=released, entered=entered):
-            entered[self.releases] += 1
-            return released(self)
-
-        type(inner).close_batch = counted
-        try:
+        with closed_batches(type(inner)) as entered:
             with contextlib.suppress(KeyboardInterrupt), Interrupter(n):
                 policy.select(offered(policy))
             with contextlib.suppress(RunStopped):
                 policy.select(offered(policy))
                 # it goes on right: the batch was released once, before or after the interrupt
                 assert inner.releases == sum(entered.values()) == 1
-        finally:
-            type(inner).close_batch = released
         assert max(entered.values(), default=0) <= 1, f"a batch was released twice after an interrupt at line {n}"
-    return len(points)
+
+
+@contextlib.contextmanager
+def closed_batches(kind, before=lambda: None):
+    """How often batches of a number have been closed inside."""
+    entered, close = Counter[int](), kind.close_batch
+
+    def counted(self):
+        before()
+        entered[self.releases] += 1
+        return close(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "close_batch", counted)
+        yield entered
 
 
 def test_it_says_in_a_line_what_it_is_and_in_a_table_how_it_was_made(name):
@@ -81,150 +92,94 @@ def test_it_says_in_a_line_what_it_is_and_in_a_table_how_it_was_made(name):
     assert "<td>base_rate</td>" in policy._repr_html_()
 
 
-def test_an_interrupted_release_is_never_made_twice(name):
-    assert interrupted(name, 12) >= 10
-
-
-@pytest.mark.slow
-def test_interrupts_all_over_a_release(name):
-    assert interrupted(name, 400) >= 60
-
-
 def test_an_interrupted_update_learns_once_or_stops(name):
     n = 1
     while True:
         policy = small(name, rng=np.random.default_rng(0))
         play(policy, 2)
         decision = policy.select(offered(policy))
-        learned, real = [], type(policy).learn
-        type(policy).learn = lambda self, *told: (learned.append(told), real(self, *told))  # noqa: B023
-        try:
-            with Interrupter(n):
-                policy.update(decision, 1.0)
+        learned, real = [], policy.learn
+        policy.learn = lambda *told: (learned.append(told), real(*told))  # noqa: B023
+        if not interrupted(lambda: policy.update(decision, 1.0), n):  # noqa: B023
             break
-        except KeyboardInterrupt:
-            with contextlib.suppress(RunStopped, ValueError):
-                policy.update(decision, 1.0)
-            assert len(learned) <= 1
-        finally:
-            type(policy).learn = real
-        n += 3
-    assert n > 3
+        with contextlib.suppress(RunStopped, ValueError):
+            policy.update(decision, 1.0)
+        assert len(learned) <= 1
+        n += 5
+    assert n > 5
 
 
-def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, tmp_path, monkeypatch):
-    for place in ("draft", "place", "mark"):
-        with Ledger.open(tmp_path / f"{place}.ledger", budget_of(name)) as ledger:
-            policy = small(name, ledger=ledger, checkpoint=tmp_path / place)
-            play(policy, 4)
-            held = (tmp_path / place).read_bytes()
+# every policy meets one of the three places, and the two that stand for the rest all of them
+PLACES = ("draft", "place", "mark")
+STOPS = [(name, PLACES[i % 3]) for i, name in enumerate(sorted(SMALL))]
+STOPS += [(name, place) for name in ("OnePassPrivateGLM", "Doubling") for place in PLACES if (name, place) not in STOPS]
 
-            def full(*_: object, **__: object):
-                raise OSError(errno.ENOSPC, "no space left on device")
 
-            with monkeypatch.context() as patch:
-                patch.setattr(*((ledger, place) if place == "mark" else (files, place)), full)
-                with pytest.raises(OSError, match="no space left"):
-                    policy.select(offered(policy))
-            for again in range(2):
-                with pytest.raises(RunStopped, match=rf"stopped at release .*: load the newest checkpoint, .*{place}"):
-                    _ = policy.save(tmp_path / "by hand") if again else policy.select(offered(policy))
-            assert (tmp_path / place).read_bytes() == held
-            del policy
-            gc.collect()
-            again = Policy.load(tmp_path / place, ledger=ledger)
-            assert again.decisions == 4
-            assert again.releases == (1 if place == "place" else 0)  # it was marked: the draft is found and used
-            play(again, 10)
-            assert list(tmp_path.glob("*.draft")) == []
-        for leftover in list(tmp_path.iterdir()):
-            leftover.unlink()
+@pytest.mark.parametrize(("name", "place"), STOPS)
+def test_an_exception_of_the_disk_or_the_ledger_stops_the_policy(name, place, tmp_path, monkeypatch):
+    with Ledger.open(tmp_path / "ledger", budget_of(name)) as ledger:
+        policy = small(name, ledger=ledger, checkpoint=tmp_path / "c")
+        play(policy, 4)
+        held = (tmp_path / "c").read_bytes()
+
+        def full(*_: object, **__: object):
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(*((ledger, place) if place == "mark" else (files, place)), full)
+            with pytest.raises(OSError, match="no space left"):
+                policy.select(offered(policy))
+        for by_hand in range(2):
+            with pytest.raises(RunStopped, match=r"stopped at release .*: load the newest checkpoint, .*c"):
+                _ = policy.save(tmp_path / "by hand") if by_hand else policy.select(offered(policy))
+        assert (tmp_path / "c").read_bytes() == held
+        del policy
+        gc.collect()
+        again = Policy.load(tmp_path / "c", ledger=ledger)
+        assert again.decisions == 4
+        assert again.releases == (1 if place == "place" else 0)  # it was marked: the draft is found and used
+        play(again, 10)
+        assert list(tmp_path.glob("*.draft")) == []
 
 
 # ------------------------------------------------------------------------------- threads, forks and copies
 
 
+def shared(policy: PrivatePolicy, rounds: int) -> list[list[int]]:
+    """Eight threads play so many rounds each: the ids that each has told."""
+    told: list[list[int]] = [[] for _ in range(8)]
+
+    def work(mine: list[int]) -> None:
+        for _ in range(rounds):
+            decision = policy.select(offered(policy))
+            policy.update(decision, 1.0)
+            mine.append(decision.id)
+
+    at_once(partial(work, mine) for mine in told)
+    return told
+
+
 def test_threads_share_a_policy(name):
-    policy = small(name, horizon=400, **({EPOCHS[name]: 100} if name in EPOCHS else {}))
-    ids, errors = [], []
-    switch = sys.getswitchinterval()
-
-    def work() -> None:
-        try:
-            for _ in range(50):
-                decision = policy.select(offered(policy))
-                ids.append(decision.id)
-                policy.update(decision, 1.0)
-        except BaseException as error:
-            errors.append(error)
-
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(switch)
-    assert errors == []
-    assert sorted(ids) == list(range(400))
+    policy = small(name, horizon=120, **({EPOCHS[name]: 30} if name in EPOCHS else {}))
+    assert sorted(reduce(operator.iadd, shared(policy, 15), [])) == list(range(120))
     assert policy.open_decisions == []
     if name not in EPOCHS:
-        assert policy.releases == sum(end < 400 for end in policy.schedule.ends)
+        assert policy.releases == sum(end < 120 for end in policy.schedule.ends)
 
 
 @pytest.mark.slow
 def test_eight_threads_of_a_hundred_thousand_rounds(name):
     """Ids are unique, releases are the schedule's, and no reward is lost."""
-    rounds = 100_000
-    policy = small(
-        name, horizon=8 * rounds, **({"batches": [1000] * 20 + [8 * rounds]} if name == "ShuffleGLM" else {})
-    )
-    ids = [np.zeros(rounds, dtype=np.int64) for _ in range(8)]
-    learned, errors = [0] * 8, []
-    entered, real = Counter[int](), type(policy).close_batch
-
-    def counted(self):
-        entered[self.releases] += 1
-        return real(self)
-
-    def work(thread: int) -> None:
-        try:
-            for i in range(rounds):
-                decision = policy.select(offered(policy))
-                ids[thread][i] = decision.id
-                policy.update(decision, 1.0)
-                learned[thread] += 1
-        except BaseException as error:
-            errors.append(error)
-
-    type(policy).close_batch = counted
-    try:
-        threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        type(policy).close_batch = real
-    assert errors == []
-    assert (np.sort(np.concatenate(ids)) == np.arange(8 * rounds)).all()
-    assert learned == [rounds] * 8
+    batches = {"batches": [1000] * 20 + [800_000]} if name == "ShuffleGLM" else {}
+    policy = small(name, horizon=800_000, **batches)
+    with closed_batches(type(policy)) as entered:
+        told = shared(policy, 100_000)
+    assert [len(some) for some in told] == [100_000] * 8
+    assert (np.sort(np.concatenate(told)) == np.arange(800_000)).all()
     assert policy.open_decisions == []
     if name not in EPOCHS:
         assert policy.releases == len(policy.schedule.ends)
         assert dict(entered) == dict.fromkeys(range(policy.releases), 1)
-
-
-class NoLock:
-    """What a policy has in place of its lock, to see what the lock costs."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *exception: object) -> None:
-        pass
 
 
 @pytest.mark.slow
@@ -245,7 +200,7 @@ def test_locks_and_checks_cost_a_twenty_fifth_of_a_round():
         kind(20, budget=BUDGET, horizon=10**6, first_batch=400, rng=np.random.default_rng(1))
         for kind in (OnePassPrivateGLM, Bare)
     ]
-    policies[1].lock = NoLock()
+    policies[1].lock = contextlib.nullcontext()
     took, ratios = np.zeros((400, 2)), []
     for _ in range(40):
         for i, row in enumerate(took):
@@ -257,7 +212,7 @@ def test_locks_and_checks_cost_a_twenty_fifth_of_a_round():
     assert np.median(ratios) <= 1.04
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@with_fork
 def test_the_child_of_a_fork_refuses_at_once(name):
     policy = small(name)
     play(policy, 4)
@@ -289,22 +244,14 @@ def test_a_signal_handler_may_call_in(name):
     """The lock is reentrant: a handler that selects in the middle of a release is refused, and nothing waits."""
     policy = small(name)
     play(policy, 4)
-    inner = policy.policy if name in EPOCHS else policy
-    released, refused = type(inner).close_batch, []
 
-    def with_a_handler(self):
-        try:
+    def handler() -> None:
+        with pytest.raises(RunStopped):
             policy.select(offered(policy))
-        except RunStopped as error:
-            refused.append(error)
-        return released(self)
 
-    type(inner).close_batch = with_a_handler
-    try:
+    with closed_batches(type(policy.policy if name in EPOCHS else policy), handler) as entered:
         play(policy, 1)
-    finally:
-        type(inner).close_batch = released
-    assert len(refused) == 1
+    assert sum(entered.values()) == 1
     play(policy, 3)
 
 
@@ -465,16 +412,16 @@ def in_a_child(work) -> int:
     return child
 
 
+def of_eight(ledger: Ledger, checkpoint: Path) -> OnePassPrivateGLM:
+    """A policy that releases after every eight rounds."""
+    known = {"budget": BUDGET, "horizon": 20_000, "first_batch": 8, "growth": 1.0, "reward_range": (0, 1)}
+    return OnePassPrivateGLM(2, "linear", **known, metric="plain", ledger=ledger, checkpoint=checkpoint)
+
+
 def rounds_that_are_told(folder: Path, told: int) -> None:
     """Load or make the policy, and play: every acknowledged reward is told to the parent."""
     with Ledger.open(folder / "ledger", BUDGET) as ledger:
-        if (folder / "c").exists():
-            policy = Policy.load(folder / "c", ledger=ledger)
-        else:
-            policy = OnePassPrivateGLM(
-                2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
-                metric="plain", ledger=ledger, checkpoint=folder / "c",
-            )  # fmt: skip
+        policy = Policy.load(folder / "c", ledger=ledger) if (folder / "c").exists() else of_eight(ledger, folder / "c")
         os.write(told, b"s")
         while True:
             policy.update(policy.select([[1.0, 0.0]]), 1.0)
@@ -484,7 +431,8 @@ def rounds_that_are_told(folder: Path, told: int) -> None:
 def rewards_in(policy: PrivatePolicy) -> int:
     """How many rewards the open batch has: at w = 1 and A = I each adds the same to the first entry of its matrix."""
     sums = policy.sums
-    return round(sums.batch[0, 0] / round(sums._unit * sums._a))
+    unit = 2 ** whole_digits(policy.horizon, 5)[0]
+    return round(sums.batch[0, 0] / round(unit * sums.kept()["units"][0]))
 
 
 def check_after_a_crash(folder: Path, acknowledged: int) -> int:
@@ -502,7 +450,10 @@ def check_after_a_crash(folder: Path, acknowledged: int) -> int:
         return policy.decisions
 
 
-def kills(folder: Path, count: int) -> None:
+@with_fork
+@pytest.mark.parametrize("count", [12, pytest.param(500, marks=pytest.mark.slow)])
+def test_kills_lose_no_acknowledged_reward_and_repeat_no_release(tmp_path, count):
+    folder = tmp_path
     rng, acknowledged = np.random.default_rng(0), 0
     for _ in range(count):
         read, write = os.pipe()
@@ -523,17 +474,6 @@ def kills(folder: Path, count: int) -> None:
     assert acknowledged > count
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_kills_lose_no_acknowledged_reward_and_repeat_no_release(tmp_path):
-    kills(tmp_path, 15)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-def test_five_hundred_kills(tmp_path):
-    kills(tmp_path, 500)
-
-
 def dies_at(n: int) -> None:
     """End the process at its n-th call that changes a file."""
     left = [n]
@@ -552,7 +492,7 @@ def dies_at(n: int) -> None:
     files.encode = counting(files.encode)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@with_fork
 def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
     """The eighth reward, and the release that is due at the next choice."""
     points = 0
@@ -562,10 +502,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
 
         def until_the_release(folder=folder):
             with Ledger.open(folder / "ledger", BUDGET) as ledger:
-                policy = OnePassPrivateGLM(
-                    2, "linear", budget=BUDGET, horizon=20_000, first_batch=8, growth=1.0, reward_range=(0, 1),
-                    metric="plain", ledger=ledger, checkpoint=folder / "c",
-                )  # fmt: skip
+                policy = of_eight(ledger, folder / "c")
                 for _ in range(7):
                     policy.update(policy.select([[1.0, 0.0]]), 1.0)
                 dies_at(n)  # noqa: B023
@@ -589,7 +526,7 @@ def test_a_process_that_dies_at_any_call_of_a_transaction(tmp_path):
     assert points >= 8
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@with_fork
 @pytest.mark.parametrize("races", [4, pytest.param(200, marks=pytest.mark.slow)])
 def test_two_processes_at_the_same_release(tmp_path, races):
     """With a copy of the checkpoint each: one wins, and its checkpoint is the one with the newest mark."""

@@ -36,9 +36,7 @@ class Rules:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    most=st.integers(1, 4),
-    rounds=st.lists(st.tuples(keys, st.integers(0, 1)), max_size=300),
-    again=st.integers(0, 300),
+    most=st.integers(1, 4), rounds=st.lists(st.tuples(keys, st.integers(0, 1)), max_size=300), again=st.integers(0, 300)
 )
 def test_as_a_dictionary_would_decide(most, rounds, again):
     registry, rules, batch = Registry(most), Rules(most), 0

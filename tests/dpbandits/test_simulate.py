@@ -8,30 +8,16 @@ import sys
 
 import numpy as np
 import pytest
+from simulations import curves, greedy, private, quiet, uniform
 
 from accounting import Budget
 from dpbandits.lab.environments import GLM, Round
 from dpbandits.lab.simulation import play
-from dpbandits.lab.simulation.simulate import simulate
-from dpbandits.policies import GLBOMD, EpsilonGreedy, OnePassPrivateGLM, Uniform
-
-quiet = functools.partial(simulate, progress=False)
-
-
-def uniform(rng):
-    return Uniform(3, rng=rng)
-
-
-def greedy(rng):
-    return EpsilonGreedy(3, rng=rng)
+from dpbandits.policies import GLBOMD, OnePassPrivateGLM, Uniform
 
 
 def omd(rng):
     return GLBOMD(3, rng=rng)
-
-
-def private(rng, epsilon=1.0):
-    return OnePassPrivateGLM(3, budget=Budget(epsilon, 1e-5, unit="round"), horizon=300, rng=rng)
 
 
 class First(Uniform):
@@ -52,10 +38,6 @@ class Ladder:
     def episode(self, rng):
         for t in range(1, self.rounds + 1):
             yield Round(np.ones((2, 1)), np.array([t, 0.0]), np.array([t, t + 1.0]) if self.known else None)
-
-
-def curves(results):
-    return {(run.policy, run.seed): (run.reward.tolist(), run.regret.tolist()) for run in results.runs}
 
 
 def test_sums_are_exact_and_noted_at_even_rounds():

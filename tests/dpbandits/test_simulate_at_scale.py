@@ -9,41 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulations import curves, greedy, private, quiet, uniform
+from tabled import tabled
 
 from accounting import Budget
 from dpbandits.lab.environments import GLM, Available, Delayed, Linear, Round
 from dpbandits.lab.simulation.results import Results
-from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import EpsilonGreedy, OnePassPrivateGLM, Uniform
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "sweep_dask.py"
-
-quiet = functools.partial(simulate, progress=False)
-
-
-def uniform(rng):
-    return Uniform(3, rng=rng)
-
-
-def greedy(rng):
-    return EpsilonGreedy(3, rng=rng)
-
-
-def private(rng, epsilon=1.0):
-    return OnePassPrivateGLM(3, budget=Budget(epsilon, 1e-5, unit="round"), horizon=200, rng=rng)
-
 
 # as lambdas, which reach far processes whole: those cannot import this file
 POLICIES = {
     "uniform": lambda rng: Uniform(3, rng=rng),
     "greedy": lambda rng: EpsilonGreedy(3, rng=rng),
-    "private": lambda rng: OnePassPrivateGLM(3, budget=Budget(1.0, 1e-5, unit="round"), horizon=200, rng=rng),
+    "private": lambda rng: OnePassPrivateGLM(3, budget=Budget(1.0, 1e-5, unit="round"), horizon=300, rng=rng),
 }
 WORLD = Delayed(Available(GLM(3, arms=5)), mean=10, missing=0.1)
-
-
-def curves(results):
-    return {(r.policy, r.seed): (r.reward.tolist(), r.regret.tolist(), r.untold, r.privacy) for r in results.runs}
 
 
 # ------------------------------------------------------------------------------------------------- late rewards
@@ -85,7 +67,7 @@ def diary(delays, points=500):
     return made[0], results.runs[0]
 
 
-@pytest.mark.parametrize("points", [1, 3, 8])
+@tabled("points", [1, 3, 8])
 def test_rewards_are_told_exactly_when_they_are_due(points):
     # decision t with delay m is told once t + 1 + m decisions have been made; of those due together the oldest first
     policy, run = diary([3, 0, None, 1, 0, 9, 2, 0], points)
@@ -95,13 +77,9 @@ def test_rewards_are_told_exactly_when_they_are_due(points):
     assert run.untold == 3  # the missing one, and two that are due later
     assert policy.open_decisions == [5, 6]
     assert run.reward[-1] == sum(range(8))  # counted when decided
-
-
-def test_without_delays_every_reward_is_told_at_once():
-    policy, run = diary([0] * 5)
+    policy, run = diary([0] * 5, points)
     assert [(number, decisions) for number, decisions, _ in policy.entries] == [(t, t + 1) for t in range(5)]
-    assert run.untold == 0
-    assert policy.open_decisions == []
+    assert (run.untold, policy.open_decisions) == (0, [])
 
 
 @pytest.mark.parametrize(("delay", "error"), [(-1, ValueError), (0.5, TypeError)])

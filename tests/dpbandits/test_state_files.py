@@ -145,6 +145,9 @@ def faults(policy: Policy) -> list[str]:
     return found
 
 
+WITH_SHUFFLER = ["DisjointShuffleGLM", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM"]
+
+
 class Reader:
     """Loads files that were changed from an honest one, and looks at what comes out."""
 
@@ -209,11 +212,14 @@ class Reader:
                 return files.encode(tree)
 
 
-def mutations(folder: Path, each: dict[str, int], seed: int) -> int:
+@pytest.mark.parametrize(
+    ("each", "shuffled", "seed", "least"), [(14, 8, 0, 350), pytest.param(230, 15, 10**6, 5000, marks=pytest.mark.slow)]
+)
+def test_mutated_files_load_soundly_or_are_refused(tmp_path, each, shuffled, seed, least):
     done, loads = 0, 0
     for name in policies.__all__:
-        reader, rng = Reader(name, folder), np.random.default_rng(seed + done)
-        for _ in range(each.get(name, each["others"])):
+        reader, rng = Reader(name, tmp_path), np.random.default_rng(seed + done)
+        for _ in range(shuffled if name in (*WITH_SHUFFLER, "LDPGLM") else each):
             data = reader.mutated(rng)
             try:
                 reader.take(data)
@@ -224,22 +230,7 @@ def mutations(folder: Path, each: dict[str, int], seed: int) -> int:
             done += 1
         loads += reader.loads - 2
     assert loads > done / 20, "nothing gets past the checks: the test looks at nothing"
-    return done
-
-
-SLOW_ONES = {"LDPGLM": 15, "ShuffleGLM": 10, "ShuffleLinUCB": 15, "ShuffleOnePassGLM": 15, "DisjointShuffleGLM": 15}
-
-
-def test_mutated_files_load_soundly_or_are_refused(tmp_path):
-    assert mutations(tmp_path, {"others": 20, **SLOW_ONES}, 0) >= 500
-
-
-@pytest.mark.slow
-def test_five_thousand_mutated_files(tmp_path):
-    assert mutations(tmp_path, {"others": 230, **SLOW_ONES}, 10**6) >= 5000
-
-
-WITH_SHUFFLER = ["DisjointShuffleGLM", "ShuffleGLM", "ShuffleLinUCB", "ShuffleOnePassGLM"]
+    assert done >= least
 
 
 def _budget(**changed: float) -> dict[str, Any]:
@@ -275,13 +266,21 @@ def test_files_that_ask_for_much(name, asked, tmp_path):
     reader.take(files.encode(tree))
 
 
+def load(tree: dict[str, Any], path: Path) -> Policy:
+    path.write_bytes(files.encode(tree))
+    return Policy.load(path, unattended=True)
+
+
+def saved(policy: Policy, path: Path) -> dict[str, Any]:
+    policy.save(path)
+    return files.read(path)[0]
+
+
 def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
-    honest_policy("DisjointShuffleGLM").save(tmp_path / "state")
-    tree, _ = files.read(tmp_path / "state")
+    tree = saved(honest_policy("DisjointShuffleGLM"), tmp_path / "state")
     tree["config"]["budget"]["delta"] = 5e-324
-    (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match=r"a state that fits together.*a delta above 5e-31"):
-        Policy.load(tmp_path / "state", unattended=True)
+        load(tree, tmp_path / "state")
 
 
 @pytest.mark.parametrize(
@@ -293,21 +292,18 @@ def test_a_budget_that_no_noise_meets_is_refused(tmp_path):
 )
 def test_sums_in_the_units_of_another_version_are_refused(name, more, tmp_path):
     """Scales of records that changed since: also those of files that do not say theirs, as older ones do not."""
-    honest_policy(name, **more).save(tmp_path / "state")
-    tree, _ = files.read(tmp_path / "state")
-    Policy.load(tmp_path / "state", unattended=True)
+    tree = saved(honest_policy(name, **more), tmp_path / "state")
+    load(tree, tmp_path / "state")
     *way, _ = next(way for way in leaves(tree) if way[-1] == "units")
     sums = tree
     for step in way:
         sums = sums[step]
     units = sums.pop("units")
-    (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match=r"units must be .* got none: another version wrote the state"):
-        Policy.load(tmp_path / "state", unattended=True)
+        load(tree, tmp_path / "state")
     sums["units"] = units * np.where(np.arange(len(units)) == 1, 0.25 / 0.4, 1.0)
-    (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match=r"units must be \[.*\], by which sums are scaled here, got \["):
-        Policy.load(tmp_path / "state", unattended=True)
+        load(tree, tmp_path / "state")
 
 
 @pytest.mark.parametrize(("key", "value"), [("epoch", 60), ("epoch", 61), ("decisions", 2**61), ("decisions", 2**63)])
@@ -337,22 +333,25 @@ STANDING = ["DisjointPrivateGLM", "DisjointThompson", "DisjointLinUCB", "Disjoin
 )
 def test_open_decisions_that_cannot_be_are_refused_at_once(name, entry, value, message, tmp_path):
     """Not only when their rewards come."""
-    honest_policy(name).save(tmp_path / "state")
-    tree, _ = files.read(tmp_path / "state")
+    tree = saved(honest_policy(name), tmp_path / "state")
     tree["open"][entry] = np.asarray(value, dtype=tree["open"][entry].dtype)
-    (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match=message):
-        Policy.load(tmp_path / "state", unattended=True)
+        load(tree, tmp_path / "state")
 
 
 def test_open_decisions_of_an_epochs_standing_arms_are_checked_too(tmp_path):
     parameters = {"arms": 2, "first_batch": 4}
-    honest_policy("Doubling", algorithm="DisjointPrivateGLM", parameters=parameters).save(tmp_path / "state")
-    tree, _ = files.read(tmp_path / "state")
+    policy = honest_policy("Doubling", algorithm="DisjointPrivateGLM", parameters=parameters)
+    tree = saved(policy, tmp_path / "state")
     tree["open"]["indices"][-1] = 2
-    (tmp_path / "state").write_bytes(files.encode(tree))
     with pytest.raises(ValueError, match="index must be that of an arm, got index=2"):
-        Policy.load(tmp_path / "state", unattended=True)
+        load(tree, tmp_path / "state")
+
+
+def line(record: Any) -> bytes:
+    """Of a journal, with the right checksum."""
+    text = record if isinstance(record, bytes) else json.dumps(record, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 @pytest.mark.parametrize(("name", "place", "value"), [("DPHDB", 2, 2), ("JointDPGLM", 4, []), ("DPLinUCB", 2, -1)])
@@ -361,10 +360,9 @@ def test_a_journal_with_decisions_that_cannot_be_is_refused_at_once(name, place,
     del policy
     gc.collect()
     (journal,) = tmp_path.glob(".c.*.journal")
-    records = [json.loads(line[9:]) for line in journal.read_bytes().splitlines()]
+    records = [json.loads(entry[9:]) for entry in journal.read_bytes().splitlines()]
     next(record for record in records if record[0] == "d")[place] = value
-    texts = [json.dumps(record, separators=(",", ":")).encode() for record in records]
-    journal.write_bytes(b"".join(b"%08x %s\n" % (zlib.crc32(text), text) for text in texts))
+    journal.write_bytes(b"".join(map(line, records)))
     with pytest.raises(ValueError, match=r"an open decision's (index|note) must"):
         Policy.load(tmp_path / "c", unattended=True)
 
@@ -377,7 +375,7 @@ def changed_journal(data: bytes, rng: np.random.Generator) -> bytes:
     if rng.random() < 0.2:
         place = int(rng.integers(len(data)))
         return data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
-    records = [json.loads(line[9:]) for line in data.splitlines()]
+    records = [json.loads(entry[9:]) for entry in data.splitlines()]
     at = int(rng.integers(len(records)))
     match rng.integers(8):
         case 0:
@@ -399,18 +397,13 @@ def changed_journal(data: bytes, rng: np.random.Generator) -> bytes:
             for step in way:
                 parent = parent[step]
             parent[key] = copied(LEAVES[rng.integers(len(LEAVES))])
-    lines = []
-    for record in records:
-        text = json.dumps(record, separators=(",", ":")).encode()
-        lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
-    if rng.random() < 0.02:
-        text = b"[" * 10**5
-        lines.append(b"%08x %s\n" % (zlib.crc32(text), text))
-    return b"".join(lines)
+    deep = [line(b"[" * 10**5)] if rng.random() < 0.02 else []
+    return b"".join([*map(line, records), *deep])
 
 
-def journals(folder: Path, each: int) -> None:
-    loads = 0
+@pytest.mark.parametrize("each", [5, pytest.param(500, marks=pytest.mark.slow)])
+def test_mutated_journals_load_soundly_or_are_refused(tmp_path, each):
+    folder, loads = tmp_path, 0
     for name in sorted(SMALL):
         path, rng = folder / name, np.random.default_rng(each)
         policy = honest_policy(name, checkpoint=path)
@@ -433,15 +426,6 @@ def journals(folder: Path, each: int) -> None:
                 del policy
                 gc.collect()
     assert loads > each / 2, "nothing gets past the checks: the test looks at nothing"
-
-
-def test_mutated_journals_load_soundly_or_are_refused(tmp_path):
-    journals(tmp_path, 5)
-
-
-@pytest.mark.slow
-def test_many_mutated_journals(tmp_path):
-    journals(tmp_path, 500)
 
 
 # ------------------------------------------------------------------------------------------- guided search

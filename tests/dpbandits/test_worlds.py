@@ -2,10 +2,10 @@
 
 import math
 import pickle
-from itertools import islice
 
 import numpy as np
 import pytest
+from episodes import check_rounds, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,10 +13,6 @@ from dpbandits.lab.environments import GLM, Adversarial, Available, Delayed, Fil
 from dpbandits.lab.simulation.simulate import simulate
 from dpbandits.policies import GLBOMD, EpsilonGreedy
 from dpkit.models.links import get_link
-
-
-def play(environment, seed, rounds):
-    return list(islice(environment.episode(np.random.default_rng(seed)), rounds))
 
 
 def growing(t, rng):
@@ -37,18 +33,8 @@ WORLDS = {
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_rounds_are_what_policies_accept_and_depend_on_the_seed_alone(world):
-    environment = pickle.loads(pickle.dumps(WORLDS[world]))
-    first, again, other = play(environment, 1, 40), play(WORLDS[world], 1, 80), play(environment, 2, 40)
-    for a, b in zip(first, again, strict=False):
-        assert a.arms.shape == (len(a.rewards), environment.dim)
-        assert a.means.shape == a.rewards.shape
-        assert np.linalg.norm(a.arms, axis=1).max() <= 1 + 1e-9  # the tolerance of every policy
-        assert np.array_equal(a.arms, b.arms)
-        assert np.array_equal(a.rewards, b.rewards)
-        assert a.delay == b.delay
-    assert not all(np.array_equal(a.rewards, b.rewards) for a, b in zip(first, other, strict=True))
-    low, high = environment.reward_range
-    assert -math.inf < low < high < math.inf
+    first = check_rounds(pickle.loads(pickle.dumps(WORLDS[world])), WORLDS[world], 40)
+    assert all(now.means is not None for now in first)
 
 
 # ---------------------------------------------------------------------------------------- adversarial arms

@@ -26,10 +26,6 @@ ADD = Budget(1.0, 0.0, adjacency="add_remove")
 GOOD = Log.of(R, P, ["a", "b"])
 
 
-def one_pass(**more):
-    return policies.OnePassPrivateGLM(2, budget=Budget(1.0, 1e-5), horizon=10, rng=np.random.default_rng(0), **more)
-
-
 def price(source=WORLD, budgets=(1.0,), **more):
     return price_of_privacy(source, budgets, **{"rounds": 10, "seeds": 1, "progress": False, **more})
 
@@ -154,11 +150,6 @@ CASES = {
     "a policy for cats": (lambda: price(policies={"cat": "GLBOMD"}), r"policies must have the keys .*got 'cat'"),
     "a public policy": (lambda: price(policies={"round": "GLBOMD"}), r"policies\['round'\] must be a private policy"),
     "no policy": (lambda: price(policies={"round": "Magic"}), r"policies\['round'\] must be .*got 'Magic'"),
-    # priors and logs that are learned: more in test_prior and test_logs
-    "a prior of three": (lambda: one_pass(prior=(0, 1, 2)), r"prior must be a pair \(mean, precision\) or None"),
-    "a prior of elsewhere": (lambda: one_pass(prior=([9, 0], 1)), r"norm at most theta_bound=3, got norm 9: shorten"),
-    "rows without an end": (lambda: one_pass().learn_log(None), r"rows must be an iterable .*got None"),
-    "more rows than rounds": (lambda: one_pass().learn_log([([1, 0], 1)] * 11), r"rows must be at most 10, .* got 11"),
 }
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from dpbandits import Policy
+
 
 def bits(tree: Any) -> Any:
     if isinstance(tree, np.ndarray):
@@ -21,3 +23,8 @@ def bits(tree: Any) -> Any:
     if is_dataclass(tree) and not isinstance(tree, type):
         return type(tree), tuple(bits(getattr(tree, field.name)) for field in fields(tree))
     return repr(tree)  # of a float the shortest that is read as the same
+
+
+def fingerprint(policy: Policy) -> object:
+    """Everything that a policy knows."""
+    return bits((policy.kept(), policy.decisions, policy.open_decisions, policy.rng.bit_generator.state))

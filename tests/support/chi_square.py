@@ -1,4 +1,6 @@
-"""A χ² test of integer samples against exact cell probabilities."""
+"""Tests of samples against exact laws: χ² for integers, Kolmogorov's distance for the continuous ones."""
+
+import math
 
 import numpy as np
 from scipy import stats
@@ -20,3 +22,11 @@ def fits(sample, cells, probabilities):
         observed, wanted = (np.append(v[:-2], v[-2] + v[-1]) for v in (observed, wanted))
     statistic = float(np.sum((observed - wanted) ** 2 / wanted))
     return stats.chi2.sf(statistic, len(wanted) - 1) > ALARM
+
+
+def kolmogorov(sample, law):
+    """√n times the distance of the empirical distribution from ``law``, a function of sorted values."""
+    x = np.sort(sample)
+    n = len(x)
+    above = np.arange(1, n + 1) / n - law(x)
+    return math.sqrt(n) * max(above.max(), (1 / n - above).max())

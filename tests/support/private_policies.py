@@ -57,10 +57,10 @@ CAPPED = sorted(set(SMALL) - set(OF_PERSONS))
 EPOCHS = {"Doubling": "first_epoch", "Restarting": "every"}
 
 
-def small(name: str, **more) -> PrivatePolicy:
-    """A policy of two dimensions for forty rounds."""
+def small(name: str, dim: int = 2, **more) -> PrivatePolicy:
+    """A policy for forty rounds."""
     kind = OF_PERSONS.get(name) or getattr(policies, name)
-    return kind(2, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
+    return kind(dim, **{"budget": BUDGET, "horizon": 40, **SMALL[name], **more})
 
 
 def budget_of(name: str) -> Budget:

@@ -17,6 +17,12 @@ def ball(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return X
 
 
+def sphere(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    """Points drawn uniformly from the unit sphere of the last axis."""
+    X = rng.standard_normal(shape)
+    return X / np.linalg.norm(X, axis=-1, keepdims=True)
+
+
 def regret_of(
     make: Callable[[np.random.Generator], Policy], link: str, d: int, K: int, S: float, T: int, seeds: int
 ) -> float:
