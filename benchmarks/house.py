@@ -82,14 +82,19 @@ def rooms() -> list[Room]:
     ]
 
 
-def _imported(tree: ast.AST) -> set[str]:
-    """The modules of ours that a file names in imports, those inside functions too."""
-    found = set()
-    for node in ast.walk(tree):
+def _imported(tree: ast.Module) -> set[str]:
+    """The modules of ours that a file imports when it is imported: not inside functions, and not for types alone."""
+    found, rest = set(), list(tree.body)
+    while rest:
+        node = rest.pop()
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif not isinstance(node, ast.FunctionDef) and "TYPE_CHECKING" not in ast.dump(
+            getattr(node, "test", ast.Pass())
+        ):
+            rest += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
     return {name for name in found if name.split(".")[0] in PACKAGES}
 
 

@@ -118,10 +118,12 @@ class PLD:
             raise ImportError("PLD.plot needs matplotlib: pip install matplotlib") from None
         axes = plt.subplots()[1] if ax is None else ax
         at = np.linspace(0.0, 1.0, 400) ** 2
-        axes.plot([0, 1], [1, 0], color="0.7", linewidth=1, label="nothing is told")
-        axes.plot(at, self.trade_off(at), label=repr(self.release)[:60])
+        if not axes.lines:
+            axes.plot([0, 1], [1, 0], color="0.7", linewidth=1, label="nothing is told")
+        text = repr(self.release)
+        axes.plot(at, self.trade_off(at), label=text if len(text) <= 40 else f"{text[:39]}…")
         axes.set(xlabel="type I error", ylabel="type II error", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-        axes.legend()
+        axes.legend(loc="upper right", fontsize="x-small")
         return axes
 
     # ------------------------------------------------------------------------------------------------ stored, shared
