@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from accounting.budget import Budget
 from accounting.checks import positive
+from accounting.conversions import gdp_mu
 from accounting.errors import AdjacencyMismatch, BudgetExceeded, UnsupportedRelease
-from accounting.notions.conversions import gdp_mu
 from accounting.releases import Composed, Release
 from accounting.roots import root_between
 from accounting.totals import ACCOUNTANTS, Accountant, Bound

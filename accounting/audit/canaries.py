@@ -30,7 +30,7 @@ from accounting.arrays import Array
 from accounting.audit.confidence import check_confidence
 from accounting.audit.findings import OneRunBound
 from accounting.checks import fraction
-from accounting.notions.conversions import gdp_epsilon
+from accounting.conversions import gdp_epsilon
 
 __all__ = ["one_run"]
 

@@ -32,7 +32,7 @@ from accounting.audit.confidence import (
 from accounting.audit.findings import LowerBound
 from accounting.audit.scores import Score, logistic
 from accounting.checks import fraction, integer
-from accounting.notions.conversions import gdp_epsilon
+from accounting.conversions import gdp_epsilon
 
 __all__ = ["from_scores", "lower_bound"]
 

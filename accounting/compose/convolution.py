@@ -43,7 +43,8 @@ from typing import Any
 import numpy as np
 
 from accounting.arrays import Array
-from accounting.loss.pair import LossPair, split
+from accounting.loss.pair import LossPair
+from accounting.masses import split
 from accounting.roots import root_between
 
 __all__ = [

@@ -33,13 +33,13 @@ from accounting.compose.convolution import (
 )
 from accounting.compose.pairs import alternatives
 from accounting.compose.tightenings import answer, in_place
+from accounting.conversions import best_order_for_delta, best_order_for_epsilon, log_target
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated import ConcentratedPair
 from accounting.loss.concentrated_curve import zcdp_epsilon
 from accounting.loss.pair import LossPair
 from accounting.loss.sampled import SubsampledPair
 from accounting.loss.swapped import SwappedGaussianPair
-from accounting.notions.conversions import best_order_for_delta, best_order_for_epsilon, log_target
 from accounting.releases.base import Composed, Release
 
 __all__ = ["answers", "check", "delta", "delta_of", "epsilon", "epsilon_of", "is_enough", "is_quick", "lower_epsilon"]

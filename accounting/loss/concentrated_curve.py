@@ -29,8 +29,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from accounting.checks import nonnegative
+from accounting.conversions import increasing_root, largest, log_target, parameter, probability
 from accounting.loss.worst_coins import LOWEST, SAFETY, Coin, lost, slope, worst_coin
-from accounting.notions.conversions import increasing_root, largest, log_target, parameter, probability
 from accounting.roots import root_between
 
 __all__ = ["epsilon_of", "lower_zcdp_epsilon", "zcdp_delta", "zcdp_epsilon", "zcdp_rho"]

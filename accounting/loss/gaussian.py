@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.conversions import gdp_delta
 from accounting.loss.pair import Symmetric
-from accounting.notions.conversions import gdp_delta
 
 __all__ = ["GaussianPair", "LatticeGaussianPair", "normal_masses", "normal_tail"]
 

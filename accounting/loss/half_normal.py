@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 
 from accounting.checks import nonnegative, positive
-from accounting.notions.conversions import gdp_delta
+from accounting.conversions import gdp_delta
 
 __all__ = ["half_normal_delta"]
 

@@ -31,11 +31,11 @@ from functools import lru_cache
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.conversions import gdp_delta
 from accounting.loss.curves import Curve, lower_hull, pair_of_curve, value_between
 from accounting.loss.gaussian import LatticeGaussianPair
 from accounting.loss.lattice import composed_mu, discrete_gaussian_mu
 from accounting.loss.pair import Atoms, Symmetric
-from accounting.notions.conversions import gdp_delta
 
 __all__ = ["LatticeCorners", "LatticePair", "joined", "lattice_pair"]
 

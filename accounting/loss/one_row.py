@@ -44,10 +44,10 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction
+from accounting.conversions import gdp_delta
 from accounting.loss.curves import pair_of_curve
 from accounting.loss.half_normal import half_normal_delta
 from accounting.loss.pair import Atoms, Symmetric
-from accounting.notions.conversions import gdp_delta
 from accounting.roots import root_between
 
 __all__ = ["OneRowPair", "largest_mu"]

@@ -31,8 +31,6 @@ __all__ = [
     "check_pair",
     "delta_of_atoms",
     "histogram",
-    "mass_errors",
-    "split",
     "where_rare",
 ]
 
@@ -213,36 +211,6 @@ def atoms_below(p: Array, q: Array) -> tuple[Array, Array, Array, float]:
     order = np.argsort(losses)
     losses, q = losses[order], q[order]
     return losses, np.exp(losses) * q, q, 0.0
-
-
-def mass_errors(mass: Array) -> Array:
-    """How far masses of neighbouring intervals may be off: differences of distribution functions."""
-    below = np.cumsum(mass)
-    tail = np.minimum(below, below[-1] - below + mass)
-    return np.asarray(tail * np.where(tail > 1e-3, 3e-14, 3e-12))
-
-
-def split(p: Array, q: Array, edges: Array, *, lower: bool = False) -> Array:
-    """Mass on the edges that dominates the pair between them (P and Q as in ``masses``; above the last is left out).
-
-    Interval masses are differences of distribution functions, right to a few units in the last place of the smaller
-    tail times its logarithm. With ``lower`` the errors are taken downwards, and what is below the first edge is left
-    out too.
-    """
-    sign = -1.0 if lower else 1.0
-    low, high = edges[:-1], edges[1:]
-    with np.errstate(under="ignore", over="ignore", invalid="ignore", divide="ignore"):
-        inner_p = np.maximum(p[1:-1] + sign * mass_errors(p)[1:-1], 0.0)
-        # e^low·Q, through e^(low)·Q ≤ P wherever Q is itself too small for its own digits
-        inner_q = np.exp(np.minimum(low, 700.0)) * np.maximum(q[1:-1] - sign * mass_errors(q)[1:-1], 0.0)
-        upper = np.clip((inner_p - inner_q) / -np.expm1(low - high), 0.0, inner_p)
-        upper = np.where(high > low, upper, inner_p)
-    total = np.zeros(edges.size)
-    total[1:] += upper
-    total[:-1] += inner_p - upper
-    if not lower:
-        total[0] += p[0] * (1 + 1e-14)
-    return total
 
 
 def check_pair(pair: LossPair) -> None:

@@ -15,8 +15,9 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.loss.gaussian import GaussianPair, normal_masses
-from accounting.loss.pair import Atoms, Symmetric, mass_errors
+from accounting.loss.pair import Atoms, Symmetric
 from accounting.loss.sampled import SubsampledPair
+from accounting.masses import mass_errors
 
 __all__ = ["MISSED", "LaplaceTrianglePair", "TrianglePair", "deviation", "triangle_masses"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.amplification.randomizers import Randomizer, curve_atoms
 from accounting.amplification.shuffling import shuffled_delta, shuffled_losses
 from accounting.arrays import Array
 from accounting.loss.pair import Atoms, Symmetric
+from accounting.loss.randomizers import Randomizer, curve_atoms
 
 __all__ = ["ShuffledPair"]
 
@@ -19,7 +19,7 @@ __all__ = ["ShuffledPair"]
 class ShuffledPair(Atoms, Symmetric):
     """Shuffled messages of an ε₀-DP local randomizer; see :mod:`accounting.amplification.shuffling`.
 
-    Of a ``randomizer`` that is known, by its own curve (:mod:`accounting.amplification.randomizers`).
+    Of a ``randomizer`` that is known, by its own curve (:mod:`accounting.loss.randomizers`).
     """
 
     local_epsilon: float

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from accounting.adaptive.choices.scores_below import MOST_CHOICES, order_of
 from accounting.adaptive.repeated_selection.many_selections import order_of_best
-from accounting.amplification.randomizers import epsilon_at_least
 from accounting.compose.failures import split_failures
 from accounting.compose.pairs import alternatives
+from accounting.conversions import best_order_for_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.loss.concentrated_curve import lower_zcdp_epsilon
+from accounting.loss.randomizers import epsilon_at_least
 from accounting.lower.played_last import batches_last, choice, choices_last, coins_last, cost_of
 from accounting.lower.witnesses import parts_of, witnesses
-from accounting.notions.conversions import best_order_for_epsilon
 from accounting.notions.rdp import rdp
 from accounting.releases import (
     ZCDP,

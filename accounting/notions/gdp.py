@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import math
 
+from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.errors import UnsupportedRelease
 from accounting.loss.lattice import composed_mu, discrete_gaussian_mu
-from accounting.notions.conversions import gdp_delta, gdp_epsilon
 from accounting.releases.base import Composed, Parallel, Release, known, weaker
 from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
 from accounting.releases.guarantees import PureDP

@@ -63,15 +63,14 @@ import numpy as np
 
 from accounting.arrays import Array
 from accounting.checks import fraction, positive
+from accounting.releases.perturbation import LARGEST_CURVATURE
 from accounting.roots import root_between
 
-__all__ = ["LARGEST_CURVATURE", "divergence", "divergences", "largest_determinants", "largest_shift"]
+__all__ = ["divergence", "divergences", "largest_determinants", "largest_shift"]
 
 
 # orders to choose from: 1 + s, with neighbours of s in the ratio 1.005
 _FIRST, _RATIO, _COUNT = 1e-2, 1.005, 5000
-#: √(1 + s)·τ ≤ 1 follows from sτ < 1 and this
-LARGEST_CURVATURE = 0.6
 _SLACK = 1e-9
 # of τ, and a, where no order is too large
 _EIGENVALUES = np.geomspace(1e-3, 1.0, 140)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting.notions.conversions import pure_delta, pure_epsilon
+from accounting.conversions import pure_delta, pure_epsilon
 from accounting.releases.base import Composed, Own, Parallel, Release, known, weaker
 from accounting.releases.choice import NoisyMax, RandomizedResponse, UnaryEncoding
 from accounting.releases.guarantees import PureDP

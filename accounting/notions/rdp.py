@@ -38,8 +38,8 @@ from accounting.amplification.shuffled_binomial import central_rdp
 from accounting.amplification.shuffling import MOST_LOCAL_EPSILON, shuffled_losses
 from accounting.amplification.subsampling import subsampled_gaussian_rdp
 from accounting.arrays import Array
+from accounting.conversions import best_delta, best_epsilon
 from accounting.errors import UnsupportedRelease
-from accounting.notions.conversions import best_delta, best_epsilon
 from accounting.notions.gdp import gdp
 from accounting.notions.perturbed_minimum import divergences
 from accounting.notions.pure import pure

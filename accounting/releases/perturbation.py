@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from accounting.checks import positive
-from accounting.notions.perturbed_minimum import LARGEST_CURVATURE
 from accounting.releases.base import Release
 
 if TYPE_CHECKING:
     from accounting.loss.pair import LossPair
 
-__all__ = ["ObjectivePerturbation"]
+__all__ = ["LARGEST_CURVATURE", "ObjectivePerturbation"]
+
+#: β/Λ at most: √(1 + s)·τ ≤ 1 follows from sτ < 1 and this (:mod:`accounting.notions.perturbed_minimum`)
+LARGEST_CURVATURE = 0.6
 
 
 @dataclass(frozen=True, repr=False)

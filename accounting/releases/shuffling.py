@@ -13,8 +13,8 @@ from accounting.releases.choice import RandomizedResponse, UnaryEncoding
 from accounting.releases.noise import Laplace
 
 if TYPE_CHECKING:
-    from accounting.amplification.randomizers import Randomizer
     from accounting.loss.pair import LossPair
+    from accounting.loss.randomizers import Randomizer
 
 __all__ = ["CountsInWindows", "ShuffledBinomial", "LocalShuffled", "randomizer_of"]
 
@@ -155,7 +155,7 @@ _RANDOMIZERS = RandomizedResponse, UnaryEncoding, Laplace
 
 def randomizer_of(release: RandomizedResponse | UnaryEncoding | Laplace) -> Randomizer:
     """What is known of the shuffled messages of such releases."""
-    from accounting.amplification.randomizers import Encodings, NoisyNumbers, Responses
+    from accounting.loss.randomizers import Encodings, NoisyNumbers, Responses
 
     match release:
         case RandomizedResponse(epsilon=eps, categories=k):

@@ -13,7 +13,7 @@ from accounting import Budget, Gaussian, ShuffledBinomial, calibrate, delta, eps
 from accounting.amplification import binomial_trade_off
 from accounting.amplification.binomial_trade_off import LEFT_OUT, central_mu, rounded_log_survival, rounded_mu
 from accounting.compose.failures import split_failures
-from accounting.notions.conversions import gdp_delta
+from accounting.conversions import gdp_delta
 
 
 def law(trials, shift, size):

@@ -20,12 +20,12 @@ from accounting import (
     epsilon,
     parallel,
 )
+from accounting.conversions import gdp_delta, gdp_epsilon
 from accounting.loss import concentrated_curve as concentrated
 from accounting.loss.concentrated import CoinsPair, ConcentratedPair
 from accounting.loss.concentrated_curve import _log_excess, lower_zcdp_epsilon, zcdp_delta, zcdp_epsilon
 from accounting.loss.worst_coins import worst_coin
 from accounting.lower.lower_bound import lower_epsilon
-from accounting.notions.conversions import gdp_delta, gdp_epsilon
 
 
 def rho_of(p, q):

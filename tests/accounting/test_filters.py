@@ -32,13 +32,13 @@ from accounting import (
     epsilon,
 )
 from accounting.amplification.shuffling import local_epsilon
+from accounting.conversions import gdp_mu
 from accounting.ledger import recorder
 from accounting.ledger.filters.choice import first_filter, make_filter
 from accounting.ledger.filters.default_rule import mixed_rule
 from accounting.ledger.filters.rule import Rule
 from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.loss.concentrated_curve import zcdp_rho
-from accounting.notions.conversions import gdp_mu
 from accounting.notions.rdp import rdp
 from accounting.releases import Composed
 

@@ -113,7 +113,7 @@ def test_pure_mechanisms_cost_at_most_the_mu_of_their_epsilon(log_epsilon, k):
 def test_the_scaled_complementary_error_function_is_right_to_a_few_units():
     from scipy.special import erfcx
 
-    from accounting.notions.conversions import _erfcx
+    from accounting.conversions import _erfcx
 
     rng = np.random.default_rng(3)
     points = np.concatenate(

@@ -10,9 +10,7 @@ from scipy.optimize import brentq
 from tabled import tabled
 
 from accounting import Budget
-from accounting.loss.concentrated_curve import zcdp_delta, zcdp_epsilon, zcdp_rho
-from accounting.loss.worst_coins import worst_coin
-from accounting.notions.conversions import (
+from accounting.conversions import (
     gdp_delta,
     gdp_epsilon,
     gdp_mu,
@@ -20,6 +18,8 @@ from accounting.notions.conversions import (
     pure_epsilon,
     pure_parameter,
 )
+from accounting.loss.concentrated_curve import zcdp_delta, zcdp_epsilon, zcdp_rho
+from accounting.loss.worst_coins import worst_coin
 
 # Every δ that is asked for lies in [1e-300, 1), every ε in [1e-6, 1e3].
 log_epsilons = st.floats(-6, 3)

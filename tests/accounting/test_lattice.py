@@ -25,7 +25,7 @@ from accounting import (
     gdp,
     rdp,
 )
-from accounting.notions.conversions import gdp_delta
+from accounting.conversions import gdp_delta
 
 
 def law(sigma, reach):

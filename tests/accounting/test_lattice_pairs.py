@@ -19,11 +19,11 @@ from accounting import (
     calibrate,
     gdp,
 )
+from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters.choice import first_filter
 from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
 from accounting.loss.lattice import _added, composed_mu, discrete_gaussian_mu
 from accounting.loss.lattice_vectors import LatticeCorners, LatticePair, _most
-from accounting.notions.conversions import gdp_delta, gdp_mu
 
 
 def law_of_sum(sigma, vector):

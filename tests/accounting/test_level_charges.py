@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from two_losses import TwoLosses, best_strategy, both_ways
 
 from accounting import Budget, Gaussian, Laplace, Ledger, PoissonSubsampled, PureDP, epsilon
+from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters import choice, reserve_costs
 from accounting.ledger.filters.additive_filter import AdditiveFilter
 from accounting.ledger.filters.default_rule import mixed_rule
@@ -18,7 +19,6 @@ from accounting.ledger.filters.reserve_costs import Potential
 from accounting.ledger.filters.scopes import inside, path
 from accounting.ledger.filters.smoothed_losses import divergence
 from accounting.ledger.record.entry_json import rule_from_dict, rule_to_dict
-from accounting.notions.conversions import gdp_delta, gdp_mu
 from accounting.releases import Composed
 
 LEVELS = [0.0, 0.1, 0.3, 0.6]

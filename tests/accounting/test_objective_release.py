@@ -22,10 +22,10 @@ from accounting import (
     rdp,
 )
 from accounting.audit import recompute
+from accounting.conversions import gdp_delta
 from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.curves import pair_of_curve, pair_of_whole_curve
 from accounting.loss.one_row import OneRowPair, largest_mu
-from accounting.notions.conversions import gdp_delta
 from accounting.notions.perturbed_minimum import divergence
 
 

@@ -21,10 +21,10 @@ from accounting import (
     epsilon,
 )
 from accounting.adaptive.repeated_selection.one_selection import BestPair, OrderedPair, best_order
+from accounting.conversions import gdp_delta
 from accounting.loss.gaussian import GaussianPair
 from accounting.loss.responses import Coins
 from accounting.lower.witnesses import witness
-from accounting.notions.conversions import gdp_delta
 from accounting.releases.selection import runs_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:ε is only known")

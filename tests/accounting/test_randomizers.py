@@ -27,11 +27,11 @@ from accounting import (
 from accounting.amplification.blanket import response_delta, same_delta_at_least
 from accounting.amplification.lattice_sums import mean_positive_part, sums_of_values
 from accounting.amplification.local_laplace import local_laplace_delta, local_laplace_delta_at_least
-from accounting.amplification.randomizers import curve_atoms, epsilon_at_least
 from accounting.amplification.shuffling import shuffled_delta
 from accounting.amplification.unary import unary_bits, unary_delta, unary_delta_at_least, unary_thirds
 from accounting.ledger.record.release_json import decode, encode
 from accounting.loss.counts import DifferencePair
+from accounting.loss.randomizers import curve_atoms, epsilon_at_least
 from accounting.loss.responses import Coins
 from accounting.releases.shuffling import randomizer_of
 

@@ -26,11 +26,11 @@ from accounting import (
     gdp,
     parallel,
 )
+from accounting.conversions import gdp_delta, gdp_mu
 from accounting.ledger.filters import reserve_costs
 from accounting.ledger.filters.measure_sums import _largest_mu, _smoothed
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
 from accounting.ledger.filters.smoothed_losses import divergence as the_divergence
-from accounting.notions.conversions import gdp_delta, gdp_mu
 
 MOST = gdp_mu(1.0, 1e-6) ** 2
 FAILING = 1e-7 / MOST

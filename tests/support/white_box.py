@@ -22,7 +22,7 @@ import numpy as np
 
 from accounting import audit
 from accounting.audit.confidence import gaussian_distance, lower_confidence
-from accounting.notions.conversions import gdp_epsilon
+from accounting.conversions import gdp_epsilon
 
 
 def lower_bound(

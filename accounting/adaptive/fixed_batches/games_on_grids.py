@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accounting.adaptive.engine import Board, Circle, rounding_of_transforms
 from accounting.arrays import Array
 from accounting.compose.convolution import fast_length
-from accounting.loss.pair import mass_errors
+from accounting.masses import mass_errors
 
 __all__ = [
     "Fineness",

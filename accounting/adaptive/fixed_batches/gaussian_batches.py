@@ -74,9 +74,9 @@ from accounting.adaptive.fixed_batches.games_on_grids import (
 from accounting.arrays import Array
 from accounting.loss.curves import pair_of_points_below
 from accounting.loss.gaussian import GaussianPair
-from accounting.loss.pair import split
 from accounting.loss.replaced_noise import MISSED, deviation, triangle_masses
 from accounting.loss.sampled import SubsampledPair
+from accounting.masses import split
 
 __all__ = ["MOST_STEPS", "ReplacedSteps", "cut", "most_steps"]
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from accounting.arrays import Array
+from accounting.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
 from accounting.errors import UnsupportedRelease
 from accounting.ledger.filters.copies_of_first import CopiesOfFirst
 from accounting.ledger.filters.level_charges import LevelCharges, costs_between
@@ -18,7 +19,6 @@ from accounting.ledger.filters.renyi_mixture import least_epsilon, meets
 from accounting.ledger.filters.reserve_costs import Potential, smoothed_costs
 from accounting.ledger.filters.rule import UNIT_ROUNDOFF, Rule
 from accounting.loss.concentrated_curve import zcdp_epsilon, zcdp_rho
-from accounting.notions.conversions import gdp_epsilon, gdp_mu, pure_epsilon, pure_parameter
 from accounting.notions.gdp import gdp, is_exact
 from accounting.notions.pure import pure
 from accounting.notions.rdp import rdp

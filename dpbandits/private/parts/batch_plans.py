@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from accounting import ApproxDP, Budget, Gaussian, Release, calibrate, delta
-from accounting.notions.conversions import gdp_epsilon
+from accounting.conversions import gdp_epsilon
 from dpkit.geometry import outer_product_sensitivity
 from dpkit.models.links import Link
 from dpkit.moments.shuffled import batch_protocol

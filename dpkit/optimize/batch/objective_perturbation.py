@@ -60,7 +60,8 @@ from accounting import Adjacency, ApproxDP, Budget, Gaussian, ObjectivePerturbat
 from accounting import delta as delta_of
 from accounting import epsilon as epsilon_of
 from accounting.checks import fraction, positive
-from accounting.notions.perturbed_minimum import LARGEST_CURVATURE, largest_shift
+from accounting.notions.perturbed_minimum import largest_shift
+from accounting.releases.perturbation import LARGEST_CURVATURE
 from dpkit import randomness
 from dpkit.clipping import clipped, grown, shortened
 from dpkit.geometry import ConvexSet

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from accounting import ZCDP, Laplace, PureDP, TreeAggregation, audit, epsilon
-from accounting.notions.conversions import gdp_mu
+from accounting.conversions import gdp_mu
 
 CONFIDENCE = 1 - 1e-9
 bound = partial(audit.lower_bound, confidence=CONFIDENCE, batched=True)

@@ -13,7 +13,7 @@ from scipy import stats
 from watched import WatchedGenerator
 
 from accounting import AdjacencyMismatch, Budget, BudgetExceeded, Gaussian, Ledger, calibrate, gdp
-from accounting.notions.conversions import gdp_delta
+from accounting.conversions import gdp_delta
 from dpkit.mechanisms import GaussianMechanism
 
 
