@@ -166,7 +166,7 @@ class Reader:
     def take(self, data: bytes, *, limit: bool = True) -> int:
         """Load these bytes; the most memory that it took."""
         self.path.write_bytes(data)
-        peak = self._load()
+        peak = self.load_once()
         if limit:
             assert self.took <= self.patience, (self.name, self.took)
             # what is read is held as bytes, as text and as a tree; a mebibyte for what a load makes of parameters
@@ -176,11 +176,11 @@ class Reader:
                 # much else are collected late: two mebibytes for them, and another load tells what the file takes.
                 assert peak <= allowed + 2**21, (self.name, peak)
                 gc.collect()
-                peak = self._load()
+                peak = self.load_once()
                 assert peak <= allowed, (self.name, peak)
         return peak
 
-    def _load(self) -> int:
+    def load_once(self) -> int:
         tracemalloc.start()
         start = time.process_time()
         policy = None
