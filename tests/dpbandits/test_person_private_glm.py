@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from regret import ball
+from tabled import tabled
 
 from accounting import AdjacencyMismatch, Budget, Gaussian, calibrate
 from dpbandits import Policy
@@ -332,7 +333,7 @@ def test_the_slope_over_the_secant_is_read_off_the_curvature(link, e):
     assert max(there, 0.3) - 1e-3 <= found <= min(max(here, 0.3), 1.0) + 1e-3
 
 
-@pytest.mark.parametrize("steepest", [math.nan, math.inf, 0.0, -1.0, 1e-200])
+@tabled("steepest", [math.nan, math.inf, 0.0, -1.0, 1e-200])
 def test_a_link_without_a_steepest_slope_is_refused(steepest):
     with pytest.raises(ValueError, match="link must have a largest slope from 1e-100"):
         policy_with(wrong_link(get_link("logistic").mean, steepest=steepest))
@@ -447,7 +448,7 @@ def test_raw_rounds_take_at_most_a_third_more_than_their_bytes():
 # -------------------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "error", "message"),
     [
         ({"budget": Budget(1.0, 1e-5, unit="round")}, AdjacencyMismatch, "person"),
