@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from private_policies import OF_PERSONS
+from private_policies import SMALL, small
 from tabled import tabled
 
 from accounting import Budget
-from dpbandits import Policy, PrivatePolicy, policies
+from dpbandits import Policy, policies
 from dpbandits.cli.policies import factories
 from dpbandits.lab.environments import GLM, Advertising, Linear, LogReplay
 from dpbandits.policies import GLBOMD, OFUL, DPLinUCB, OnePassPrivateGLM, Uniform
@@ -25,15 +24,11 @@ RANGES = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "linear": (-4.0, 4.0), "
 
 
 def made(name: str, **options) -> Policy:
-    """A policy of the package for arms in three dimensions."""
+    """A policy of the package for arms in two dimensions."""
+    if name in SMALL:
+        return small(name, **options)
     kind = getattr(policies, name)
-    unit = "person" if name in OF_PERSONS else "round"
-    private = {"budget": replace(BUDGET, unit=unit)} if issubclass(kind, PrivatePolicy) else {}
-    arms = "arms" if name.startswith("Disjoint") else "n_arms"
-    small = {arms: 3} if kind.takes == "context" else {"every": 20} if name == "Restarting" else {}
-    if name == "StandingPrivateGLM":
-        small = {"arms": np.eye(3)}
-    return kind(3, horizon=60, **private, **small, **options)
+    return kind(2, horizon=40, **({"arms": 3} if kind.takes == "context" else {}), **options)
 
 
 # ---------------------------------------------------------------------------------------------------- links
@@ -140,8 +135,8 @@ def test_under_a_linear_link_it_is_subtracted_from_rewards(name):
         span = {"reward_range": (rate - 1.0, rate + 2.0), "base_rate": rate}
         policy = made(name, **link, **span, rng=np.random.default_rng(3))
         chosen = []
-        for _ in range(60):
-            X = rng.standard_normal((5, 3))
+        for _ in range(40):
+            X = rng.standard_normal((5, 2))
             decision = policy.select(X / (1.0 + np.linalg.norm(X, axis=1, keepdims=True)))  # without ties
             policy.update(decision, rate + rewards.integers(-8, 17) / 8)  # no rounding
             chosen.append(decision.index)

@@ -51,9 +51,8 @@ def test_a_hopeless_run_is_announced_and_its_advice_helps(name):
             made(name, dim=int(ways[3]))
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_no_false_alarm_in_the_gallery(epsilon):
-    """Nobody warns in any world of the gallery, at its size: there all of them learn."""
+def test_no_false_alarm_in_the_gallery():
+    """Nobody warns in any world of the gallery, at its size and ε = 1: there all of them learn."""
     for world in GALLERY.values():
         environment = world.make()
         known = {
@@ -65,11 +64,11 @@ def test_no_false_alarm_in_the_gallery(epsilon):
             warnings.simplefilter("error")
             for name in ("DPLinUCB", "OnePassPrivateGLM", "PersonPrivateGLM"):
                 link = {} if name == "DPLinUCB" else {"link": environment.link}
-                made(name, environment.dim, epsilon, world.rounds, **known, **link)
+                made(name, environment.dim, 1.0, world.rounds, **known, **link)
             first = next(environment.episode(np.random.default_rng(0)))
             if first.context is not None:
                 arms = len(first.arms)
-                made("DisjointPrivateGLM", len(first.context), epsilon, world.rounds, **known, arms=arms)
+                made("DisjointPrivateGLM", len(first.context), 1.0, world.rounds, **known, arms=arms)
 
 
 @pytest.mark.parametrize("name", ["JointDPGLM", "ShuffleOnePassGLM"])

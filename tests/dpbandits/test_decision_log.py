@@ -158,19 +158,21 @@ def test_names_with_commas_quotes_and_lines_come_back(path):
     assert set(evaluate.Log.read(path).arms) == {'a,"b"', "line\\nbreak", "=1+1"}
 
 
-def test_rows_are_written_by_the_thousand_and_at_the_end_of_the_program(path):
+def test_rows_are_written_by_the_thousand_and_at_the_end_of_the_program(tmp_path):
+    paths = [tmp_path / "log.csv", tmp_path / "log.parquet"]
     code = f"""
 import numpy as np
-from dpbandits.policies import Uniform
-policy = Uniform(2, decision_log={str(path)!r})
-for i in range(1005):
-    policy.update(policy.select(np.eye(2)), 1.0)
 import pandas as pd
-print(len(pd.read_csv({str(path)!r}) if {path.suffix == ".csv"} else pd.read_parquet({str(path)!r})))
+from dpbandits.policies import Uniform
+for path in {list(map(str, paths))!r}:
+    policy = Uniform(2, decision_log=path)
+    for i in range(1005):
+        policy.update(policy.select(np.eye(2)), 1.0)
+    print(len(pd.read_csv(path) if path.endswith(".csv") else pd.read_parquet(path)))
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.strip() == "1000"
-    assert len(frame(path)) == 1005
+    assert done.stdout.split() == ["1000", "1000"]
+    assert [len(frame(path)) for path in paths] == [1005, 1005]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bits import fingerprint
 from regret import ball, regret_of
+from tabled import tabled
 
 from accounting import Budget, BudgetExceeded, Gaussian, Ledger
 from dpbandits import Policy
@@ -298,7 +299,7 @@ def test_a_named_link_is_kept_whichever_way_it_was_given(tmp_path):
     assert (twin.policy.link.name, twin.policy.theta_bound) == ("probit", 2.0)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({"algorithm": "GLBOMD"}, "algorithm must be a private policy of dpbandits.policies, got algorithm='GLBOMD'"),

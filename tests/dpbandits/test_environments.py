@@ -8,6 +8,7 @@ from chi_square import kolmogorov
 from episodes import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from dpbandits.lab.environments import GLM, Round
 from dpkit.models.links import get_link
@@ -110,7 +111,7 @@ def test_private_policies_are_told_a_finite_range():
         assert low < get_link(link).mean(0.0) < high < math.inf
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         ({"dim": 0}, "dim must be at least 1, got dim=0"),

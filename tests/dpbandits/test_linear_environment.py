@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import ndtr, stdtr
+from tabled import tabled
 
 from dpbandits.lab.environments import Linear
 
@@ -128,7 +129,7 @@ def test_one_seed_is_one_world():
     assert environment.name == "linear bandit, Student-t(2.1) noise (d = 2, K = 50, S = 1)"
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         ({"noise": "cauchy"}, "noise must be one of 'gaussian', .* got noise='cauchy'"),

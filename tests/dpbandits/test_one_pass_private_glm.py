@@ -513,9 +513,9 @@ def test_standing_arms_do_not_hold_a_run_up(arm_law):
     environment = GLM(10 if arm_law == "one_hot" else 5, arms=10, arm_law=arm_law)
     for seed in range(1, 3):
         policy = policy_with(
-            dim=environment.dim, horizon=6000, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed)
+            dim=environment.dim, horizon=4500, budget=Budget(4.0, 1e-4), rng=np.random.default_rng(seed)
         )
-        assert played(policy, environment, seed, 6000) <= 0.02
+        assert played(policy, environment, seed, 4500) <= 0.02
         assert policy.public.standing
 
 

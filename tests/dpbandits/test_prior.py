@@ -147,7 +147,7 @@ def test_a_policy_that_rules_arms_out_says_why_it_takes_none():
         policies.JointDPGLM(2, budget=Budget(1.0, 1e-5), horizon=10, prior=([0.0, 0.0], 1.0))
 
 
-def disjoint(epsilon: float = 1.0, kind: str = "DisjointPrivateGLM", **more) -> Policy:
+def disjoint(epsilon: float, kind: str, **more) -> Policy:
     budget = Budget(epsilon, 1e-5)
     rng = np.random.default_rng(0)
     return getattr(policies, kind)(1, 3, budget=budget, horizon=1500, **more, rng=rng)
@@ -172,8 +172,5 @@ def test_a_prior_of_every_arm(kind, tmp_path):
     assert counts[1] > 720
     policy.add_arm("new")
     assert policy.theta[3].tolist() == [0.3, 0.0]
-
-
-def test_a_wrong_prior_of_every_arm():
     with pytest.raises(ValueError, match=r"prior\[0\], the mean, must have shape \(2,\)"):
-        disjoint(prior=([0.0], 1.0))
+        disjoint(8.0, kind, prior=([0.0], 1.0))

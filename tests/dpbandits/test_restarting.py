@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from bits import fingerprint
 from regret import ball
+from tabled import tabled
 
 from accounting import Budget, Ledger
 from dpbandits import Policy, simulate
@@ -88,7 +89,7 @@ def test_a_simulation_continues_bit_for_bit(rounds, lengths, tmp_path):
     assert fingerprint(twin) == fingerprint(policy)
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("parameters", "message"),
     [
         ({}, "every must be given, or horizon and on_change=True"),

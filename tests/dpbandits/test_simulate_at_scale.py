@@ -288,11 +288,11 @@ def test_worlds_are_compared_by_what_they_do(tmp_path):
         name, dim, link, theta_bound, reward_range, rounds = "coins", 2, "logistic", 3.0, (0.0, 1.0), None
 
         def __init__(self, chances):
-            self._means = np.array(chances)
+            self.means = np.array(chances)
 
         def episode(self, rng):
             while True:
-                yield Round(np.eye(2), (rng.random(2) < self._means).astype(float), self._means)
+                yield Round(np.eye(2), (rng.random(2) < self.means).astype(float), self.means)
 
     path = tmp_path / "runs.jsonl"
     policies = {"uniform": lambda rng: Uniform(2, rng=rng)}

@@ -8,6 +8,7 @@ import pytest
 from episodes import check_rounds, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tabled import tabled
 
 from dpbandits.lab.environments import GLM, Adversarial, Available, Delayed, Films, Linear, PerArm
 from dpbandits.lab.simulation.simulate import simulate
@@ -66,8 +67,8 @@ def test_only_who_explores_finds_what_was_hidden():
         "greedy": lambda rng: EpsilonGreedy(4, exploration=0.0, rng=rng),
         "optimistic": lambda rng: GLBOMD(4, parameters="theory", rng=rng),
     }
-    world = Adversarial(4, reveal=400)
-    results = simulate(policies, world, rounds=1200, seeds=3, points=3, progress=False)
+    world = Adversarial(4, reveal=300)
+    results = simulate(policies, world, rounds=900, seeds=3, points=3, progress=False)
     late = {
         name: results.curves(name, "regret")[1][:, 2] - results.curves(name, "regret")[1][:, 1] for name in policies
     }
@@ -113,7 +114,7 @@ def test_rewards_do_not_depend_on_what_the_adversary_draws():
     assert [now.rewards.tolist() for now in a] == [now.rewards.tolist() for now in b]
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         ({"dim": 1}, "dim must be at least 2, got dim=1"),
@@ -268,7 +269,7 @@ def test_a_wrapper_has_what_it_wraps():
     assert get_link(environment.link).name == "linear"
 
 
-@pytest.mark.parametrize(
+@tabled(
     ("arguments", "message"),
     [
         ({"delay": "poisson"}, "delay must be a number of rounds, 'geometric' or a function, got delay='poisson'"),
