@@ -371,13 +371,13 @@ class PrivatePolicy(Policy, Generic[Public]):
         key = persons.key(person)
         if not persons.kind:
             kind = kind_of(person)
-            self.durable.named(kind)
+            self.durable.add(kind)
             persons.kind = kind
         return key
 
     def written(self, pending: Pending) -> Pending:
         pending = self.counting.admitted(self, pending)
-        self.durable.decided(pending)
+        self.durable.add(pending)
         return pending
 
     def counted(self, pending: Pending) -> None:
@@ -385,7 +385,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         super().counted(pending)
 
     def take_in(self, key: int, pending: Pending, reward: float) -> None:
-        self.durable.rewarded(key, reward)
+        self.durable.add((key, reward))
         # a record that was half learned must not be learned again
         self.run.stop("was interrupted while it learned")
         del self.waiting[key]
@@ -406,7 +406,7 @@ class PrivatePolicy(Policy, Generic[Public]):
         with self.lock:
             self.check_open()
             if (key := self.waiting.key(decision)) in self.waiting:
-                self.durable.forgotten(key)
+                self.durable.add(key)
             super().forget(decision)
 
     # ---------------------------------------------------------------------------------------------- state
