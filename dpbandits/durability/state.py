@@ -182,20 +182,13 @@ def _revived(kind: type[Policy], tree: dict[str, Any], loader: Loader) -> Policy
 
 
 def _continued(kind: type[Policy], tree: dict[str, Any], loader: Loader) -> Policy:
-    policy = _built(kind, tree, loader.link)
-    policy.resume_books(tree, loader)
-    return policy
-
-
-def _built(kind: type[Policy], tree: dict[str, Any], link: Link | None) -> Policy:
-    """The policy of a file's tree, without its open decisions."""
     config = dict(tree["config"])
     if not kind.elements(config) <= 2 * numbers(tree["learned"]) + 2**12:
         raise ValueError(f"dim must be that of the arrays in the file, got dim={config['dim']}")
     if "budget" in config:
         config["budget"] = Budget(**config["budget"])
-    if link is not None:
-        config["link"] = link
+    if loader.link is not None:
+        config["link"] = loader.link
     text = conform("generator", tree["generator"], "")
     policy = kind(**config, rng=generator(text, None))
     policy.resume(tree["learned"])
@@ -205,6 +198,7 @@ def _built(kind: type[Policy], tree: dict[str, Any], link: Link | None) -> Polic
     policy.waiting.run = conform("id", tree["id"], "")
     if randomness.is_simulation(policy.rng):  # construction may have drawn
         policy.rng.bit_generator.state = generator(text, None).bit_generator.state
+    policy.resume_books(tree, loader)
     return policy
 
 

@@ -234,14 +234,15 @@ def _units(environment: Environment, units: Any) -> list[str]:
         return ["round", "person"] if known else ["round"]
     if isinstance(units, str) or not isinstance(units, Iterable):
         raise TypeError(f"units must be a sequence such as ('round', 'person'), got units={units!r}")
-    if not units or len(set(units)) < len(units) or not set(units) <= _PRIVATE.keys():
+    asked = list(units)
+    if not asked or len(set(map(str, asked))) < len(asked) or not set(map(str, asked)) <= _PRIVATE.keys():
         raise ValueError(f"units must be one or both of 'round' and 'person', got units={units!r}")
-    if "person" in units and not known:
+    if "person" in asked and not known:
         raise ValueError(
             f"units must be ('round',) where rounds say not whose they are, got units={units!r} for "
             f"{environment.name}: name the column of persons (person_column=, --person), or take a world that has some"
         )
-    return list(units)
+    return asked
 
 
 def _kinds(policies: Any, units: Sequence[str]) -> dict[str, type[Policy]]:

@@ -150,7 +150,7 @@ def restored(node: Any, taken: Callable[[Any, int], Any], depth: int = 0) -> Any
                 raise ValueError("an array of truth values must hold zeros and ones")
             flat = np.frombuffer(data, _TYPES[kind])
             return flat.reshape(shape).astype(flat.dtype.newbyteorder("="), copy=True)
-    raise ValueError(f"an array must be [type, shape, place], got {short(node)}")
+    raise ValueError(f"an array must be [type, shape, base64 or offset], got {short(node)}")
 
 
 def digest_of(data: bytes) -> str:
